@@ -5,7 +5,7 @@ from nngrad.functions.activation import GELU_CUBIC, GELU_SCALE, slope_shape
 from nngrad.functions.array import zeros_like
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, gradients, slopes
 
 
 def gated(gy: Variable, condition: Variable) -> Variable:
@@ -16,19 +16,11 @@ def gated(gy: Variable, condition: Variable) -> Variable:
 
 # ---------------------------------------------------------------- piecewise linear
 
-
-@backward(F.relu)
-def relu_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where x > 0, else 0"""
-    (x,) = f.inputs
-    return gated(gy, F.greater_scalar(x, val=0.0))
-
-
-@backward(F.leaky_relu)
-def leaky_relu_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where x > 0, else alpha"""
-    (x,) = f.inputs
-    return F.where(F.greater_scalar(x, val=0.0), gy, f.args["alpha"] * gy)
+gradients(F.relu, "dy/dx = 1 where x > 0, else 0", lambda gy, x: gated(gy, F.greater_scalar(x, val=0.0)))
+gradients(
+    F.leaky_relu, "dy/dx = 1 where x > 0, else alpha",
+    lambda gy, x, alpha: F.where(F.greater_scalar(x, val=0.0), gy, alpha * gy),
+)  # fmt: skip
 
 
 @backward(F.prelu)
@@ -42,26 +34,18 @@ def prelu_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     return F.where(straight, gy, gy * slope), F.reshape(F.sum_to(gslope, shape=shape), shape=x1.shape)
 
 
-@backward(F.relu6)
-def relu6_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where 0 < x < 6, else 0"""
-    (x,) = f.inputs
-    return gated(gy, F.logical_and(F.greater_scalar(x, val=0.0), F.less_scalar(x, val=6.0)))
-
-
-@backward(F.hard_sigmoid)
-def hard_sigmoid_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 0.2 where 0 < y < 1, else 0"""
-    (y,) = f.outputs
-    return gated(0.2 * gy, F.logical_and(F.greater_scalar(y, val=0.0), F.less_scalar(y, val=1.0)))
-
-
-@backward(F.hard_tanh)
-def hard_tanh_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where -1 <= x <= 1, else 0"""
-    (x,) = f.inputs
-    return gated(gy, F.logical_and(F.greater_equal_scalar(x, val=-1.0), F.less_equal_scalar(x, val=1.0)))
-
+gradients(
+    F.relu6, "dy/dx = 1 where 0 < x < 6, else 0",
+    lambda gy, x: gated(gy, F.logical_and(F.greater_scalar(x, val=0.0), F.less_scalar(x, val=6.0))),
+)  # fmt: skip
+gradients(
+    F.hard_sigmoid, "dy/dx = 0.2 where 0 < y < 1, else 0",
+    lambda gy, y: gated(0.2 * gy, F.logical_and(F.greater_scalar(y, val=0.0), F.less_scalar(y, val=1.0))),
+)  # fmt: skip
+gradients(
+    F.hard_tanh, "dy/dx = 1 where -1 <= x <= 1, else 0",
+    lambda gy, x: gated(gy, F.logical_and(F.greater_equal_scalar(x, val=-1.0), F.less_equal_scalar(x, val=1.0))),
+)  # fmt: skip
 
 # ---------------------------------------------------------------- exponential below 0
 
@@ -88,33 +72,10 @@ def selu_backward(f: Function, gy: Variable) -> Variable:
 
 # ---------------------------------------------------------------- sigmoids
 
-
-@backward(F.sigmoid)
-def sigmoid_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = y (1 - y)"""
-    (y,) = f.outputs
-    return gy * (y * (1 - y))
-
-
-@backward(F.log_sigmoid)
-def log_sigmoid_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = sigmoid(-x)"""
-    (x,) = f.inputs
-    return gy * F.sigmoid(-x)
-
-
-@backward(F.softplus)
-def softplus_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = sigmoid(beta x)"""
-    (x,) = f.inputs
-    return gy * F.sigmoid(f.args["beta"] * x)
-
-
-@backward(F.tanh)
-def tanh_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 - y^2"""
-    (y,) = f.outputs
-    return gy * (1 - y * y)
+slopes(F.sigmoid, "dy/dx = y (1 - y)", lambda y: y * (1 - y))
+slopes(F.log_sigmoid, "dy/dx = sigmoid(-x)", lambda x: F.sigmoid(-x))
+slopes(F.softplus, "dy/dx = sigmoid(beta x)", lambda x, beta: F.sigmoid(beta * x))
+slopes(F.tanh, "dy/dx = 1 - y^2", lambda y: 1 - y * y)
 
 
 @backward(F.tanh_shrink)
@@ -125,11 +86,7 @@ def tanh_shrink_backward(f: Function, gy: Variable) -> Variable:
     return gy * (t * t)
 
 
-@backward(F.softsign)
-def softsign_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = (1 + |x|)^-2"""
-    (x,) = f.inputs
-    return gy * (1 + F.abs(x)) ** -2
+slopes(F.softsign, "dy/dx = (1 + |x|)^-2", lambda x: (1 + F.abs(x)) ** -2)
 
 
 @backward(F.swish)
@@ -174,9 +131,7 @@ def softmax_backward(f: Function, gy: Variable) -> Variable:
     return gyy - y * F.sum(gyy, axis=-1 if axis is None else axis, keepdims=True)
 
 
-@backward(F.log_softmax)
-def log_softmax_backward(f: Function, gy: Variable) -> Variable:
-    """dy_i/dx_j = 1[i = j] - exp(y_j) along the axis"""
-    (y,) = f.outputs
-    axis = f.args["axis"]
-    return gy - F.exp(y) * F.sum(gy, axis=-1 if axis is None else axis, keepdims=True)
+gradients(
+    F.log_softmax, "dy_i/dx_j = 1[i = j] - exp(y_j) along the axis",
+    lambda gy, y, axis: gy - F.exp(y) * F.sum(gy, axis=-1 if axis is None else axis, keepdims=True),
+)  # fmt: skip

@@ -6,28 +6,13 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, gradients, slopes
 
 # ---------------------------------------------------------------- two Variables
 
-
-@backward(F.add2)
-def add2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 1, dy/dx1 = 1"""
-    return gy, gy
-
-
-@backward(F.sub2)
-def sub2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 1, dy/dx1 = -1"""
-    return gy, -gy
-
-
-@backward(F.mul2)
-def mul2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = x1, dy/dx1 = x0"""
-    x0, x1 = f.inputs
-    return gy * x1, gy * x0
+gradients(F.add2, "dy/dx0 = 1, dy/dx1 = 1", lambda gy: (gy, gy))
+gradients(F.sub2, "dy/dx0 = 1, dy/dx1 = -1", lambda gy: (gy, -gy))
+slopes(F.mul2, "dy/dx0 = x1, dy/dx1 = x0", lambda x0, x1: (x1, x0))
 
 
 @backward(F.div2)
@@ -101,32 +86,13 @@ def mul_n_backward(f: Function, gy: Variable) -> list[Variable]:
 
 # ---------------------------------------------------------------- a Variable and a number
 
-
-@backward(F.add_scalar)
-def add_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1"""
-    return gy
-
-
-@backward(F.mul_scalar)
-def mul_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = val"""
-    val: float = f.args["val"]
-    return gy * val
-
-
-@backward(F.pow_scalar)
-def pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
-    """dy/dx = val x^(val - 1), and 0 where val is 0"""
-    (x,) = f.inputs
-    val = f.args["val"]
-    return None if val == 0 else gy * (val * x ** (val - 1))
-
-
-@backward(F.r_sub_scalar)
-def r_sub_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = -1"""
-    return -gy
+gradients(F.add_scalar, "dy/dx = 1", lambda gy: gy)
+slopes(F.mul_scalar, "dy/dx = val", lambda val: val)
+gradients(
+    F.pow_scalar, "dy/dx = val x^(val - 1), and 0 where val is 0",
+    lambda gy, x, val: None if val == 0 else gy * (val * x ** (val - 1)),
+)  # fmt: skip
+gradients(F.r_sub_scalar, "dy/dx = -1", lambda gy: -gy)
 
 
 @backward(F.r_div_scalar)
@@ -147,15 +113,11 @@ def r_pow_scalar_backward(f: Function, gy: Variable) -> Variable | None:
     return gy * (y * (math.log(val) if val > 0 else math.nan))
 
 
-@backward(F.maximum_scalar)
-def maximum_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where x > val, 1/2 where they are equal"""
-    (x,), val = f.inputs, f.args["val"]
-    return shared(gy, F.greater_equal_scalar(x, val=val), F.equal_scalar(x, val=val))
-
-
-@backward(F.minimum_scalar)
-def minimum_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where x < val, 1/2 where they are equal"""
-    (x,), val = f.inputs, f.args["val"]
-    return shared(gy, F.less_equal_scalar(x, val=val), F.equal_scalar(x, val=val))
+gradients(
+    F.maximum_scalar, "dy/dx = 1 where x > val, 1/2 where they are equal",
+    lambda gy, x, val: shared(gy, F.greater_equal_scalar(x, val=val), F.equal_scalar(x, val=val)),
+)  # fmt: skip
+gradients(
+    F.minimum_scalar, "dy/dx = 1 where x < val, 1/2 where they are equal",
+    lambda gy, x, val: shared(gy, F.less_equal_scalar(x, val=val), F.equal_scalar(x, val=val)),
+)  # fmt: skip

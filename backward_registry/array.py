@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import adjoint_pair, backward, non_differentiable
+from .rules import adjoint_pair, backward, gradients, non_differentiable
 
 # ---------------------------------------------------------------- creation
 
@@ -15,12 +15,7 @@ non_differentiable(F.constant, F.arange, F.linspace, F.one_hot)
 non_differentiable(F.shape)
 
 
-@backward(F.cast)
-def cast_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient, cast back"""
-    (x,) = f.inputs
-    return F.cast(gy, dtype=x.dtype)
-
+gradients(F.cast, "The gradient, cast back", lambda gy, x: F.cast(gy, dtype=x.dtype))
 
 # ---------------------------------------------------------------- diagonals
 

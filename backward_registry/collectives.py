@@ -2,26 +2,15 @@
 transpose of that."""
 
 import nngrad.functions as F
-from nngrad.graph import Function, Variable
 
-from .rules import adjoint_pair, backward
+from .rules import adjoint_pair, gradients
 
 adjoint_pair(F.all_gather, F.reduce_scatter)
 
 
-@backward(F.all_reduce)
-def all_reduce_backward(f: Function, gy: Variable) -> Variable:
-    """gx_r = sum_s gy_s"""
-    return F.all_reduce(gy, processes=f.args["processes"])
-
-
-@backward(F.bcast)
-def bcast_backward(f: Function, gy: Variable) -> Variable:
-    """gx_src = sum_s gy_s, and zeros elsewhere"""
-    return F.reduce_to_process(gy, processes=f.args["processes"], dst=f.args["src"])
-
-
-@backward(F.reduce_to_process)
-def reduce_to_process_backward(f: Function, gy: Variable) -> Variable:
-    """gx_r = gy_dst"""
-    return F.bcast(gy, processes=f.args["processes"], src=f.args["dst"])
+gradients(F.all_reduce, "gx_r = sum_s gy_s", lambda gy, processes: F.all_reduce(gy, processes=processes))
+gradients(
+    F.bcast, "gx_src = sum_s gy_s, and zeros elsewhere",
+    lambda gy, processes, src: F.reduce_to_process(gy, processes=processes, dst=src),
+)  # fmt: skip
+gradients(F.reduce_to_process, "gx_r = gy_dst", lambda gy, processes, dst: F.bcast(gy, processes=processes, src=dst))

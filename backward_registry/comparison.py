@@ -4,24 +4,7 @@ import nngrad.functions as F
 
 from .rules import non_differentiable
 
-non_differentiable(
-    F.equal,
-    F.equal_scalar,
-    F.not_equal,
-    F.not_equal_scalar,
-    F.less,
-    F.less_scalar,
-    F.less_equal,
-    F.less_equal_scalar,
-    F.greater,
-    F.greater_scalar,
-    F.greater_equal,
-    F.greater_equal_scalar,
-    F.logical_and,
-    F.logical_and_scalar,
-    F.logical_or,
-    F.logical_or_scalar,
-    F.logical_xor,
-    F.logical_xor_scalar,
-    F.logical_not,
-)
+for _name in ("equal", "not_equal", "less", "less_equal", "greater", "greater_equal", "logical_and", "logical_or",
+              "logical_xor"):  # fmt: skip
+    non_differentiable(getattr(F, _name), getattr(F, f"{_name}_scalar"))
+non_differentiable(F.logical_not)

@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, gradients
 
 
 def scan_axis(f: Function) -> tuple[int, int]:
@@ -38,7 +38,4 @@ def recurrence_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     return w * F.displace(y, axis=axis, by=-back), w
 
 
-@backward(F.displace)
-def displace_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient moved back"""
-    return F.displace(gy, axis=f.args["axis"], by=-f.args["by"])
+gradients(F.displace, "The gradient moved back", lambda gy, axis, by: F.displace(gy, axis=axis, by=-by))

@@ -5,7 +5,7 @@ import math
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, slopes
 
 _LARGE = 100.0
 """From here on the gamma function, and powers with such exponents, come near the largest number."""
@@ -30,11 +30,7 @@ def gammaincc_backward(f: Function, gy: Variable) -> Variable:
     return gy * -_gamma_density(f.inputs[0], f.args["a"])
 
 
-@backward(F.expi)
-def expi_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = exp(x) / x"""
-    (x,) = f.inputs
-    return gy * (F.exp(x) / x)
+slopes(F.expi, "dy/dx = exp(x) / x", lambda x: F.exp(x) / x)
 
 
 @backward(F.expn)

@@ -10,7 +10,7 @@ from nngrad.functions.operands import Operand, reshaped
 from nngrad.graph import Function, Variable
 
 from .batching import batched
-from .rules import backward
+from .rules import backward, gradients
 
 
 def transposed(x: Variable) -> Variable:
@@ -56,11 +56,10 @@ def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable |
     return None
 
 
-@backward(F.embed)
-def embed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
-    """The gradient's rows, added where they were taken"""
-    x0, w = f.inputs
-    return None, F.embed_filter_grad(gy, x0, shape=w.shape)
+gradients(
+    F.embed, "The gradient's rows, added where they were taken",
+    lambda gy, x0, w: (None, F.embed_filter_grad(gy, x0, shape=w.shape)),
+)  # fmt: skip
 
 
 @backward(F.embed_filter_grad)
@@ -70,11 +69,10 @@ def embed_filter_grad_backward(f: Function, gw: Variable) -> tuple[Variable, Non
     return F.embed(x0, gw), None
 
 
-@backward(F.batch_inv)
-def batch_inv_backward(f: Function, gy: Variable) -> Variable:
-    """y = inv(x): gx = -y' gy y'"""
-    (y,) = f.outputs
-    return -F.batch_matmul(F.batch_matmul(y, gy, True, False), y, False, True)
+gradients(
+    F.batch_inv, "y = inv(x): gx = -y' gy y'",
+    lambda gy, y: -F.batch_matmul(F.batch_matmul(y, gy, True, False), y, False, True),
+)  # fmt: skip
 
 
 def per_matrix(number: Variable, x: Variable) -> Variable:
@@ -82,18 +80,11 @@ def per_matrix(number: Variable, x: Variable) -> Variable:
     return F.broadcast(F.reshape(number, shape=(*x.shape[:-2], 1, 1)), shape=x.shape)
 
 
-@backward(F.batch_det)
-def batch_det_backward(f: Function, gy: Variable) -> Variable:
-    """y = det(x): gx = gy cofactors(x)"""
-    (x,) = f.inputs
-    return per_matrix(gy, x) * F.batch_cofactor(x)
-
-
-@backward(F.batch_logdet)
-def batch_logdet_backward(f: Function, gy: Variable) -> Variable:
-    """y = log |det(x)|: gx = gy inv(x)'"""
-    (x,) = f.inputs
-    return per_matrix(gy, x) * transposed(F.batch_inv(x))
+gradients(F.batch_det, "y = det(x): gx = gy cofactors(x)", lambda gy, x: per_matrix(gy, x) * F.batch_cofactor(x))
+gradients(
+    F.batch_logdet, "y = log |det(x)|: gx = gy inv(x)'",
+    lambda gy, x: per_matrix(gy, x) * transposed(F.batch_inv(x)),
+)  # fmt: skip
 
 
 @backward(F.batch_cholesky)
@@ -108,7 +99,4 @@ def batch_cholesky_backward(f: Function, gy: Variable) -> Variable:
     return 0.5 * (gx + transposed(gx))
 
 
-@backward(F.half_lower)
-def half_lower_backward(f: Function, gy: Variable) -> Variable:
-    """It is its own transpose"""
-    return F.half_lower(gy)
+gradients(F.half_lower, "It is its own transpose", lambda gy: F.half_lower(gy))

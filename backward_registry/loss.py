@@ -8,7 +8,7 @@ import nngrad.functions as F
 from nngrad.functions.loss import last_or
 from nngrad.graph import Function, Variable
 
-from .rules import backward, non_differentiable
+from .rules import backward, gradients, non_differentiable
 
 non_differentiable(F.class_mask)
 
@@ -37,11 +37,10 @@ def categorical_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Varia
     return gy * -(mask / F.maximum_scalar(x, val=smallest(gy))), None
 
 
-@backward(F.sigmoid_cross_entropy)
-def sigmoid_cross_entropy_backward(f: Function, gy: Variable) -> tuple[Variable, Variable | None]:
-    """dy/dx = sigmoid(x) - target, dy/dtarget = -x"""
-    x, target = f.inputs
-    return gy * (F.sigmoid(x) - target), (gy * -x if target.spec.differentiable else None)
+gradients(
+    F.sigmoid_cross_entropy, "dy/dx = sigmoid(x) - target, dy/dtarget = -x",
+    lambda gy, x, target: (gy * (F.sigmoid(x) - target), (gy * -x if target.spec.differentiable else None)),
+)  # fmt: skip
 
 
 @backward(F.binary_cross_entropy)

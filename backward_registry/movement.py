@@ -7,16 +7,11 @@ from nngrad.functions.operands import Operand, reshaped
 from nngrad.graph import Function, Variable
 
 from .batching import batched
-from .rules import adjoint_pair, backward
+from .rules import adjoint_pair, backward, gradients
 
 # ---------------------------------------------------------------- shape
 
-
-@backward(F.reshape)
-def reshape_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient in the shape of x"""
-    (x,) = f.inputs
-    return F.reshape(gy, shape=x.shape)
+gradients(F.reshape, "The gradient in the shape of x", lambda gy, x: F.reshape(gy, shape=x.shape))
 
 
 @backward(F.transpose)
@@ -42,11 +37,7 @@ def broadcast_batched(f: Function, operands: Sequence[Operand]) -> Variable:
     return reshaped(x.value, (*x.size, *(1,) * (ndim - x.x.ndim), *x.own))
 
 
-@backward(F.flip)
-def flip_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient flipped back"""
-    return F.flip(gy, axes=f.args["axes"])
-
+gradients(F.flip, "The gradient flipped back", lambda gy, axes: F.flip(gy, axes=axes))
 
 # ---------------------------------------------------------------- joining and parting
 
@@ -70,15 +61,11 @@ adjoint_pair(F.split, F.stack)
 
 # ---------------------------------------------------------------- margins
 
-
-@backward(F.pad)
-def pad_backward(f: Function, gy: Variable) -> Variable:
-    """Each element's gradient summed over the places that it was copied to"""
-    (x,) = f.inputs
-    return F.pad_transpose(gy, shape=x.shape, pad_width=f.args["pad_width"], mode=f.args["mode"])
-
-
-@backward(F.pad_transpose)
-def pad_transpose_backward(f: Function, gx: Variable) -> Variable:
-    """The gradient copied to the margins, which are 0 in constant mode"""
-    return F.pad(gx, pad_width=f.args["pad_width"], mode=f.args["mode"])
+gradients(
+    F.pad, "Each element's gradient summed over the places that it was copied to",
+    lambda gy, x, pad_width, mode: F.pad_transpose(gy, shape=x.shape, pad_width=pad_width, mode=mode),
+)  # fmt: skip
+gradients(
+    F.pad_transpose, "The gradient copied to the margins, which are 0 in constant mode",
+    lambda gy, pad_width, mode: F.pad(gy, pad_width=pad_width, mode=mode),
+)  # fmt: skip

@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, gradients
 
 
 @backward(F.monomial)
@@ -20,7 +20,7 @@ def monomial_backward(f: Function, gy: Variable) -> list[Variable | None]:
     return gxs
 
 
-@backward(F.linear_combination)
-def linear_combination_backward(f: Function, gy: Variable) -> list[Variable]:
-    """dy/dxi = ci"""
-    return [F.linear_combination(gy, coefficients=(c,)) for c in f.args["coefficients"]]
+gradients(
+    F.linear_combination, "dy/dxi = ci",
+    lambda gy, coefficients: [F.linear_combination(gy, coefficients=(c,)) for c in coefficients],
+)  # fmt: skip

@@ -6,27 +6,17 @@ import nngrad.functions as F
 from nngrad.functions.quantization import fixed_point_range, pow2_range
 from nngrad.graph import Function, Variable
 
-from .rules import backward
+from .rules import backward, gradients, slopes
 
-
-@backward(F.straight_through, exact=False)
-def straight_through_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
-    """dy/dy = 0, dy/dx = 1"""
-    return None, gy
-
-
-@backward(F.binary_sigmoid, exact=False)
-def binary_sigmoid_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1/2 where |x| < 1, else 0: the derivative of (x + 1) / 2, cut off at 0 and 1"""
-    (x,) = f.inputs
-    return gy * (0.5 * F.less_scalar(F.abs(x), val=1.0))
-
-
-@backward(F.binary_tanh, exact=False)
-def binary_tanh_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where |x| < 1, else 0: the derivative of x, cut off at -1 and 1"""
-    (x,) = f.inputs
-    return gy * F.less_scalar(F.abs(x), val=1.0)
+gradients(F.straight_through, "dy/dy = 0, dy/dx = 1", lambda gy: (None, gy), exact=False)
+slopes(
+    F.binary_sigmoid, "dy/dx = 1/2 where |x| < 1, else 0: the derivative of (x + 1) / 2, cut off at 0 and 1",
+    lambda x: 0.5 * F.less_scalar(F.abs(x), val=1.0), exact=False,
+)  # fmt: skip
+slopes(
+    F.binary_tanh, "dy/dx = 1 where |x| < 1, else 0: the derivative of x, cut off at -1 and 1",
+    lambda x: F.less_scalar(F.abs(x), val=1.0), exact=False,
+)  # fmt: skip
 
 
 @backward(F.fixed_point_quantize, exact=False)
@@ -50,14 +40,8 @@ def pow2_quantize_backward(f: Function, gy: Variable) -> Variable:
     return gy * (passing if f.args["sign"] else passing * F.greater_equal_scalar(x, val=0.0))
 
 
-@backward(F.prune, exact=False)
-def prune_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1"""
-    return gy
-
-
-@backward(F.quantize_linear, exact=False)
-def quantize_linear_backward(f: Function, gy: Variable) -> tuple[Variable, Variable, Variable]:
-    """dy/dx = 1 / scale, dy/dscale = -x / scale^2, dy/dzero_point = 1"""
-    x, scale, _ = f.inputs
-    return gy / scale, -gy * x * scale**-2, gy
+gradients(F.prune, "dy/dx = 1", lambda gy: gy, exact=False)
+gradients(
+    F.quantize_linear, "dy/dx = 1 / scale, dy/dscale = -x / scale^2, dy/dzero_point = 1",
+    lambda gy, x, scale: (gy / scale, -gy * x * scale**-2, gy), exact=False,
+)  # fmt: skip

@@ -119,6 +119,49 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
     return enter
 
 
+def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
+    """Register a rule of `op`: the gradient times what `function` gives, a slope for each input (in a tuple if there
+    are several).
+
+    Args:
+        op: An op of one result.
+        formula: What the rule says of itself.
+        function: A function of Variables. Its parameters are named as the op's inputs, its arguments, or `y`, the
+            result.
+        exact: As for `backward`.
+    """
+    found = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
+    _enter_by_name(op, formula, function, found, exact, _caller_module())
+
+
+def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
+    """Register a rule of `op`: what `function` gives, a gradient for each input, alone or in a tuple.
+
+    Args:
+        op: An op of one result.
+        formula: What the rule says of itself.
+        function: A function as for `slopes`, which also may have `gy`, the gradient that arrives.
+        exact: As for `backward`.
+    """
+    _enter_by_name(op, formula, function, "{}", exact, _caller_module())
+
+
+def _enter_by_name(
+    op: Op, formula: str, function: Callable[..., Any], found: str, exact: bool, module: str
+) -> None:
+    """Enter a rule that calls `function` with what its parameters name; `found` says what is made of the result. It is
+    compiled, since rules are called for each function of a graph."""
+    places = {"gy": "gy", "y": "f.outputs[0]"} | {name: f"f.args[{name!r}]" for name in op.argument_names}
+    places |= {name: f"f.inputs[{i}]" for i, name in enumerate(op.input_names)}
+    names = function.__code__.co_varnames[: function.__code__.co_argcount]
+    if unknown := sorted(set(names) - set(places)):
+        raise ValueError(f"{op.name}: a rule's {', '.join(unknown)} is neither an input nor an argument")
+    call = f"function({', '.join([places[name] for name in names])})"
+    rule: RuleFunction = eval(f"lambda f, gy: {found.format(call)}", {"function": function})
+    rule.__doc__ = formula
+    registry.add(op, Rule(rule, "rule", exact, module))
+
+
 def adjoint_pair(a: Op, b: Op) -> None:
     """`a` and `b` are linear, and each is the transpose of the other.
 

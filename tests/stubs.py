@@ -8,6 +8,7 @@ writes them anew.
 from __future__ import annotations
 
 import ast
+import functools
 import inspect
 import textwrap
 from pathlib import Path
@@ -22,16 +23,28 @@ HEADER = '"""Written by `python -m tests.stubs`."""\n\n# ruff: noqa: A004, I001,
 
 
 def of_functions() -> str:
-    """The stub of F."""
-    lines = []
+    """The stub of F: what is no `def` in its file has its signature and docstring here."""
+    imports, written = [], []
     for name, value in vars(F).items():
         if isinstance(value, Op | Composite):
-            lines.append(_imported(value.module.rpartition(".")[2], name))
-    lines += [_imported(file, name) for file, names in F.PLAIN.items() for name in names]
+            file = value.module.rpartition(".")[2]
+            if name in _defined("functions", file):
+                imports.append(_imported(file, name))
+            else:
+                written.append(_definition(name, inspect.signature(value.forward), value, "@op\n"))
+    imports += [_imported(file, name) for file, names in F.PLAIN.items() for name in names]
     return (
-        HEADER + "".join(sorted(lines)) + "\nFAMILIES: tuple[str, ...]\nPLAIN: dict[str, tuple[str, ...]]\n\n"
-        "def names() -> list[str]: ...\ndef plain_names() -> tuple[str, ...]: ...\n"
-    )
+        HEADER + "import jax\n\nfrom ..graph import Array, op\n" + "".join(sorted(imports))
+        + "\nFAMILIES: tuple[str, ...]\nPLAIN: dict[str, tuple[str, ...]]\n\n"
+        "def names() -> list[str]: ...\ndef plain_names() -> tuple[str, ...]: ...\n" + "".join(written)
+    )  # fmt: skip
+
+
+@functools.cache
+def _defined(package: str, file: str) -> set[str]:
+    """The functions that a file defines by `def`."""
+    tree = ast.parse((LIBRARY / package / f"{file}.py").read_text())
+    return {node.name for node in tree.body if isinstance(node, ast.FunctionDef)}
 
 
 def of_layers() -> str:
@@ -42,11 +55,10 @@ def of_layers() -> str:
         if not hasattr(value, "__wrapped__") or name == "parametric_function_api":
             continue
         file = value.__module__.rpartition(".")[2]
-        tree = ast.parse((LIBRARY / "parametric_functions" / f"{file}.py").read_text())
-        if any([isinstance(node, ast.FunctionDef) and node.name == name for node in tree.body]):
+        if name in _defined("parametric_functions", file):
             imports.append(_imported(file, name))
         else:
-            written.append(_definition(name, value))
+            written.append(_definition(name, inspect.signature(value), value))
     names = (
         "from ..graph import Array, Variable\nfrom ..graph.arguments import Ints\nfrom ..initializer import Rng\n"
         "from .layer_parameters import Init\nfrom .variations import Level\n"
@@ -58,15 +70,17 @@ def _imported(file: str, name: str) -> str:
     return f"from .{file} import {name} as {name}\n"
 
 
-def _definition(name: str, function: Any) -> str:
-    signature = inspect.signature(function)
+def _definition(name: str, signature: inspect.Signature, function: Any, decorator: str = "") -> str:
     parameters = []
     for p in signature.parameters.values():
         default = "" if p.default is p.empty else f" = {p.default!r}"
         parameters.append(f"{p.name}: {p.annotation}{default}")
+    kinds = [p.kind for p in signature.parameters.values()]
+    if inspect.Parameter.POSITIONAL_ONLY in kinds:
+        parameters.insert(kinds.count(inspect.Parameter.POSITIONAL_ONLY), "/")
     header = textwrap.fill(", ".join(parameters), 116, initial_indent="    ", subsequent_indent="    ")
     doc = textwrap.indent(inspect.getdoc(function) or "", "    ").strip()
-    return f'\ndef {name}(\n{header}\n) -> {signature.return_annotation}:\n    """{doc}\n    """\n'
+    return f'\n{decorator}def {name}(\n{header}\n) -> {signature.return_annotation}:\n    """{doc}\n    """\n'
 
 
 def stubs() -> dict[Path, str]:

@@ -241,7 +241,7 @@ def test_solvers_do_not_take_each_others_steps(tmp_path: Path) -> None:
     assert traced_again.split()[1:] == ["Halved", "Sgd"]
 
 
-def test_a_graph_that_is_compiled_in_pieces_is_remembered_piece_by_piece(folder: Path) -> None:
+def test_a_graph_that_is_compiled_in_partitions_is_remembered_one_by_one(folder: Path) -> None:
     x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 4, dtype=np.float32), need_grad=True)
     values = []
     for counts in ((0, 2), (2, 0)):  # of 64 functions, and of what is left

@@ -9,7 +9,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.compiled import general_of
+from nngrad.execution.compiled import hoisted_of
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import linearize
 from nngrad.execution.passes import PASSES, is_too_long, prepared
@@ -128,9 +128,9 @@ def test_numbers_that_are_hoisted_are_shown_and_can_be_left_in(capsys: pytest.Ca
     assert rows(capsys.readouterr().out)["hoist"][2] == "numbers that are inputs: 2"
     with nn.passes(without=["hoist"]):
         nn.show_passes(y)
-        assert general_of(linearize([y]).program).numbers is None
+        assert hoisted_of(linearize([y]).program).numbers is None
     assert rows(capsys.readouterr().out)["hoist"][2] == "left out"
-    assert general_of(linearize([y]).program).numbers is not None
+    assert hoisted_of(linearize([y]).program).numbers is not None
 
 
 def test_wrong_calls() -> None:

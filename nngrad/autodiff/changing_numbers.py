@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..execution.compiled import BoundedCache, executables
-from ..execution.free_numbers import Numbers, Slot, without_numbers
+from ..execution.hoisting import HoistedLiteral, Numbers, hoist_from
 from ..execution.program import Program
 from ..graph import Function, NdArray, Variable, contained, create, functions_of, switch
 from ..graph.closing import Closing
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
-from ..rewrite.builder import PlainBuilder
+from ..rewrite.builder import plain_builder
 
 _SPECIAL = (0, 1, -1)
 
@@ -46,9 +46,9 @@ class Changing(NamedTuple):
     """A program of which numbers have changed."""
 
     program: Program
-    """The same with slots in the places of those numbers: equal for all that differ in them alone."""
+    """The same with those numbers hoisted: equal for all that differ in them alone."""
     values: dict[int, float]
-    """The numbers, by the places of their slots."""
+    """The numbers, by their places."""
 
     def arrays(self, dtypes: Mapping[int, DType]) -> tuple[np.ndarray[Any, Any], ...]:
         """The numbers as arrays, in the dtypes of what is computed with them."""
@@ -59,7 +59,7 @@ class Changing(NamedTuple):
 def changing(program: Program) -> Changing | None:
     """Returns which numbers of a program have changed since one like it came first; None where none have, where one of
     them matters for what is emitted, or where it is not known how a leaf stands for it."""
-    general, numbers = without_numbers(program.block, apart=True)
+    general, numbers = hoist_from(program.block, apart=True)
     if not numbers:
         return None
     table = _met.part([op for op, _, _ in program.block.steps])
@@ -82,10 +82,10 @@ def changing(program: Program) -> Changing | None:
 
 
 def _kept(argument: Any, own: Any, changed: frozenset[int], values: dict[int, float]) -> Any:
-    """An argument with the slots of numbers that have changed alone; their numbers are entered in `values`."""
+    """An argument with those numbers hoisted alone that have changed; their numbers are entered in `values`."""
     if isinstance(argument, tuple):
         return tuple([_kept(*pair, changed, values) for pair in zip(argument, own, strict=True)])
-    if argument.__class__ is not Slot or argument.place not in changed:
+    if argument.__class__ is not HoistedLiteral or argument.place not in changed:
         return own
     values[argument.place] = float(own)
     return argument
@@ -97,7 +97,7 @@ class WithLeaves(NamedTuple):
     variables: list[Variable]
     """What takes the place of those that were given."""
     leaves: dict[int, Variable]
-    """The leaves, by the places of the slots."""
+    """The leaves, by their places."""
 
 
 @contained
@@ -113,7 +113,7 @@ def with_leaves(
         program: The program that does so.
         found: The numbers in it.
     """
-    builder = PlainBuilder()
+    builder = plain_builder()
     switch(auto_forward=False, no_grad=False, mark=None, builder=builder)
     functions = functions_of(outputs)
     closing = Closing()
@@ -126,7 +126,7 @@ def with_leaves(
     def leaf_for(argument: Any, dtype: DType) -> Any:
         if isinstance(argument, tuple):
             return tuple([leaf_for(each, dtype) for each in argument])
-        if argument.__class__ is not Slot:
+        if argument.__class__ is not HoistedLiteral:
             return argument
         leaves[argument.place] = leaf = leaf_of(NdArray.of_spec(spec_of((), dtype)))
         return leaf

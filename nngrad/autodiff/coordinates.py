@@ -102,12 +102,15 @@ def built_forward(task: Task) -> bool:
 # ---------------------------------------------------------------- what is in hand already
 
 
-def to_be_differentiated(request: Request, functions: Sequence[Function]) -> list[Derivation]:
+def to_be_differentiated(
+    request: Request, functions: Sequence[Function], derived: Sequence[Variable]
+) -> list[Derivation]:
     """Returns what is computed by the reverse pass, by coordinates, and is to be differentiated again by some of them.
 
     Args:
         request: What is asked for.
         functions: What its outputs depend on.
+        derived: The results of `grad` there.
     """
     options = build_options()
     plain = request.aggregate is None and not request.stop_gradients
@@ -118,15 +121,12 @@ def to_be_differentiated(request: Request, functions: Sequence[Function]) -> lis
         return []
     asked = {id(x) for x in request.inputs}
     found: dict[Derivation, None] = {}
-    for f in functions:
-        for ref in f._outputs if f.order else ():
-            y = ref()
-            remembered = None if y is None else y._derived
-            if remembered is None or remembered.derivation is None or remembered.mode.name != "reverse":
-                continue
-            derivation = remembered.derivation
-            if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
-                found[derivation] = None
+    for remembered in [gx._derived for gx in derived]:
+        derivation = remembered.derivation
+        if derivation is None or remembered.mode.name != "reverse":
+            continue
+        if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
+            found[derivation] = None
     return [d for d in found if has_shapes(d) and reads_one(d, functions, request.outputs)]
 
 

@@ -18,9 +18,9 @@ from ..graph.thresholds import FEWEST_ASKED
 from . import modes
 from .binding import unreachable_inputs
 from .coordinates import has_coordinates, keep_forms, to_be_differentiated
-from .known_gradients import Results, known_answer, question_of, remember_answer
+from .known_gradients import Results, came_before, known_answer, question_of, remember_answer
 from .remat import rematerialised
-from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
+from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .walk import Retained
 
 
@@ -132,11 +132,11 @@ class Handling(NamedTuple):
     """Whether a further gradient may pass them."""
 
 
-def in_forward_mode(request: Request, functions: list[Function]) -> list[Variable]:
+def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:
     """Returns first gradients among what `functions` compute, which are to be differentiated again by the same
-    coordinates, as they are computed in forward mode."""
+    coordinates, as they are computed in forward mode; `derived` are the results of `grad` there."""
     found: list[Variable] = []
-    for derivation in to_be_differentiated(request, functions):
+    for derivation in to_be_differentiated(request, functions, derived):
         if derivation.forms is None:
             derivation.forms = ()
             if has_coordinates(derivation):
@@ -151,10 +151,14 @@ def in_forward_mode(request: Request, functions: list[Function]) -> list[Variabl
 def results(request: Request, since: int, handling: Handling) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
-    forms = in_forward_mode(request, functions) if any([f.order for f in functions]) else ()
+    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST_ASKED else None
+    derived = derived_in(functions) if question is None else question.closing.derived
+    forms = in_forward_mode(request, functions, derived) if derived else ()
     if forms:
         since, functions = next_serial(), functions_of([*request.outputs, *forms])
-    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST_ASKED else None
+        question = question_of(request, functions, since, handling) if question is not None else None
+    if question is not None and not came_before(question):
+        question = None
     known = None if question is None else known_answer(question)
     if known is not None:
         return known

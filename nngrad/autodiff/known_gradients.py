@@ -110,6 +110,8 @@ class Question:
         """The Variables at these places: of which function, and which of its outputs; or -1 and which leaf."""
         leaves, functions = self.closing.leaves, self.closing.functions
         found = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
+        if {*map(type, found)} == {Variable}:
+            return found  # type: ignore[return-value]  # so there is no None
         return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(found, places, strict=True)]
 
 
@@ -140,8 +142,8 @@ def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]
 
 
 def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
-    """Returns what a request asks, if an equal question came before, and if that decides what is emitted, as far as it
-    can be told so early; else None. The arguments are those of a `Question`."""
+    """Returns what a request asks, if that decides what is emitted, as far as it can be told so early; else None. The
+    arguments are those of a `Question`."""
     in_force = build_options()
     if len(functions) > MOST_ASKED or request.aggregate is not None or request.recompute not in (None, False):
         return None
@@ -149,12 +151,16 @@ def question_of(request: Request, functions: list[Function], since: int, options
         return None
     if in_force.emitting.builder is not None or watched():
         return None
-    question = Question(request, functions, since, options)
+    return Question(request, functions, since, options)
+
+
+def came_before(question: Question) -> bool:
+    """Whether an equal question came before that has an answer of its own."""
     number = hash(question.key)
     if _seen.find(number) is None:
         _seen.keep(number, True)
-        return None
-    return None if any([f.mark is not None for f in question.closing.functions]) else question
+        return False
+    return all([f.mark is None for f in question.closing.functions])
 
 
 # ---------------------------------------------------------------- what is known

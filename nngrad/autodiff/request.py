@@ -329,16 +329,15 @@ def remembered_of(g: Variable) -> Remembered | None:
     return remembered
 
 
+def derived_in(functions: Sequence[Function]) -> list[Variable]:
+    """Returns the results of `grad` among the outputs of `functions`."""
+    living = [y for f in functions if f.order for ref in f._outputs if (y := ref()) is not None]
+    return [y for y in living if y._derived is not None]
+
+
 def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
     """Returns what the results of `grad` among the outputs of `functions` know of themselves, each once."""
-    found = [
-        remembered
-        for f in functions
-        if f.order
-        for ref in f._outputs
-        for y in [ref()]
-        if y is not None and (remembered := remembered_of(y)) is not None
-    ]
+    found: list[Remembered] = [gx._derived for gx in derived_in(functions)]
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 

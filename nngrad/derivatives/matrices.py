@@ -7,8 +7,8 @@ from typing import Any, overload
 
 import nngrad.functions as F
 
-from ..autodiff.directions import over_directions, several_over_directions
 from ..graph import Variable
+from .directions import over_directions, several_over_directions
 from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, listed, pushed, second
 
 Variables = list[Variable] | tuple[Variable, ...]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import nngrad.functions as F
 
-from ..autodiff.directions import over_directions
 from ..autodiff.forward_mode import Pushforward
-from ..autodiff.fourth_order import bilaplacian_of, is_linear
 from ..autodiff.grad import own_leaves
 from ..autodiff.request import remembered_of
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between
+from .bilaplacian import bilaplacian_of, is_linear
+from .directions import over_directions
 from .parts import second
 
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from ..autodiff.directions import independent_rows
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of
 from ..graph.family import together
 from ..rewrite.builder import emitting
+from .directions import independent_rows
 from .parts import one_floating, positive_int
 
 

@@ -7,7 +7,6 @@ from typing import Any, TypeVar
 
 import nngrad.functions as F
 
-from ..autodiff.directions import independent_rows, over_directions
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.grad import distinct, emitted, own_leaves
 from ..autodiff.request import Request, differentiable
@@ -18,6 +17,7 @@ from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..rewrite.builder import emitting
+from .directions import independent_rows, over_directions
 
 T = TypeVar("T")
 Variables = Variable | Iterable[Variable]

@@ -23,8 +23,8 @@ import math
 
 import nngrad.functions as F
 
-from ..autodiff.directions import over_directions
 from ..graph import Variable
+from .directions import over_directions
 from .drawn import Draw, placeholder, sum_over
 from .parts import after_batch, forward_or_reverse, gradients_of, pushed, second
 

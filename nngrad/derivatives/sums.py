@@ -6,13 +6,13 @@ import math
 
 import nngrad.functions as F
 
-from ..autodiff.directions import over_directions
 from ..autodiff.forward_mode import NoForwardMode
-from ..autodiff.fourth_order import bilaplacian_of
 from ..autodiff.request import remember_laplacian
 from ..autodiff.symmetry import NotApplicable
 from ..graph import Variable
 from . import stochastic
+from .bilaplacian import bilaplacian_of
+from .directions import over_directions
 from .drawn import checked_draw
 from .matrices import jacobian
 from .nested_laplacians import laplacian_of_laplacians

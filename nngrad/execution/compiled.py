@@ -21,11 +21,11 @@ from .compiling import spent
 from .disk_cache import disk_cache
 from .executable import Executable, Settings
 from .fingerprint import structure_of
-from .free_numbers import General, filled, general, with_slots
-from .lower import in_pieces, lowered_where_it_runs, whole
+from .hoisting import Hoisted, hoisted, taking_literals, with_literals
+from .lower import in_partitions, lowered_where_it_runs, whole
 from .on_disk import on_disk_by_structure
+from .partitions import cut
 from .passes import is_too_long, prepared
-from .pieces import cut
 from .program import Program
 from .tiers import quick_calls
 
@@ -224,7 +224,7 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
     if executable is not None:
         return executable
-    given = general_of(program)
+    given = hoisted_of(program)
     if given.numbers is None:
         return keep_executable(*_made(program))
     executable = table.find(given.program)
@@ -237,18 +237,18 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     """A program, its executable, and how many functions are in each of those that it is made of."""
     made = lowered_where_it_runs(program)
-    shorter, pieces = made.program, made.pieces
+    shorter, partitions = made.program, made.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # as a whole, whatever its length: partitions would exchange by themselves
         return program, Executable(Across(whole(shorter), program.group, program.device), settings), [count]
-    if pieces is None:
-        return program, executable_in_one(General(program, None), shorter), [count]
-    counts = [len(block.steps) for block in {piece.block for piece in pieces}]
-    return program, Executable(in_pieces(shorter, pieces), settings, opaque=program.block.opaque), counts
+    if partitions is None:
+        return program, executable_in_one(Hoisted(program, None), shorter), [count]
+    counts = [len(block.steps) for block in {partition.block for partition in partitions}]
+    return program, Executable(in_partitions(shorter, partitions), settings, opaque=program.block.opaque), counts
 
 
-def executable_in_one(given: General, shorter: Program | None = None) -> Executable:
+def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executable:
     """The executable of a program that XLA gets as a whole.
 
     Args:
@@ -259,7 +259,7 @@ def executable_in_one(given: General, shorter: Program | None = None) -> Executa
     if numbers is None:
         function = whole(program if shorter is None else shorter)
     else:
-        function = whole(program, with_slots, given.takes)
+        function = whole(program, taking_literals, given.takes)
     jitted, structure = jax.jit(function), structure_of(program)
     return Executable(
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
@@ -271,13 +271,13 @@ def executable_in_one(given: General, shorter: Program | None = None) -> Executa
     )  # fmt: skip
 
 
-def _in_partitions(given: General) -> Callable[..., tuple[Any, ...]]:
+def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
     """The program in partitions, for where XLA cannot compile it as a whole."""
 
     @functools.lru_cache(8)
     def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
-        program = prepared(filled(given.program, numbers))
-        return in_pieces(program, cut(program.block))
+        program = prepared(with_literals(given.program, numbers))
+        return in_partitions(program, cut(program.block))
 
     has_run = False
 
@@ -300,19 +300,19 @@ def _in_partitions(given: General) -> Callable[..., tuple[Any, ...]]:
     return run
 
 
-_generals = executables.registered(BoundedCache(512))
+_hoisted_of = executables.registered(BoundedCache(512))
 """What programs have in common with those that differ from them in numbers alone."""
 
 
-def general_of(program: Program) -> General:
+def hoisted_of(program: Program) -> Hoisted:
     """The program whose executable is that of a given one, and the numbers that it takes. Where it is cut into
     partitions these take them; and what is exchanged with other processes has its own."""
 
-    def make() -> General:
+    def make() -> Hoisted:
         as_it_is = "hoist" in program.without or is_too_long(program) or program.group is not None
-        return General(program, None) if as_it_is else general(program)
+        return Hoisted(program, None) if as_it_is else hoisted(program)
 
-    found: General = _generals.part([op for op, _, _ in program.block.steps]).get(program, make)
+    found: Hoisted = _hoisted_of.part([op for op, _, _ in program.block.steps]).get(program, make)
     return found
 
 

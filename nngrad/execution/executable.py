@@ -12,6 +12,7 @@ import threading
 import time
 import weakref
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from typing import Any, NamedTuple
 
 import jax
@@ -112,7 +113,8 @@ class Executable:
         if self._is_optimised:
             self._decide(self.optimised)
         if quick_calls:
-            _with_tiers.add(self)
+            with _adding:
+                _with_tiers.add(self)
 
     # ---------------------------------------------------------------- a call
 
@@ -242,10 +244,21 @@ class Executable:
 
     # ---------------------------------------------------------------- compiling
 
+    def temporaries(self, arrays: tuple[Any, ...]) -> int | None:
+        """Bytes of temporaries, by the compiler's account, for arrays like these; None where it gives none, or fails.
+
+        It is compiled as for the first call, in the tier of that. Nothing is run, and nothing counted.
+        """
+        device, needs_x64, _ = self._settings or Settings()
+        try:
+            with x64_if(needs_x64), jax.default_device(device) if device else nullcontext():
+                analysis = self._for_first_call(arrays).memory_analysis()
+        except (jax.errors.JaxRuntimeError, NotImplementedError):
+            return None  # whether it can be compiled is found out again where that matters
+        return None if analysis is None else int(analysis.temp_size_in_bytes)
+
     @unharmed
-    def compile_for(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
-        """Compile for arrays, or what they will be like, as for the first call, in the tier of that. Nothing is
-        counted."""
+    def _for_first_call(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         with self._lock:
             quick = self._quickly(arrays) if self._asks_for_quick() else None
             return self._optimise(arrays) if quick is None else quick
@@ -323,12 +336,15 @@ class Executable:
 
 
 _with_tiers: weakref.WeakSet[Executable] = weakref.WeakSet()
+_adding = threading.RLock()
 
 
 def count_on_from(numbers: Mapping[str, int]) -> None:
     """Let the calls of structures be those that `tiers.counted` has told, in this process or in another one."""
     tiers.count_on_from(numbers)
-    for executable in list(_with_tiers):
+    with _adding:
+        waiting = list(_with_tiers)
+    for executable in waiting:
         executable.decide_again()
 
 

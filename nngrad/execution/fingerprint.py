@@ -27,7 +27,7 @@ from nngrad_command import __version__
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
-from .free_numbers import Slot
+from .hoisting import HoistedLiteral
 from .program import Program
 
 _LIBRARY = Path(__file__).parents[1]
@@ -117,8 +117,8 @@ def _written(argument: Any) -> str:
         return repr(argument)
     if kind is float or kind is NegativeZero:
         return float.hex(argument)
-    if kind is Slot:
-        return f"slot {argument.place}"
+    if kind is HoistedLiteral:
+        return f"hoisted {argument.place}"
     if kind is Fraction:
         return f"fraction {argument.numerator}/{argument.denominator}"
     if kind is str:

@@ -14,10 +14,10 @@ from ..graph.closing import Closing
 from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
 from .fingerprint import structure_of
-from .free_numbers import with_slots
+from .hoisting import taking_literals
 from .on_disk import on_disk_by_structure
+from .partitions import Partition, apart
 from .passes import PLATFORMS, Lowered, is_too_long, lowered, platform_of
-from .pieces import Piece, apart
 from .platforms import Way, Ways
 from .program import Program as Program
 from .program import in_one
@@ -133,7 +133,7 @@ def lower(program: Program) -> Way:
     """
 
     def function(found: Lowered) -> Way:
-        return in_one(found.program) if found.pieces is None else in_pieces(found.program, found.pieces)
+        return in_one(found.program) if found.partitions is None else in_partitions(found.program, found.partitions)
 
     return _by_platform(program, function, program.block.inputs)
 
@@ -187,34 +187,34 @@ def _by_platform(
     return lambda *arrays: made()(*arrays)
 
 
-def in_pieces(program: Program, pieces: list[Piece]) -> Way:
-    """The program as a function that calls a jitted one for each of its pieces; see `lower`."""
-    one_of_each = {piece.block: piece for piece in pieces}
-    functions = {block: _remembered(program, piece) for block, piece in one_of_each.items()}
-    parts = [(functions[piece.block], piece) for piece in pieces]
+def in_partitions(program: Program, partitions: list[Partition]) -> Way:
+    """The program as a function that calls a jitted one for each of its partitions; see `lower`."""
+    one_of_each = {partition.block: partition for partition in partitions}
+    functions = {block: _remembered(program, partition) for block, partition in one_of_each.items()}
+    parts = [(functions[partition.block], partition) for partition in partitions]
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         values: dict[int, Any] = dict(enumerate(arrays))
         with apart(arrays):
-            for function, piece in parts:
-                values |= piece.starts
-                given = [values[i] for i in piece.takes]
-                made = function(*given) if piece.numbers is None else function(piece.numbers, *given)
-                values.update(zip(piece.gives, made, strict=True))
-                for i in piece.done_with:
+            for function, partition in parts:
+                values |= partition.starts
+                given = [values[i] for i in partition.takes]
+                made = function(*given) if partition.numbers is None else function(partition.numbers, *given)
+                values.update(zip(partition.gives, made, strict=True))
+                for i in partition.done_with:
                     del values[i]
         return tuple([values[i] for i in program.block.outputs])
 
     return run
 
 
-def _remembered(whole: Program, piece: Piece) -> Way:
-    """A piece as a jitted function, whose executable is kept on disk where it can be."""
-    program, specs = Program(piece.block, whole.device, mesh=whole.mesh), piece.block.inputs
-    if piece.numbers is None:
+def _remembered(whole: Program, partition: Partition) -> Way:
+    """A partition as a jitted function, whose executable is kept on disk where it can be."""
+    program, specs = Program(partition.block, whole.device, mesh=whole.mesh), partition.block.inputs
+    if partition.numbers is None:
         jitted = jax.jit(in_one(program))
     else:
-        jitted = jax.jit(with_slots(program))
-        specs = (spec_of(piece.numbers.shape, piece.numbers.dtype), *specs)
+        jitted = jax.jit(taking_literals(program))
+        specs = (spec_of(partition.numbers.shape, partition.numbers.dtype), *specs)
     on_disk = on_disk_by_structure(structure_of(program), jitted, specs)
     return jitted if on_disk is None else on_disk.call

@@ -18,10 +18,10 @@ from .cpu.layouts import with_channels_last
 from .cpu.recurrences import with_sums_once
 from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
 from .cpu.substitutes import with_substitutes
-from .free_numbers import without_numbers
+from .hoisting import hoist_from
 from .inlining import with_bodies_inline
 from .loops import with_loops_together
-from .pieces import Piece, cut, is_long
+from .partitions import Partition, cut, is_long
 from .platforms import default_device, has_ways_on
 from .program import Program
 
@@ -32,12 +32,12 @@ class Pass(NamedTuple):
     name: str
     what: str
     """What it looks for."""
-    run: Callable[[Block], Block | list[Piece]]
+    run: Callable[[Block], Block | list[Partition]]
     platform: str | None = None
     """The platform that it is for, by the name that JAX has for it; None for every one."""
 
 
-HOIST = Pass("hoist", "numbers that can be inputs", lambda block: without_numbers(block)[0])
+HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(block)[0])
 """It comes before an executable is looked for, which programs that differ in numbers alone share. What is cut into
 partitions has them hoisted from each of these."""
 
@@ -92,13 +92,13 @@ class Lowered:
 
     program: Program
     """What is left; as it was cut, if it was."""
-    pieces: list[Piece] | None = field(default=None, compare=False)
+    partitions: list[Partition] | None = field(default=None, compare=False)
     """Its partitions, which follow from the program; None for what the compiler gets as a whole."""
 
 
 def steps_of_lowering(
     program: Program, platform: str | None, as_a_whole: bool = False
-) -> Iterator[tuple[Pass, Block, Block | list[Piece]]]:
+) -> Iterator[tuple[Pass, Block, Block | list[Partition]]]:
     """Each pass for a platform, with the block before it, and what it has made of that.
 
     Args:
@@ -118,13 +118,13 @@ def steps_of_lowering(
 
 def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
     """A program after the passes for a platform. They leave it as it is from then on."""
-    block, pieces = program.block, None
+    block, partitions = program.block, None
     for _, _, made in steps_of_lowering(program, platform, as_a_whole):
         if isinstance(made, list):
-            pieces = made
+            partitions = made
         else:
             block = made
-    return Lowered(program if block is program.block else program._replace(block=block, without=_ALL), pieces)
+    return Lowered(program if block is program.block else program._replace(block=block, without=_ALL), partitions)
 
 
 def prepared(program: Program) -> Program:

@@ -2,6 +2,9 @@
 
 # ruff: noqa: A004, I001, RUF100
 
+import jax
+
+from ..graph import Array, op
 from .activation import celu as celu
 from .activation import crelu as crelu
 from .activation import elu as elu
@@ -91,25 +94,7 @@ from .collectives import all_reduce as all_reduce
 from .collectives import bcast as bcast
 from .collectives import reduce_scatter as reduce_scatter
 from .collectives import reduce_to_process as reduce_to_process
-from .comparison import equal as equal
-from .comparison import equal_scalar as equal_scalar
-from .comparison import greater as greater
-from .comparison import greater_equal as greater_equal
-from .comparison import greater_equal_scalar as greater_equal_scalar
-from .comparison import greater_scalar as greater_scalar
-from .comparison import less as less
-from .comparison import less_equal as less_equal
-from .comparison import less_equal_scalar as less_equal_scalar
-from .comparison import less_scalar as less_scalar
-from .comparison import logical_and as logical_and
-from .comparison import logical_and_scalar as logical_and_scalar
 from .comparison import logical_not as logical_not
-from .comparison import logical_or as logical_or
-from .comparison import logical_or_scalar as logical_or_scalar
-from .comparison import logical_xor as logical_xor
-from .comparison import logical_xor_scalar as logical_xor_scalar
-from .comparison import not_equal as not_equal
-from .comparison import not_equal_scalar as not_equal_scalar
 from .contractions import bilinear as bilinear
 from .contractions import contraction as contraction
 from .contractions import einsum as einsum
@@ -448,3 +433,228 @@ PLAIN: dict[str, tuple[str, ...]]
 
 def names() -> list[str]: ...
 def plain_names() -> tuple[str, ...]: ...
+
+@op
+def equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 == x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 == val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def not_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 != x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def not_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 != val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def less(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 < x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def less_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 < val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def less_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 <= x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def less_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 <= val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def greater(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 > x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def greater_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 > val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def greater_equal(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0 >= x1`, else 0; broadcast together.
+
+    Args:
+        x0: The left side, of any shape.
+        x1: The right side, of any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def greater_equal_scalar(
+    x0: Array, /, val: float = 1.0
+) -> jax.Array:
+    """1 where `x0 >= val`, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The number that it is compared with.
+    """
+
+@op
+def logical_and(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where neither `x0` nor `x1` is 0, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_and_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where `x0` is not 0 and `val` is True, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """
+
+@op
+def logical_or(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where `x0` or `x1` is not 0, or both are not, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_or_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where `x0` is not 0 or `val` is True, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """
+
+@op
+def logical_xor(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """1 where just one of `x0` and `x1` is 0, else 0; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def logical_xor_scalar(
+    x0: Array, /, val: bool
+) -> jax.Array:
+    """1 where either `x0` is not 0 or `val` is True, and not both, else 0.
+
+    Args:
+        x0: Any shape.
+        val: The other truth value.
+    """

@@ -117,9 +117,6 @@ def crelu(x: Array, /, axis: int = 1) -> Variable:
     Args:
         x: Any shape of at least one axis.
         axis: The axis that becomes twice as long.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _both_signs(relu, x, axis, "crelu")
 
@@ -168,9 +165,6 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
         x: Any shape of at least one axis; integers are taken as float32.
         alpha: That of `elu`.
         axis: The axis that becomes twice as long.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
 
@@ -270,9 +264,6 @@ def softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     Args:
         x: Any shape of at least one axis; integers are taken as float32.
         axis: The axis whose elements sum to 1; by default the last.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     shifted, axes = _shifted(x, axis)
     e = lax.exp(shifted)
@@ -286,9 +277,6 @@ def log_softmax(x: Array, /, axis: int | None = None) -> jax.Array:
     Args:
         x: Any shape of at least one axis; integers are taken as float32.
         axis: The axis along which the softmax sums; by default the last.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     shifted, axes = _shifted(x, axis)
     return shifted - lax.expand_dims(lax.log(lax.reduce_sum(lax.exp(shifted), axes)), axes)

@@ -11,14 +11,8 @@ from . import activation, contractions, indexing, linear, movement, stochastic
 
 @composite
 def scaled_dot_product_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    additive_mask: Array | None = None,
-    key_padding_mask: Array | None = None,
-    /,
-    num_heads: int = 1,
-    dropout: float = 0.0,
+    query: Array, key: Array, value: Array, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
+    /, num_heads: int = 1, dropout: float = 0.0,
 ) -> tuple[Variable, Variable]:
     """`softmax(Q K' / sqrt(d) + mask) V` for each head by itself, steps first (Vaswani et al., 2017).
 
@@ -82,23 +76,10 @@ def scaled_dot_product_attention(
 
 @explained_by_name
 def multi_head_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    num_heads: int,
-    q_weight: Array,
-    k_weight: Array,
-    v_weight: Array,
-    out_weight: Array,
-    q_bias: Array | None = None,
-    k_bias: Array | None = None,
-    v_bias: Array | None = None,
-    out_bias: Array | None = None,
-    attn_bias_k: Array | None = None,
-    attn_bias_v: Array | None = None,
-    dropout: float = 0.0,
-    additive_mask: Array | None = None,
-    key_padding_mask: Array | None = None,
+    query: Array, key: Array, value: Array, num_heads: int, q_weight: Array, k_weight: Array, v_weight: Array,
+    out_weight: Array, q_bias: Array | None = None, k_bias: Array | None = None, v_bias: Array | None = None,
+    out_bias: Array | None = None, attn_bias_k: Array | None = None, attn_bias_v: Array | None = None,
+    dropout: float = 0.0, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
 ) -> tuple[Variable, Variable]:
     """`scaled_dot_product_attention` of inputs that are multiplied by weights, and so is what comes out.
 

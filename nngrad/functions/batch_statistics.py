@@ -15,19 +15,9 @@ from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shap
 
 @composite
 def batch_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    /,
-    axes: Axes = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    n_outputs: Ignored = None,
-    group: int = 1,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
+    variance: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    batch_stat: bool = True, output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -69,15 +59,8 @@ def batch_normalization(
 
 
 def _normalized(
-    name: str,
-    x: Variable,
-    parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
-    axes: Axes,
-    decay_rate: float,
-    eps: float,
-    batch_stat: bool,
-    output_stat: bool,
-    processes: tuple[int, ...] = (),
+    name: str, x: Variable, parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
+    axes: Axes, decay_rate: float, eps: float, batch_stat: bool, output_stat: bool, processes: tuple[int, ...] = (),
     group: int = 1,
 ) -> Normalised:
     """`batch_normalization` by the statistics of the inputs of several processes, or of this one if none are given."""
@@ -155,21 +138,10 @@ def _running_updates(
 
 @composite
 def fused_batch_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    z: Array | None = None,
-    /,
-    axes: Axes = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    nonlinearity: str = "relu",
-    output_stat: bool = False,
-    n_outputs: Ignored = None,
-    group: int = 1,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
+    variance: Array | None = None, z: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9,
+    eps: float = 1e-5, batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False,
+    n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
@@ -195,19 +167,9 @@ def fused_batch_normalization(
 
 @composite
 def sync_batch_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    /,
-    comm: Static | None = None,
-    group: str = "world",
-    axes: Axes = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
+    variance: Array | None = None, /, comm: Static | None = None, group: str = "world", axes: Axes = (1,),
+    decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True, output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
     """`batch_normalization` with the statistics of the inputs of all processes of a group.

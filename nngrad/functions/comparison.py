@@ -8,11 +8,13 @@ from collections.abc import Callable
 import jax
 from jax import lax
 
-from ..graph import Array, op
+from ..graph import Array, Op, Variable, op
 from .arithmetic import broadcast_pair, broadcast_scalar, floating
 
 Truth = Callable[..., jax.Array]
 """Gives bools: where something holds of its arguments."""
+OfTwo = Op[[Array, Array], Variable]
+OfNumber = Op[..., Variable]
 
 
 def holds(x: jax.Array) -> jax.Array:
@@ -24,240 +26,98 @@ def _as_number(truth: jax.Array, like: jax.Array) -> jax.Array:
     return lax.convert_element_type(truth, floating(like).dtype)
 
 
+def _of_two(name: str, truth: Truth, doc: str) -> OfTwo:
+    """The op that says where `truth` holds of two arrays."""
+
+    def forward(x0: Array, x1: Array, /) -> jax.Array:
+        return _as_number(truth(x0, x1), broadcast_pair(x0, x1)[0])
+
+    forward.__name__, forward.__doc__ = name, doc
+    return op(elementwise=True, diagonal=True, broadcasts=True, predicate=truth)(forward)
+
+
 # ---------------------------------------------------------------- comparisons
 
 
-def _comparison(compare: Truth) -> Truth:
-    """Where `compare` holds of two arrays, broadcast together."""
-    return lambda x0, x1: compare(*broadcast_pair(x0, x1))
+def _comparison(name: str, compare: Truth, sign: str) -> tuple[OfTwo, OfNumber]:
+    """The op that compares two arrays, broadcast together, and the one that compares an array with a number."""
 
+    def truth(x0: jax.Array, val: float) -> jax.Array:
+        return compare(*broadcast_scalar(x0, val))
 
-def _comparison_scalar(compare: Truth) -> Truth:
-    """Where `compare` holds of an array and a number."""
-    return lambda x0, val: compare(*broadcast_scalar(x0, val))
+    def forward(x0: Array, /, val: float = 1.0) -> jax.Array:
+        return _as_number(truth(x0, val), x0)
 
+    forward.__name__ = f"{name}_scalar"
+    forward.__doc__ = f"""1 where `x0 {sign} val`, else 0.
 
-_equal = _comparison(lax.eq)
-_equal_scalar = _comparison_scalar(lax.eq)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_equal)
-def equal(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 == x1`, else 0; broadcast together.
+    Args:
+        val: The number that it is compared with.
+    """
+    of_two = f"""1 where `x0 {sign} x1`, else 0; broadcast together.
 
     Args:
         x0: The left side, of any shape.
         x1: The right side, of any shape that broadcasts with that of `x0`.
     """
-    return _as_number(_equal(x0, x1), broadcast_pair(x0, x1)[0])
+    return (
+        _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), of_two),
+        op(elementwise=True, diagonal=True, predicate=truth)(forward),
+    )
 
 
-@op(elementwise=True, diagonal=True, predicate=_equal_scalar)
-def equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 == val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_equal_scalar(x0, val), x0)
-
-
-_not_equal = _comparison(lax.ne)
-_not_equal_scalar = _comparison_scalar(lax.ne)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_not_equal)
-def not_equal(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 != x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
-    return _as_number(_not_equal(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_not_equal_scalar)
-def not_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 != val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_not_equal_scalar(x0, val), x0)
-
-
-_less = _comparison(lax.lt)
-_less_scalar = _comparison_scalar(lax.lt)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_less)
-def less(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 < x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
-    return _as_number(_less(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_less_scalar)
-def less_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 < val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_less_scalar(x0, val), x0)
-
-
-_less_equal = _comparison(lax.le)
-_less_equal_scalar = _comparison_scalar(lax.le)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_less_equal)
-def less_equal(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 <= x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
-    return _as_number(_less_equal(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_less_equal_scalar)
-def less_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 <= val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_less_equal_scalar(x0, val), x0)
-
-
-_greater = _comparison(lax.gt)
-_greater_scalar = _comparison_scalar(lax.gt)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_greater)
-def greater(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 > x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
-    return _as_number(_greater(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_greater_scalar)
-def greater_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 > val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_greater_scalar(x0, val), x0)
-
-
-_greater_equal = _comparison(lax.ge)
-_greater_equal_scalar = _comparison_scalar(lax.ge)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_greater_equal)
-def greater_equal(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0 >= x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
-    return _as_number(_greater_equal(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_greater_equal_scalar)
-def greater_equal_scalar(x0: Array, /, val: float = 1.0) -> jax.Array:
-    """1 where `x0 >= val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    return _as_number(_greater_equal_scalar(x0, val), x0)
+equal, equal_scalar = _comparison("equal", lax.eq, "==")
+not_equal, not_equal_scalar = _comparison("not_equal", lax.ne, "!=")
+less, less_scalar = _comparison("less", lax.lt, "<")
+less_equal, less_equal_scalar = _comparison("less_equal", lax.le, "<=")
+greater, greater_scalar = _comparison("greater", lax.gt, ">")
+greater_equal, greater_equal_scalar = _comparison("greater_equal", lax.ge, ">=")
 
 
 # ---------------------------------------------------------------- logic: a number is true if it is not 0
 
 
-def _connective(connect: Truth) -> Truth:
-    """Where `connect` holds of the truth of two arrays, broadcast together."""
-    return lambda x0, x1: connect(*broadcast_pair(holds(x0), holds(x1)))
+def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
+    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a truth value.
 
+    Args:
+        name: Name of the former.
+        connect: What connects bools.
+        of_two: When the former is 1.
+        of_number: When the latter is.
+    """
 
-def _connective_scalar(connect: Truth) -> Truth:
-    """Where `connect` holds of the truth of an array and a truth value."""
-    return lambda x0, val: connect(holds(x0), lax.full_like(x0, val, dtype=bool))
+    def truth(x0: jax.Array, val: bool) -> jax.Array:
+        return connect(holds(x0), lax.full_like(x0, val, dtype=bool))
 
+    def forward(x0: Array, /, val: bool) -> jax.Array:
+        return _as_number(truth(x0, val), x0)
 
-_logical_and = _connective(lax.bitwise_and)
-_logical_and_scalar = _connective_scalar(lax.bitwise_and)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_and)
-def logical_and(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where neither `x0` nor `x1` is 0, else 0; broadcast together."""
-    return _as_number(_logical_and(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_logical_and_scalar)
-def logical_and_scalar(x0: Array, /, val: bool) -> jax.Array:
-    """1 where `x0` is not 0 and `val` is True, else 0.
+    forward.__name__ = f"{name}_scalar"
+    forward.__doc__ = f"""1 where {of_number}, else 0.
 
     Args:
         val: The other truth value.
     """
-    return _as_number(_logical_and_scalar(x0, val), x0)
+    return (
+        _of_two(
+            name, lambda x0, x1: connect(*broadcast_pair(holds(x0), holds(x1))),
+            f"1 where {of_two}, else 0; broadcast together.",
+        ),
+        op(elementwise=True, diagonal=True, predicate=truth)(forward),
+    )  # fmt: skip
 
 
-_logical_or = _connective(lax.bitwise_or)
-_logical_or_scalar = _connective_scalar(lax.bitwise_or)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_or)
-def logical_or(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where `x0` or `x1` is not 0, or both are not, else 0; broadcast together."""
-    return _as_number(_logical_or(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_logical_or_scalar)
-def logical_or_scalar(x0: Array, /, val: bool) -> jax.Array:
-    """1 where `x0` is not 0 or `val` is True, else 0.
-
-    Args:
-        val: The other truth value.
-    """
-    return _as_number(_logical_or_scalar(x0, val), x0)
-
-
-_logical_xor = _connective(lax.bitwise_xor)
-_logical_xor_scalar = _connective_scalar(lax.bitwise_xor)
-
-
-@op(elementwise=True, diagonal=True, broadcasts=True, predicate=_logical_xor)
-def logical_xor(x0: Array, x1: Array, /) -> jax.Array:
-    """1 where just one of `x0` and `x1` is 0, else 0; broadcast together."""
-    return _as_number(_logical_xor(x0, x1), broadcast_pair(x0, x1)[0])
-
-
-@op(elementwise=True, diagonal=True, predicate=_logical_xor_scalar)
-def logical_xor_scalar(x0: Array, /, val: bool) -> jax.Array:
-    """1 where either `x0` is not 0 or `val` is True, and not both, else 0.
-
-    Args:
-        val: The other truth value.
-    """
-    return _as_number(_logical_xor_scalar(x0, val), x0)
+logical_and, logical_and_scalar = _connective(
+    "logical_and", lax.bitwise_and, "neither `x0` nor `x1` is 0", "`x0` is not 0 and `val` is True"
+)
+logical_or, logical_or_scalar = _connective(
+    "logical_or", lax.bitwise_or, "`x0` or `x1` is not 0, or both are not", "`x0` is not 0 or `val` is True"
+)
+logical_xor, logical_xor_scalar = _connective(
+    "logical_xor", lax.bitwise_xor, "just one of `x0` and `x1` is 0",
+    "either `x0` is not 0 or `val` is True, and not both",
+)  # fmt: skip
 
 
 def _not(x0: jax.Array) -> jax.Array:

@@ -22,13 +22,8 @@ from .transposition import missing_places, transposed
 
 
 def check_convolution(
-    x: tuple[int, ...],
-    weight: tuple[int, ...],
-    pad: tuple[int, ...],
-    stride: tuple[int, ...],
-    dilation: tuple[int, ...],
-    group: int,
-    channel_last: bool,
+    x: tuple[int, ...], weight: tuple[int, ...], pad: tuple[int, ...], stride: tuple[int, ...],
+    dilation: tuple[int, ...], group: int, channel_last: bool,
 ) -> None:
     """Raise a ValueError that names the argument if a convolution cannot have these shapes and sizes."""
     count = len(x) - 2
@@ -130,9 +125,6 @@ def convolve_data_grad(
         y: Of the shape that `convolve` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `convolve`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     y, weight = alike(floating(y), floating(weight))
     spatial = slice(1, -1) if channel_last else slice(2, None)
@@ -158,9 +150,6 @@ def convolve_filter_grad(
         y: Of the shape that `convolve` gives.
         shape: The shape of the weight, which is that of the result.
         ...: As for `convolve`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     y, x = alike(floating(y), floating(x))
 
@@ -175,16 +164,8 @@ def convolve_filter_grad(
 
 @composite
 def convolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
 ) -> Variable:
     """Strided, dilated, grouped cross-correlation over 1 to 3 spatial axes, plus a bias per output channel.
 
@@ -213,16 +194,8 @@ def convolution(
 
 @composite
 def deconvolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
     output_padding: Ints | None = None,
 ) -> Variable:
     """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
@@ -240,9 +213,6 @@ def deconvolution(
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
         stride (n - 1) + dilation (kernel - 1) + 1 - 2 pad + output_padding.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = with_one_batch_axis("deconvolution", x, base_axis)
     pad, stride, dilation = steps_of("deconvolution", count, pad, stride, dilation)
@@ -270,15 +240,8 @@ def deconvolution(
 
 @composite
 def depthwise_convolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    multiplier: int = 1,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, multiplier: int = 1,
 ) -> Variable:
     """Convolution of each channel by itself, with `multiplier` filters for each.
 
@@ -291,9 +254,6 @@ def depthwise_convolution(
 
     Returns:
         (*batch, C * multiplier, *sizes), sizes as for `convolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = with_one_batch_axis("depthwise_convolution", x, base_axis)
     pad, stride, dilation = steps_of("depthwise_convolution", count, pad, stride, dilation)
@@ -310,15 +270,8 @@ def depthwise_convolution(
 
 @composite
 def depthwise_deconvolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    divisor: int = 1,
+    x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, divisor: int = 1,
 ) -> Variable:
     """The transpose of `depthwise_convolution`: each result channel is the sum over `divisor` neighbouring ones.
 
@@ -331,9 +284,6 @@ def depthwise_deconvolution(
 
     Returns:
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
         raise ValueError(f"depthwise_deconvolution: divisor {divisor} does not divide weight of shape {weight.shape}")

@@ -23,9 +23,6 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
         axis: The axis; None for the first.
         exclusive: Whether each sum leaves out the element at its own place.
         reverse: Whether the sum runs from the end.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     a = _scan_axis(x, axis)
     x = whole(x)
@@ -44,9 +41,6 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
         axis: The axis; None for the first.
         exclusive: Whether each product leaves out the element at its own place.
         reverse: Whether the product runs from the end.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     a = _scan_axis(x, axis)
     y = lax.cumprod(whole(x), a, reverse=reverse)
@@ -88,9 +82,6 @@ def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
         x: Any shape of at least one axis.
         axis: The axis.
         by: By how many places; towards the start if negative. What moves out is lost.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return moved(x, _scan_axis(x, axis), by)
 

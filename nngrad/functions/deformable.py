@@ -88,9 +88,6 @@ def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Arr
         rows: As for `take_cells`; what lies beyond the borders is left out.
         shape: The shape of the result, (B, H, W, C).
         ...: As for `take_cells`.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     return transposed(lambda x: take_cells.forward(x, rows, columns), shape, y, "y")
 
@@ -100,19 +97,9 @@ def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Arr
 
 @composite
 def deformable_convolution(
-    x: Array,
-    weight: Array,
-    offset: Array,
-    mask: Array | None = None,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    deformable_group: int = 1,
-    channel_last: bool = False,
+    x: Array, weight: Array, offset: Array, mask: Array | None = None, bias: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
+    deformable_group: int = 1, channel_last: bool = False,
 ) -> Variable:
     """Convolution over two axes in which each element of the kernel reads x at a place of its own, moved by `offset`.
 

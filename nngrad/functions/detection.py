@@ -74,9 +74,6 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
 
     Returns:
         bool (batch, N, 1 + classes): of the objectness, and of the score of each class.
-
-    Raises:
-        ValueError: x has not three axes, the last one with more than five entries.
     """
     if x.ndim != 3 or x.shape[2] < 6:
         raise ValueError(f"x of shape {x.shape} must be (batch, N, 5 + classes), with a class or more")
@@ -205,14 +202,8 @@ def nms_detection2d(
 
 @composite
 def onnx_non_max_suppression(
-    boxes: Array,
-    scores: Array,
-    /,
-    center_point_box: int | None = None,
-    max_output_boxes_per_class: int | None = None,
-    iou_threshold: float | None = None,
-    score_threshold: float | None = None,
-    size: int | None = None,
+    boxes: Array, scores: Array, /, center_point_box: int | None = None, max_output_boxes_per_class: int | None = None,
+    iou_threshold: float | None = None, score_threshold: float | None = None, size: int | None = None,
 ) -> Variable:
     """Boxes that no better box of their class overlaps with, as ONNX's NonMaxSuppression selects them. No derivative.
 

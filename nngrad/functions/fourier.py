@@ -211,15 +211,8 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
 
 @composite
 def stft(
-    x: Array,
-    /,
-    window_size: int,
-    stride: int,
-    fft_size: int,
-    window_type: str | None = "hanning",
-    center: bool = True,
-    pad_mode: str = "reflect",
-    as_istft_backward: bool = False,
+    x: Array, /, window_size: int, stride: int, fft_size: int, window_type: str | None = "hanning", center: bool = True,
+    pad_mode: str = "reflect", as_istft_backward: bool = False,
 ) -> tuple[Variable, Variable]:
     """Short-time Fourier transform: that of each part of a signal under a window that moves over it.
 
@@ -261,16 +254,8 @@ def stft(
 
 @composite
 def istft(
-    y_r: Array,
-    y_i: Array,
-    /,
-    window_size: int,
-    stride: int,
-    fft_size: int,
-    window_type: str | None = "hanning",
-    center: bool = True,
-    pad_mode: str = "reflect",
-    as_stft_backward: bool = False,
+    y_r: Array, y_i: Array, /, window_size: int, stride: int, fft_size: int, window_type: str | None = "hanning",
+    center: bool = True, pad_mode: str = "reflect", as_stft_backward: bool = False,
 ) -> Variable:
     """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows.
 

@@ -14,28 +14,11 @@ from .movement import pad as padded
 
 @composite
 def fused_convolution(
-    x: Array,
-    weight: Array,
-    bias: Array | None = None,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    mean: Array | None = None,
-    variance: Array | None = None,
-    z: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    nonlinearity: str = "relu",
-    nonlinearity_args: Static = (),
-    pad_mode: str = "constant",
-    constant_value: float = 0,
+    x: Array, weight: Array, bias: Array | None = None, beta: Array | None = None, gamma: Array | None = None,
+    mean: Array | None = None, variance: Array | None = None, z: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
+    channel_last: bool = False, decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True,
+    nonlinearity: str = "relu", nonlinearity_args: Static = (), pad_mode: str = "constant", constant_value: float = 0,
 ) -> Variable:
     """`nonlinearity(batch_normalization(convolution(pad(x), weight, bias)) + z)`.
 

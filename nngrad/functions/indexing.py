@@ -291,9 +291,6 @@ def sort_values(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array
         x: Any shape of at least one axis.
         axis: The axis.
         reverse: Whether the order is descending.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _sorted(x, axis, reverse)[0]
 
@@ -306,9 +303,6 @@ def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
         x: Any shape of at least one axis; NaN counts as largest.
         axis: The axis.
         reverse: Whether the order is descending.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return _sorted(x, axis, reverse)[1]
 
@@ -336,9 +330,6 @@ def sort(
 
     Returns:
         The elements, or the pair of them and their indices, or the indices.
-
-    Raises:
-        ValueError: The axis is out of range.
     """
     return values_or_indices(sort_values, argsort, with_index, only_index, x, axis, reverse)
 

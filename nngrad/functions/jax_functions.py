@@ -19,8 +19,8 @@ from jax.extend.core import ClosedJaxpr
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
 from ..graph.half_made import unharmed
+from ..graph.inside_jax import named_axes
 from ..graph.leaf import common_floating
-from ..graph.named_axes import named_axes
 from ..graph.ndarray import host_array
 from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
@@ -248,9 +248,7 @@ _MOST_TRACES = 256
 
 @explained_by_name
 def jax_function(
-    fun: Callable[..., Any],
-    static_argnums: int | Iterable[int] = (),
-    static_argnames: str | Iterable[str] = (),
+    fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = (),
     rows: int | Iterable[int] = (),
 ) -> JaxFunction:
     """A JAX function as a function on Variables, differentiable to any order that JAX allows.

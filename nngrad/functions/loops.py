@@ -42,13 +42,8 @@ def step_keys(key: Array, /, length: int) -> jax.Array:
 
 @explained_by_name
 def scan(
-    body: Callable[[Any, Any], tuple[Any, Any]],
-    init: Any,
-    xs: Any = None,
-    length: int | None = None,
-    reverse: bool = False,
-    unroll: int = 1,
-    truncate: int | None = None,
+    body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
+    reverse: bool = False, unroll: int = 1, truncate: int | None = None,
 ) -> tuple[Any, Any]:
     """A loop that carries values from step to step, and stacks what each step gives.
 

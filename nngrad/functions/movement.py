@@ -14,7 +14,7 @@ from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.layouts import along_axis, to_shape
 from ..graph.parts import entries, layers, stretches
-from ..graph.sizes import surely
+from ..graph.spec import surely
 from . import axis_maps, reduction
 from .arithmetic import alike
 from .transposition import transposed

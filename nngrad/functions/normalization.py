@@ -18,11 +18,7 @@ from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shap
 
 @explained_by_name
 def tensor_normalization(
-    x: Array,
-    axes: Axes,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    eps: float = 1e-5,
+    x: Array, axes: Axes, beta: Array | None = None, gamma: Array | None = None, eps: float = 1e-5,
     output_stat: bool = False,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with mean m and variance v per index of `axes`.
@@ -53,12 +49,7 @@ def tensor_normalization(
 
 @composite
 def layer_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    /,
-    batch_axis: Axes = 0,
-    eps: float = 1e-5,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, /, batch_axis: Axes = 0, eps: float = 1e-5,
     output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
@@ -68,9 +59,6 @@ def layer_normalization(
         gamma: Scale, of such a shape too; None for 1.
         batch_axis: Axis or axes that have statistics of their own.
         ...: As for `tensor_normalization`.
-
-    Raises:
-        ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "layer_normalization"
     batch = axes_of(batch_axis, x.ndim, f"{name}: batch_axis")
@@ -80,14 +68,8 @@ def layer_normalization(
 
 @composite
 def instance_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    /,
-    channel_axis: int = 1,
-    batch_axis: Axes = 0,
-    eps: float = 1e-5,
-    output_stat: bool = False,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, /, channel_axis: int = 1, batch_axis: Axes = 0,
+    eps: float = 1e-5, output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised per batch item and channel, times `gamma`, plus `beta` (Ulyanov, Vedaldi and Lempitsky, 2016).
 
@@ -110,15 +92,8 @@ def instance_normalization(
 
 @composite
 def group_normalization(
-    x: Array,
-    beta: Array | None = None,
-    gamma: Array | None = None,
-    /,
-    num_groups: int | None = None,
-    channel_axis: int = 1,
-    batch_axis: Axes = 0,
-    eps: float = 1e-5,
-    output_stat: bool = False,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, /, num_groups: int | None = None,
+    channel_axis: int = 1, batch_axis: Axes = 0, eps: float = 1e-5, output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised per batch item and group of channels, times `gamma`, plus `beta` (Wu and He, 2018).
 
@@ -283,14 +258,8 @@ def _batch_and_channel(function: str, x: Variable, batch_axis: Axes, channel_axi
 
 
 def _standardised(
-    function: str,
-    x: Variable,
-    beta: Variable | None,
-    gamma: Variable | None,
-    eps: float,
-    output_stat: bool,
-    axes: Sizes,
-    shape: Sizes,
+    function: str, x: Variable, beta: Variable | None, gamma: Variable | None, eps: float, output_stat: bool,
+    axes: Sizes, shape: Sizes,
 ) -> Normalised:
     """`x` standardised over `axes`; `beta` and `gamma` have `shape`."""
     checked_eps(function, eps)

@@ -45,11 +45,7 @@ def pack_padded_sequence(
 
 @composite
 def pad_packed_sequence(
-    packed_sequence: Array,
-    batch_sizes: Array,
-    /,
-    batch_first: bool = False,
-    padding_value: float = 0.0,
+    packed_sequence: Array, batch_sizes: Array, /, batch_first: bool = False, padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Variable, Variable]:
     """The inverse of `pack_padded_sequence`: sequences of one length, those that are shorter padded at their end.

@@ -93,12 +93,7 @@ def _windows(
 
 @composite
 def max_pooling_nd(
-    x: Array,
-    /,
-    ksize: Ints,
-    stride: Ints | None = None,
-    pad: Ints = 0,
-    cover_all: bool = True,
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, cover_all: bool = True,
     return_indices: bool = False,
 ) -> Variable | tuple[Variable, Variable]:
     """Maximum over each window along all axes behind the second.
@@ -123,12 +118,7 @@ def max_pooling_nd(
 
 @composite
 def max_pooling_1d(
-    x: Array,
-    /,
-    ksize: Ints,
-    stride: Ints | None = None,
-    pad: Ints = 0,
-    cover_all: bool = True,
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, cover_all: bool = True,
     return_indices: bool = False,
 ) -> Variable | tuple[Variable, Variable]:
     """Maximum over each window along the third of three axes.
@@ -262,13 +252,7 @@ def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | 
 
 @composite
 def upsampling_2d(
-    x: Array,
-    indexes: Array,
-    /,
-    ksize: Ints,
-    stride: Ints | None = None,
-    pad: Ints = 0,
-    outsize: Ints | None = None,
+    x: Array, indexes: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, outsize: Ints | None = None,
     cover_all: bool = True,
 ) -> Variable:
     """Each element put where `max_pooling_nd` with `return_indices` found the maximum of its window; zeros elsewhere.

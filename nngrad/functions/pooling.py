@@ -52,12 +52,7 @@ def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None
 
 @op(axes=rowwise(_pooled_axes), channels_last=_last)
 def max_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False,
 ) -> jax.Array:
     """Maximum over each window. The gradient goes to the first maximum of a window, in row-major order.
@@ -151,14 +146,8 @@ def _computed_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
 
 @op(linear=True, channels_last=_last, on_cpu=_on_cpu)
 def max_pooling_backward(
-    dy: Array,
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    dy: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The gradient of `max_pooling` at `x`: each element of `dy`, added where its window has its first maximum.
 
@@ -194,14 +183,8 @@ def _gradient(
 
 @op(linear=True, channels_last=_last)
 def max_pooling_select(
-    g: Array,
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    g: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The elements of `g` where the windows of `x` have their first maxima: the transpose of `max_pooling_backward`.
 
@@ -233,12 +216,7 @@ def max_pooling_select(
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def sum_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False,
 ) -> jax.Array:
     """Sum over each window; shapes are those of `max_pooling`.
@@ -257,14 +235,8 @@ def sum_pooling(
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def average_pooling(
-    x: Array,
-    /,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
-    including_pad: bool = True,
+    x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
+    channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
     """Mean over each window; shapes are those of `max_pooling`.
 
@@ -289,14 +261,8 @@ def average_pooling(
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def sum_pooling_backward(
-    dy: Array,
-    /,
-    shape: Shape,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
+    dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
     """The transpose of `sum_pooling` of an array of `shape`: each element of `dy`, added to its whole window.
 
@@ -313,15 +279,8 @@ def sum_pooling_backward(
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def average_pooling_backward(
-    dy: Array,
-    /,
-    shape: Shape,
-    kernel: Ints,
-    stride: Ints | None = None,
-    ignore_border: bool = True,
-    pad: Ints | None = None,
-    channel_last: bool = False,
-    including_pad: bool = True,
+    dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
+    pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
     """The transpose of `average_pooling` of an array of `shape`: each element of `dy`, spread over its window.
 

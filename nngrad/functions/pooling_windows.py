@@ -45,11 +45,7 @@ class Axis(NamedTuple):
 
 
 def windows(
-    shape: tuple[int, ...],
-    kernel: Ints,
-    stride: Ints | None,
-    ignore_border: bool,
-    pad: Ints | None,
+    shape: tuple[int, ...], kernel: Ints, stride: Ints | None, ignore_border: bool, pad: Ints | None,
     channel_last: bool,
 ) -> list[Axis]:
     """The windows along each spatial axis of an array of `shape`; a ValueError names the argument that is wrong."""

@@ -201,18 +201,8 @@ def prune(x: Array, /, rate: float = 0.9) -> jax.Array:
 
 @composite
 def min_max_quantize(
-    x: Array,
-    qr_min: Array,
-    qr_max: Array,
-    ql_min: Array,
-    ql_max: Array,
-    /,
-    decay: float = 0.999,
-    x_min_max: bool = False,
-    ema: bool = False,
-    ste_fine_grained: bool = True,
-    eps: float = 0.01,
-    quantize: bool = True,
+    x: Array, qr_min: Array, qr_max: Array, ql_min: Array, ql_max: Array, /, decay: float = 0.999,
+    x_min_max: bool = False, ema: bool = False, ste_fine_grained: bool = True, eps: float = 0.01, quantize: bool = True,
 ) -> Variable:
     """`x` rounded to levels that are spread evenly over a range, of which one is 0 (Jacob and others, 2018).
 

@@ -42,12 +42,7 @@ def _binary(name: str, weight: Variable, binary_weight: Variable, zero: float) -
 
 @composite
 def binary_connect_affine(
-    x: Array,
-    weight: Array,
-    binary_weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
+    x: Array, weight: Array, binary_weight: Array, bias: Array | None = None, /, base_axis: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
     """`affine` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
@@ -66,16 +61,8 @@ def binary_connect_affine(
 
 @composite
 def binary_connect_convolution(
-    x: Array,
-    weight: Array,
-    binary_weight: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
+    x: Array, weight: Array, binary_weight: Array, bias: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
     """`convolution` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
@@ -108,13 +95,7 @@ def _scaled(
 
 @composite
 def binary_weight_affine(
-    x: Array,
-    weight: Array,
-    binary_weight: Array,
-    alpha: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
+    x: Array, weight: Array, binary_weight: Array, alpha: Array, bias: Array | None = None, /, base_axis: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
     """`affine` with the signs of `weight`, times the mean size of each output's weights (Rastegari and others, 2016).
@@ -134,17 +115,8 @@ def binary_weight_affine(
 
 @composite
 def binary_weight_convolution(
-    x: Array,
-    weight: Array,
-    binary_weight: Array,
-    alpha: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
+    x: Array, weight: Array, binary_weight: Array, alpha: Array, bias: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
     """`convolution` with the signs of `weight`, times the mean size of each filter (Rastegari and others, 2016).
@@ -168,15 +140,8 @@ def binary_weight_convolution(
 
 @op(multiple_results=True)
 def inq_quantize(
-    weight: Array,
-    indicators: Array,
-    kept_weight: Array,
-    kept_indicators: Array,
-    count: Array,
-    coins: Array | None = None,
-    /,
-    num_bits: int = 4,
-    inq_iterations: Ints = (),
+    weight: Array, indicators: Array, kept_weight: Array, kept_indicators: Array, count: Array,
+    coins: Array | None = None, /, num_bits: int = 4, inq_iterations: Ints = (),
 ) -> tuple[jax.Array, jax.Array]:
     """One step of incremental network quantisation: `weight` with powers of two where it is fixed, and where that is.
 
@@ -251,16 +216,8 @@ def _incremental(
 
 @composite
 def inq_affine(
-    x: Array,
-    weight: Array,
-    indicator_fixedweights: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    num_bits: int = 4,
-    inq_iterations: Ints = (),
-    selection_algorithm: str = "largest_abs",
-    seed: int = -1,
+    x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`affine`, whose weights are fixed at powers of two step by step as `forward()` is called (Zhou and others, 2017).
 
@@ -292,20 +249,9 @@ def inq_affine(
 
 @composite
 def inq_convolution(
-    x: Array,
-    weight: Array,
-    indicator_fixedweights: Array,
-    bias: Array | None = None,
-    /,
-    base_axis: int = 1,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    num_bits: int = 4,
-    inq_iterations: Ints = (),
-    selection_algorithm: str = "largest_abs",
-    seed: int = -1,
+    x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
+    pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`convolution`, whose weights are fixed at powers of two step by step, as those of `inq_affine` are.
 

@@ -183,16 +183,8 @@ def _recurrent(
 
 @composite
 def rnn(
-    x: Array,
-    h: Array,
-    weight_l0: Array,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    /,
-    num_layers: int = 1,
-    nonlinearity: str = "tanh",
-    dropout: float = 0.0,
-    bidirectional: bool = False,
+    x: Array, h: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
+    num_layers: int = 1, nonlinearity: str = "tanh", dropout: float = 0.0, bidirectional: bool = False,
     training: bool = True,
 ) -> tuple[Variable, Variable]:
     """Layers of Elman's network: `h' = tanh(W_x x + W_h h + b)` at each step.
@@ -229,17 +221,8 @@ def rnn(
 
 @composite
 def lstm(
-    x: Array,
-    h: Array,
-    c: Array,
-    weight_l0: Array,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    /,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
+    x: Array, h: Array, c: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
+    num_layers: int = 1, dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable, Variable]:
     """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
@@ -261,7 +244,6 @@ def lstm(
         The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
 
     Raises:
-        ValueError: A shape does not fit, or an argument is out of range.
         TypeError: Nothing of it is floating.
     """
     y, h_n, c_n = _recurrent(
@@ -272,16 +254,8 @@ def lstm(
 
 @composite
 def gru(
-    x: Array,
-    h: Array,
-    weight_l0: Array,
-    weight: Array | None = None,
-    bias: Array | None = None,
-    /,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
+    x: Array, h: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
+    num_layers: int = 1, dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable]:
     """Layers of gated recurrent units (Cho et al., 2014), with the reset gate after the product.
 
@@ -300,7 +274,6 @@ def gru(
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
 
     Raises:
-        ValueError: A shape does not fit, or an argument is out of range.
         TypeError: Nothing of it is floating.
     """
     y, h_n = _recurrent(GRU, x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)

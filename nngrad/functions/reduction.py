@@ -86,10 +86,6 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
 
     Args:
         x: Any shape; truth values are counted as int32, and 16-bit floats are added up as float32.
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
     """
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
@@ -97,14 +93,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
 
 @op(linear=True, axes=reduces("axis", adds="mean"), channels_last=over_axes, reduction="add", precision="high")
 def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Arithmetic mean over axes.
-
-    Args:
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
-    """
+    """Arithmetic mean over axes."""
     axes = axes_of(axis, x.ndim)
     return kept(average(floating(x), axes), axes, keepdims)
 
@@ -147,28 +136,14 @@ def reduce(x: Array, /, op: str = "sum") -> Variable:
 
 @op(axes=reduces("axis"), precision="high")
 def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less.
-
-    Args:
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
-    """
+    """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less."""
     axes = axes_of(axis, x.ndim)
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"), precision="high")
 def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0.
-
-    Args:
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
-    """
+    """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0."""
     axes = axes_of(axis, x.ndim)
     return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
 
@@ -192,7 +167,6 @@ def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
     Args:
         x: Any shape and dtype.
-        axis: One axis or several; None for all.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -208,7 +182,6 @@ def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
     Args:
         x: Any shape and dtype.
-        axis: One axis or several; None for all.
 
     Raises:
         ValueError: An axis is out of range, or named twice, or there are no elements.
@@ -254,7 +227,6 @@ def max(
 
     Args:
         x: Any shape and dtype.
-        axis: One axis or several; None for all.
         with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
         only_index: Whether the index alone is returned.
 
@@ -318,10 +290,6 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
     Args:
         x: Any shape; truth values are taken as int32.
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
     """
     axes = axes_of(axis, x.ndim)
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)
@@ -335,7 +303,6 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
 
     Args:
         p: The order, a finite number of at least 1; None for 2.
-        axis: One axis or several; None for all.
 
     Raises:
         ValueError: `p` is below 1 or not finite, or an axis is out of range or named twice.
@@ -360,14 +327,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
 
 @op(axes=reduces("axis"), precision="high")
 def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0.
-
-    Args:
-        axis: One axis or several; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
-    """
+    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0."""
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     top = lax.reduce_max(x, axes)

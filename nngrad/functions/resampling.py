@@ -142,15 +142,8 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
 
 @composite
 def interpolate(
-    x: Array,
-    /,
-    scale: Static | None = None,
-    output_size: Ints | None = None,
-    mode: str = "linear",
-    align_corners: bool = False,
-    half_pixel: bool = False,
-    half_pixel_for_nn: bool = False,
-    channel_last: bool = False,
+    x: Array, /, scale: Static | None = None, output_size: Ints | None = None, mode: str = "linear",
+    align_corners: bool = False, half_pixel: bool = False, half_pixel_for_nn: bool = False, channel_last: bool = False,
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without a filter where it shrinks.
 
@@ -202,16 +195,9 @@ def interpolate(
 
 @composite
 def onnx_resize(
-    x: Array,
-    /,
-    roi: Static = (),
-    scales: Static = (),
-    sizes: Ints = (),
-    mode: str = "nearest",
-    coordinate_transformation_mode: str = "half_pixel",
-    cubic_coeff_a: float | None = None,
-    exclude_outside: int | None = None,
-    extrapolation_value: float | None = None,
+    x: Array, /, roi: Static = (), scales: Static = (), sizes: Ints = (), mode: str = "nearest",
+    coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float | None = None,
+    exclude_outside: int | None = None, extrapolation_value: float | None = None,
     nearest_mode: str = "round_prefer_floor",
 ) -> Variable:
     """`x` resized as ONNX's operator Resize (version 11) does it.

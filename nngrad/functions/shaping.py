@@ -17,9 +17,6 @@ def expand_dims(x: Array, /, axis: Axes) -> Variable:
     Args:
         x: Any shape and dtype.
         axis: Where they are in the result: one or several.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
     """
     ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
     new, sizes = axes_of(axis, ndim, "expand_dims: axis"), iter(x.shape)

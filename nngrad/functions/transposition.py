@@ -9,7 +9,7 @@ from typing import Any
 import jax
 
 from ..graph.arguments import Shape, as_shape
-from ..graph.sizes import has_name
+from ..graph.spec import has_name
 
 
 def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) -> jax.Array:

@@ -63,9 +63,6 @@ def weighted_points_data_grad(
 
     Returns:
         (batch, C, size), or (batch, size, C).
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     _check(y.shape, weights.shape, indices.shape, "y", "weights", y.shape[1 if channel_last else -1])
     y, weights = alike(floating(y), floating(weights))
@@ -102,9 +99,6 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
 
     Returns:
         (batch, K, Q); of float32 where `y` and `x` are of 16 bits.
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     _check(x.shape, indices.shape, indices.shape, "x", "indices")
     y, x = alike(floating(y), floating(x))

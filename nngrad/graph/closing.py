@@ -28,12 +28,9 @@ class Closing(dict[Variable, int]):
     """
 
     functions: list[Function]
-    """The functions that were written, each after those whose results it reads."""
+    """The function of each step."""
     leaves: list[Variable]
     steps: list[Step]
-    orders: list[int]
-    results: list[tuple[Spec, ...]]
-    """Shapes and dtypes of what each step gives."""
     stops: list[int]
     """Numbers of the values at which gradients stop."""
     derived: list[Variable]
@@ -42,8 +39,7 @@ class Closing(dict[Variable, int]):
     def __init__(self, inputs: Iterable[Variable] = ()) -> None:
         self.leaves = [*inputs]
         super().__init__(zip(self.leaves, itertools.count(), strict=False))
-        self.functions, self.steps, self.orders, self.results = [], [], [], []
-        self.stops, self.derived = [], []
+        self.functions, self.steps, self.stops, self.derived = [], [], [], []
         self._count = 0
 
     def __missing__(self, x: Variable) -> int:
@@ -85,16 +81,13 @@ class Closing(dict[Variable, int]):
                         self.derived.append(value)
                 count += 1
         self.functions += functions
-        self.orders += [f.order for f in functions]
-        self.results += [f.specs for f in functions]
         self._count = count
 
     def append(self, f: Function, inputs: tuple[int, ...]) -> int:
         """Append the step of a function with other inputs, and return the number of its first value."""
         number = ~self._count
+        self.functions.append(f)
         self.steps.append((f.op, f.arguments, inputs))
-        self.orders.append(f.order)
-        self.results.append(f.specs)
         self._count += len(f.specs)
         return number
 
@@ -109,15 +102,21 @@ class Closing(dict[Variable, int]):
             outputs: Numbers of the results.
             places: Where the user wrote the steps.
         """
-        return Block(
-            tuple([x.spec for x in self.leaves]), tuple(self.steps), tuple(self.orders), tuple(outputs),
-            frozenset(self.stops), tuple(places), tuple(self.results),
-        )  # fmt: skip
+        orders = tuple([f.order for f in self.functions])
+        stops, results = frozenset(self.stops), self._results
+        return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stops, tuple(places), results)
 
     def block_to_run(self, outputs: Iterable[int]) -> Block:
         """The same without what has a part in gradients alone: graphs that compute the same share an executable."""
-        leaves = tuple([x.spec for x in self.leaves])
-        return Block(leaves, tuple(self.steps), (), tuple(outputs), results=tuple(self.results))
+        return Block(self._inputs, tuple(self.steps), (), tuple(outputs), results=self._results)
+
+    @property
+    def _inputs(self) -> tuple[Spec, ...]:
+        return tuple([x.spec for x in self.leaves])
+
+    @property
+    def _results(self) -> tuple[tuple[Spec, ...], ...]:
+        return tuple([f.specs for f in self.functions])
 
 
 def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:

@@ -1,8 +1,9 @@
 """Docstrings of functions, completed: a source says of each argument once what holds for many functions.
 
 Under `Args:` a function of nngrad's own has entries for what is its own. An entry `...: As for `convolution`.` stands
-for all other arguments that the functions named have entries for; several are asked in their order. The usual words are
-there for what is in neither. So `__doc__` has an entry for each argument, in the order of the signature.
+for all other arguments that the functions named have entries for, and for their ValueError; several are asked in their
+order. The usual words are there for what is in neither. So `__doc__` has an entry for each argument, in the order of
+the signature.
 """
 
 from __future__ import annotations
@@ -28,10 +29,25 @@ USUAL = {
     "n_outputs": "Ignored.",
 }
 """What is said of an input or argument of F where its function says nothing else."""
+AXES = "One axis or several; None for all."
+"""What is said of an argument `axis` that is annotated as Axes."""
 _SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
 _ENTRY = re.compile(r" {4}(\*{0,2}\w+|\.\.\.): ?(.*)")
 _OTHERS = "..."
 Entries = dict[str, list[str]]
+
+
+def usual_of(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, str]]:
+    """The usual words for the arguments of a function of F, and for what it raises, by its annotations."""
+    kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
+    if kind.startswith("Axes"):
+        return USUAL | {"axis": AXES}, {"ValueError": "An axis is out of range, or named twice."}
+    return USUAL, {"ValueError": "The axis is out of range."} if kind.startswith("int") else {}
+
+
+def _names(function: Callable[..., Any]) -> tuple[str, ...]:
+    code = function.__code__
+    return code.co_varnames[: code.co_argcount + code.co_kwonlyargcount]
 
 
 class Completed:
@@ -64,12 +80,16 @@ def completed(
     head, sections = _parsed(function.__doc__)
     own = sections.pop("Args", {})
     known = ChainMap(own, {name: [text] for name, text in usual.items()})
-    for name in reversed(re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, [])))):
+    others = []
+    for name in re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, []))):
         first, *parts = name.split(".")
         other = reduce(getattr, parts, inspect.unwrap(function).__globals__[first])
-        known.maps.insert(1, entries_of(other))
+        others.append(_parsed(other.__doc__ or "")[1])
+    known.maps[1:1] = [each.get("Args", {}) for each in others]
     entries = {name: known[name] for name in arguments if name in known}
-    raised = {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
+    inherited = [each["Raises"] for each in others if "ValueError" in each.get("Raises", {})]
+    raised = {"ValueError": inherited[0]["ValueError"]} if inherited else {}
+    raised |= {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
     return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
 

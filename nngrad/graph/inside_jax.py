@@ -53,3 +53,13 @@ def missing() -> list[str]:
     return [
         f"{use.module}.{name}: {use.without}" for use in USES for name in use.names if taken(name) is None
     ]  # fmt: skip
+
+
+_get_axis_env = taken("get_axis_env")
+
+
+def named_axes() -> tuple[tuple[Any, int], ...]:
+    """Name and size of the axes that have a name where JAX is tracing: those of `jax.vmap(..., axis_name=...)` and
+    `jax.shard_map`, over which collectives such as `lax.psum` go. What equals nothing else where they are not known.
+    What is traced now may hold for these alone."""
+    return ((object(), 0),) if _get_axis_env is None else tuple(_get_axis_env().axis_sizes.items())

@@ -165,12 +165,12 @@ MOST_PARTS = 500
 """How many leaves XLA may join, and parts of arrays give, in one program. To compile a join of 1,000 takes it a second,
 of 4,000 ten, of 16,000 a minute; and 1,000 parts 4 to 18 seconds."""
 
-PIECE = 64
-"""How many operations a piece has. Of a chain whose values are all returned XLA computes each from the first one again,
-so that the work of a piece may grow with the square of this."""
+MOST_CALLS = 64
+"""How many operations a partition has. Of a chain whose values are all returned XLA computes each from the first one
+again, so that the work of a partition may grow with the square of this."""
 
 MOST_OPERANDS = 128
-"""How many inputs a sum or a join has in a piece."""
+"""How many inputs a sum or a join has in a partition."""
 
 MOST_INPUTS_OF_AN_OP = 100
 """Past so many inputs an op is not compiled by itself: an executable for the sum of 1,000 arrays takes seconds to

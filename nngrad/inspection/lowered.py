@@ -7,10 +7,10 @@ from collections.abc import Iterable
 
 from ..autodiff.request import variables
 from ..execution.cpu.rolling import loops_in
-from ..execution.free_numbers import slots_in
+from ..execution.hoisting import hoisted_in
 from ..execution.lower import linearize
+from ..execution.partitions import Partition
 from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, lowered, platform_of, steps_of_lowering
-from ..execution.pieces import Piece
 from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.block import Block
@@ -38,7 +38,7 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     place = platform_of(program) if platform is None else platform
     if platform is not None and platform not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
         raise ValueError(f"platform: there is none called {platform!r}; expected 'cpu', 'gpu' or 'tpu'")
-    is_cut = is_too_long(program) and lowered(program, place).pieces is not None
+    is_cut = is_too_long(program) and lowered(program, place).partitions is not None
     hoisted = program.block if is_cut or "hoist" in program.without else HOIST.run(program.block)
     stages = [(HOIST, program.block, hoisted), *steps_of_lowering(program, place)]
     rows = [("pass", "before", "after", "")]
@@ -48,10 +48,10 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
         print(f"{name:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}  {what}".rstrip())
 
 
-def _row(each: Pass, before: Block, after: Block | list[Piece], is_left_out: bool) -> tuple[str, str, str, str]:
+def _row(each: Pass, before: Block, after: Block | list[Partition], is_left_out: bool) -> tuple[str, str, str, str]:
     count = str(len(before.steps))
     if isinstance(after, list):
-        kinds = len({piece.block for piece in after})
+        kinds = len({partition.block for partition in after})
         what = f"{len(after)} partitions, of which {kinds} are compiled; their numbers are inputs, and no pass follows"
         return each.name, count, count, what
     what = "left out" if is_left_out else f"no {each.what}" if after is before else _changes(before, after)
@@ -69,6 +69,6 @@ def _changes(before: Block, after: Block) -> str:
         told += named
     loops = loops_in(after)[len(loops_in(before)) :]
     told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in loops]
-    if numbers := slots_in(after) - slots_in(before):
+    if numbers := hoisted_in(after) - hoisted_in(before):
         told.append(f"numbers that are inputs: {numbers}")
     return ", ".join(told) or "in another order, or in bodies"

@@ -15,7 +15,7 @@ from ..graph import Variable, apply, contained, leaves_of
 from ..graph.block import Block
 from ..graph.capture import placeholder
 from ..graph.closing import close
-from ..graph.named_axes import named_axes
+from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
 from ..graph.spec import spec_of
 from .calls import axes_in

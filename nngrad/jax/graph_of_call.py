@@ -17,7 +17,7 @@ from ..functions.jaxpr_structure import Held
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.block import bodies_in
 from ..graph.capture import placeholder
-from ..graph.named_axes import named_axes
+from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes, Graph

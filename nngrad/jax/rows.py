@@ -13,7 +13,7 @@ import jax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from .. import functions as F
-from ..autodiff.directions import independent_rows
+from ..derivatives.directions import independent_rows
 from ..functions.jax_functions import Fixed, Given, KeyData, Trace
 from ..graph import Variable
 from ..graph.spec import DType, spec_of, x64_if

@@ -19,7 +19,7 @@ from ..execution.compiled import BoundedCache
 from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
-from ..graph.named_axes import named_axes
+from ..graph.inside_jax import named_axes
 from ..graph.spec import complex_hint
 from .calls import called
 from .from_jax import OpenedFunction, from_jax

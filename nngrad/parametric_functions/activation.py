@@ -13,11 +13,7 @@ QUARTER = ConstantInitializer(0.25)
 
 @own_parameters("prelu")
 def prelu(
-    inp: Array,
-    base_axis: int = 1,
-    shared: bool = True,
-    fix_parameters: bool = False,
-    slope_init: Init = None,
+    inp: Array, base_axis: int = 1, shared: bool = True, fix_parameters: bool = False, slope_init: Init = None,
     name: str | None = None,
 ) -> Variable:
     """`inp` where it is positive, and `inp` times a slope where it is negative; derivative 1 at 0 (He et al., 2015).

@@ -17,17 +17,9 @@ UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 
 @own_parameters("affine")
 def affine(
-    inp: Array,
-    n_outmaps: Ints,
-    base_axis: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    apply_w: Apply = None,
-    apply_b: Apply = None,
-    name: str | None = None,
+    inp: Array, n_outmaps: Ints, base_axis: int = 1, w_init: Init = None, b_init: Init = None,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, apply_w: Apply = None,
+    apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
     """`inp`, flattened from `base_axis` on, times W, plus b.
 
@@ -50,13 +42,8 @@ def affine(
 
 @own_parameters("embed")
 def embed(
-    inp: Array,
-    n_inputs: int,
-    n_features: int,
-    initializer: Init = None,
-    fix_parameters: bool = False,
-    apply_w: Apply = None,
-    name: str | None = None,
+    inp: Array, n_inputs: int, n_features: int, initializer: Init = None, fix_parameters: bool = False,
+    apply_w: Apply = None, name: str | None = None,
 ) -> Variable:
     """The rows of W that `inp` names.
 

@@ -17,22 +17,10 @@ Activation = Callable[[Variable], Variable] | None
 
 @own_parameters("multi_head_attention")
 def multi_head_attention(
-    query: Array,
-    key: Array,
-    value: Array,
-    num_heads: int = 12,
-    dropout: float = 0.0,
-    k_embed_dim: int | None = None,
-    v_embed_dim: int | None = None,
-    out_dim: int | None = None,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    add_attn_bias: bool = False,
-    additive_mask: Array | None = None,
-    key_padding_mask: Array | None = None,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    name: str | None = None,
+    query: Array, key: Array, value: Array, num_heads: int = 12, dropout: float = 0.0, k_embed_dim: int | None = None,
+    v_embed_dim: int | None = None, out_dim: int | None = None, rng: Rng | None = None, with_bias: bool = True,
+    add_attn_bias: bool = False, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
+    fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Attention of each of several heads by itself, between products with weights (Vaswani et al., 2017).
 
@@ -92,25 +80,12 @@ def multi_head_attention(
 
 @own_parameters("transformer")
 def transformer(
-    src: Array,
-    tgt: Array,
-    embed_dim: int = 512,
-    num_heads: int = 8,
-    num_encoder_layers: int = 6,
-    num_decoder_layers: int = 6,
-    dim_feedforward: int = 2048,
-    dropout: float = 0.1,
-    activation: Activation = None,
-    src_additive_mask: Array | None = None,
-    tgt_additive_mask: Array | None = None,
-    memory_additive_mask: Array | None = None,
-    src_key_padding_mask: Array | None = None,
-    tgt_key_padding_mask: Array | None = None,
-    memory_key_padding_mask: Array | None = None,
-    rng: Rng | None = None,
-    add_attn_bias: bool = False,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    src: Array, tgt: Array, embed_dim: int = 512, num_heads: int = 8, num_encoder_layers: int = 6,
+    num_decoder_layers: int = 6, dim_feedforward: int = 2048, dropout: float = 0.1, activation: Activation = None,
+    src_additive_mask: Array | None = None, tgt_additive_mask: Array | None = None,
+    memory_additive_mask: Array | None = None, src_key_padding_mask: Array | None = None,
+    tgt_key_padding_mask: Array | None = None, memory_key_padding_mask: Array | None = None, rng: Rng | None = None,
+    add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
     """A stack of `transformer_encode`, and one of `transformer_decode` that looks at its output (Vaswani et al., 2017).
 
@@ -169,18 +144,9 @@ def transformer(
 
 @own_parameters("transformer_encode")
 def transformer_encode(
-    src: Array,
-    embed_dim: int,
-    num_heads: int,
-    dim_feedforward: int = 2048,
-    dropout: float = 0.1,
-    activation: Activation = None,
-    src_additive_mask: Array | None = None,
-    src_key_padding_mask: Array | None = None,
-    rng: Rng | None = None,
-    add_attn_bias: bool = False,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    src: Array, embed_dim: int, num_heads: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+    activation: Activation = None, src_additive_mask: Array | None = None, src_key_padding_mask: Array | None = None,
+    rng: Rng | None = None, add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
     """A layer of a transformer's encoder: attention of `src` to itself, two products; each added, then normalised.
 
@@ -208,21 +174,10 @@ def transformer_encode(
 
 @own_parameters("transformer_decode")
 def transformer_decode(
-    tgt: Array,
-    memory: Array,
-    embed_dim: int,
-    num_heads: int,
-    dim_feedforward: int = 2048,
-    dropout: float = 0.1,
-    activation: Activation = None,
-    tgt_additive_mask: Array | None = None,
-    memory_additive_mask: Array | None = None,
-    tgt_key_padding_mask: Array | None = None,
-    memory_key_padding_mask: Array | None = None,
-    rng: Rng | None = None,
-    add_attn_bias: bool = False,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    tgt: Array, memory: Array, embed_dim: int, num_heads: int, dim_feedforward: int = 2048, dropout: float = 0.1,
+    activation: Activation = None, tgt_additive_mask: Array | None = None, memory_additive_mask: Array | None = None,
+    tgt_key_padding_mask: Array | None = None, memory_key_padding_mask: Array | None = None, rng: Rng | None = None,
+    add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
     """A layer of a transformer's decoder: `transformer_encode` with an attention to `memory` besides.
 

@@ -14,14 +14,8 @@ from .layer_parameters import ONES, ZEROS, Init, initial, inits, own_parameters,
 
 
 def _parameters(
-    function: str,
-    inp: Variable,
-    axes: Ints,
-    decay_rate: float,
-    param_init: Mapping[str, Init] | None,
-    no_scale: bool,
-    no_bias: bool,
-    fixed: bool,
+    function: str, inp: Variable, axes: Ints, decay_rate: float, param_init: Mapping[str, Init] | None, no_scale: bool,
+    no_bias: bool, fixed: bool,
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
     """beta, gamma, mean and var."""
     fraction(decay_rate, f"{function}: decay_rate")
@@ -36,18 +30,9 @@ def _parameters(
 
 @own_parameters("bn")
 def batch_normalization(
-    inp: Array,
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    group: int = 1,
-    name: str | None = None,
+    inp: Array, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True,
+    output_stat: bool = False, fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False, no_bias: bool = False, group: int = 1, name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per index of `axes` (Ioffe and Szegedy, 2015).
 
@@ -81,19 +66,9 @@ def batch_normalization(
 
 @own_parameters("bn")
 def fused_batch_normalization(
-    inp: Array,
-    z: Array | None = None,
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    nonlinearity: str = "relu",
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    group: int = 1,
+    inp: Array, z: Array | None = None, axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False, fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False, group: int = 1,
     name: str | None = None,
 ) -> Any:
     """`relu(batch_normalization(inp) + z)`.
@@ -120,18 +95,9 @@ def fused_batch_normalization(
 
 @own_parameters("bn")
 def sync_batch_normalization(
-    inp: Array,
-    comm: Any,
-    group: str = "world",
-    axes: Ints = (1,),
-    decay_rate: float = 0.9,
-    eps: float = 1e-5,
-    batch_stat: bool = True,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
+    inp: Array, comm: Any, group: str = "world", axes: Ints = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    batch_stat: bool = True, output_stat: bool = False, fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
     """`batch_normalization` with the statistics of the inputs of all processes of a group.
@@ -159,10 +125,7 @@ def sync_batch_normalization(
 
 @own_parameters("mean_subtraction")
 def mean_subtraction(
-    inp: Array,
-    base_axis: int = 1,
-    update_running_mean: bool = True,
-    fix_parameters: bool = False,
+    inp: Array, base_axis: int = 1, update_running_mean: bool = True, fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
     """`inp` minus the running mean of all batches so far, this one among them.

@@ -13,23 +13,10 @@ from .shapes import kernel_extents, of_convolution
 
 @own_parameters("conv")
 def convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    apply_w: Apply = None,
-    apply_b: Apply = None,
-    name: str | None = None,
+    inp: Array, outmaps: int, kernel: Ints, pad: Ints | None = None, stride: Ints | None = None,
+    dilation: Ints | None = None, group: int = 1, channel_last: bool = False, w_init: Init = None, b_init: Init = None,
+    base_axis: int = 1, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True,
+    apply_w: Apply = None, apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
     """N-dimensional convolution with a bias per channel.
 
@@ -59,24 +46,10 @@ def convolution(
 
 @own_parameters("deconv")
 def deconvolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    channel_last: bool = False,
-    output_padding: Ints | None = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    apply_w: Apply = None,
-    apply_b: Apply = None,
-    name: str | None = None,
+    inp: Array, outmaps: int, kernel: Ints, pad: Ints | None = None, stride: Ints | None = None,
+    dilation: Ints | None = None, group: int = 1, channel_last: bool = False, output_padding: Ints | None = None,
+    w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False, rng: Rng | None = None,
+    with_bias: bool = True, apply_w: Apply = None, apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
     """Transposed convolution with a bias per channel: the shape of `inp` is that of the output of a convolution.
 
@@ -106,19 +79,9 @@ def deconvolution(
 
 @own_parameters("depthwise_conv")
 def depthwise_convolution(
-    inp: Array,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    multiplier: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    name: str | None = None,
+    inp: Array, kernel: Ints, pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None,
+    multiplier: int = 1, w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False,
+    rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
     """Convolution of each channel by itself, with `multiplier` kernels each, and a bias per output channel.
 
@@ -142,19 +105,9 @@ def depthwise_convolution(
 
 @own_parameters("depthwise_deconv")
 def depthwise_deconvolution(
-    inp: Array,
-    kernel: Ints,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    divisor: int = 1,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    name: str | None = None,
+    inp: Array, kernel: Ints, pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None,
+    divisor: int = 1, w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False,
+    rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
     """Transposed convolution of each channel by itself, summed over `divisor` neighbours, and a bias per sum.
 
@@ -178,26 +131,11 @@ def depthwise_deconvolution(
 
 @own_parameters("deformable_conv")
 def deformable_convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    offset: Array,
-    mask: Array | None = None,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    group: int = 1,
-    deformable_group: int = 1,
-    channel_last: bool = False,
-    w_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    apply_w: Apply = None,
-    apply_b: Apply = None,
-    name: str | None = None,
+    inp: Array, outmaps: int, kernel: Ints, offset: Array, mask: Array | None = None, pad: Ints | None = None,
+    stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, deformable_group: int = 1,
+    channel_last: bool = False, w_init: Init = None, b_init: Init = None, base_axis: int = 1,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, apply_w: Apply = None,
+    apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
     """Convolution over two axes at places that are moved by `offset`, with a bias per channel.
 

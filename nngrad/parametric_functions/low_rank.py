@@ -46,16 +46,8 @@ def _factor(name: str, shape: tuple[int, ...], factors: Factors, index: int, fix
 
 @own_parameters("svd_affine")
 def svd_affine(
-    inp: Array,
-    n_outmaps: Ints,
-    r: int,
-    base_axis: int = 1,
-    uv_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    name: str | None = None,
+    inp: Array, n_outmaps: Ints, r: int, base_axis: int = 1, uv_init: Init = None, b_init: Init = None,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
     """`inp`, flattened from `base_axis` on, times U, times V, plus b: `affine` with a weight of rank `r`.
 
@@ -88,20 +80,9 @@ def svd_affine(
 
 @own_parameters("svd_conv")
 def svd_convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    r: int,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    uv_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    name: str | None = None,
+    inp: Array, outmaps: int, kernel: Ints, r: int, pad: Ints | None = None, stride: Ints | None = None,
+    dilation: Ints | None = None, uv_init: Init = None, b_init: Init = None, base_axis: int = 1,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
     """`convolution` whose kernels are sums of `r` kernels for each channel.
 
@@ -145,23 +126,10 @@ def svd_convolution(
 
 @own_parameters("cpd3_conv")
 def cpd3_convolution(
-    inp: Array,
-    outmaps: int,
-    kernel: Ints,
-    r: int,
-    pad: Ints | None = None,
-    stride: Ints | None = None,
-    dilation: Ints | None = None,
-    oik_init: Init = None,
-    b_init: Init = None,
-    base_axis: int = 1,
-    fix_parameters: bool = False,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    max_iter: int = 500,
-    stopping_criterion: float = 1e-5,
-    lambda_reg: float = 0.0,
-    name: str | None = None,
+    inp: Array, outmaps: int, kernel: Ints, r: int, pad: Ints | None = None, stride: Ints | None = None,
+    dilation: Ints | None = None, oik_init: Init = None, b_init: Init = None, base_axis: int = 1,
+    fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, max_iter: int = 500,
+    stopping_criterion: float = 1e-5, lambda_reg: float = 0.0, name: str | None = None,
 ) -> Variable:
     """`convolution` whose weight is a sum of `r` products of a filter for inputs, one for outputs and a kernel.
 

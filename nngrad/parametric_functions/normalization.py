@@ -14,14 +14,8 @@ from .layer_parameters import Init, inits, own_parameters, scale_and_offset
 
 @own_parameters("layer_normalization")
 def layer_normalization(
-    inp: Array,
-    batch_axis: Ints = 0,
-    eps: float = 1e-5,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
+    inp: Array, batch_axis: Ints = 0, eps: float = 1e-5, output_stat: bool = False, fix_parameters: bool = False,
+    param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, mean m and variance v per element of the batch (Ba et al., 2016).
@@ -48,13 +42,8 @@ def layer_normalization(
 
 
 def _of_channels(
-    function: str,
-    inp: Variable,
-    channel_axis: int,
-    param_init: Mapping[str, Init] | None,
-    no_scale: bool,
-    no_bias: bool,
-    fixed: bool,
+    function: str, inp: Variable, channel_axis: int, param_init: Mapping[str, Init] | None, no_scale: bool,
+    no_bias: bool, fixed: bool,
 ) -> tuple[Variable | None, Variable | None]:
     """beta and gamma with an element for each channel."""
     channel = axis(channel_axis, inp.ndim, f"{function}: channel_axis")
@@ -64,16 +53,9 @@ def _of_channels(
 
 @own_parameters("instance_normalization")
 def instance_normalization(
-    inp: Array,
-    channel_axis: int = 1,
-    batch_axis: Ints = 0,
-    eps: float = 1e-5,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    name: str | None = None,
+    inp: Array, channel_axis: int = 1, batch_axis: Ints = 0, eps: float = 1e-5, output_stat: bool = False,
+    fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None, no_scale: bool = False,
+    no_bias: bool = False, name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, m and v per batch item and channel (Ulyanov et al., 2016).
 
@@ -98,17 +80,9 @@ def instance_normalization(
 
 @own_parameters("group_normalization")
 def group_normalization(
-    inp: Array,
-    num_groups: int,
-    channel_axis: int = 1,
-    batch_axis: Ints = 0,
-    eps: float = 1e-5,
-    output_stat: bool = False,
-    fix_parameters: bool = False,
-    param_init: Mapping[str, Init] | None = None,
-    no_scale: bool = False,
-    no_bias: bool = False,
-    name: str | None = None,
+    inp: Array, num_groups: int, channel_axis: int = 1, batch_axis: Ints = 0, eps: float = 1e-5,
+    output_stat: bool = False, fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None,
+    no_scale: bool = False, no_bias: bool = False, name: str | None = None,
 ) -> Any:
     """`gamma * (inp - m) / sqrt(v + eps) + beta`, m and v per batch item and group of channels (Wu and He, 2018).
 

@@ -163,18 +163,9 @@ pruned_convolution = layer(CONVOLUTION, "pruned", _pruned, channel_last=True)
 
 @own_parameters("min_max_quantize")
 def min_max_quantize(
-    x: Array,
-    ql_min: Level = 0,
-    ql_max: Level = 255,
-    decay: float = 0.999,
-    x_min_max: bool = False,
-    ema: bool = False,
-    ste_fine_grained: bool = True,
-    eps: float = 0.01,
-    qr_min_init: Init = None,
-    qr_max_init: Init = None,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, ql_min: Level = 0, ql_max: Level = 255, decay: float = 0.999, x_min_max: bool = False, ema: bool = False,
+    ste_fine_grained: bool = True, eps: float = 0.01, qr_min_init: Init = None, qr_max_init: Init = None,
+    fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
     """`x` rounded to levels of a range, as `F.min_max_quantize` has it (Jacob and others, 2018).
 

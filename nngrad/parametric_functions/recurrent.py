@@ -75,20 +75,9 @@ def _parameters(
 
 @own_parameters("rnn")
 def rnn(
-    x: Array,
-    h: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    nonlinearity: str = "tanh",
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    nonlinearity: str = "tanh", dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
+    rng: Rng | None = None, with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Layers of Elman's network, as `F.rnn` has them.
 
@@ -128,20 +117,9 @@ def rnn(
 
 @own_parameters("lstm")
 def lstm(
-    x: Array,
-    h: Array,
-    c: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, c: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
+    with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable, Variable]:
     """Layers of long short-term memory, as `F.lstm` has them.
 
@@ -169,19 +147,9 @@ def lstm(
 
 @own_parameters("gru")
 def gru(
-    x: Array,
-    h: Array,
-    w0_init: Init = None,
-    w_init: Init = None,
-    b_init: Init = None,
-    num_layers: int = 1,
-    dropout: float = 0.0,
-    bidirectional: bool = False,
-    training: bool = True,
-    rng: Rng | None = None,
-    with_bias: bool = True,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, w0_init: Init = None, w_init: Init = None, b_init: Init = None, num_layers: int = 1,
+    dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
+    with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """Layers of gated recurrent units, as `F.gru` has them.
 
@@ -209,14 +177,8 @@ def gru(
 
 @own_parameters("lstm")
 def lstm_cell(
-    x: Array,
-    h: Array,
-    c: Array,
-    state_size: int,
-    w_init: Init = None,
-    b_init: Init = None,
-    fix_parameters: bool = False,
-    name: str | None = None,
+    x: Array, h: Array, c: Array, state_size: int, w_init: Init = None, b_init: Init = None,
+    fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
     """One step of long short-term memory.
 

@@ -12,14 +12,8 @@ from .layer_parameters import Init, initial, own_parameters, parameter
 
 @own_parameters("spectral-norm")
 def spectral_norm(
-    w: Array,
-    dim: int = 0,
-    itr: int = 1,
-    eps: float = 1e-12,
-    test: bool = False,
-    u_init: Init = None,
-    fix_parameters: bool = True,
-    name: str | None = None,
+    w: Array, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, u_init: Init = None,
+    fix_parameters: bool = True, name: str | None = None,
 ) -> Variable:
     """`w` divided by its largest singular value, which power iteration finds (Miyato et al., 2018).
 
@@ -48,11 +42,7 @@ def spectral_norm(
 
 @own_parameters("wn")
 def weight_normalization(
-    w: Array,
-    dim: int = 0,
-    eps: float = 1e-12,
-    g_init: Init = None,
-    fix_parameters: bool = False,
+    w: Array, dim: int = 0, eps: float = 1e-12, g_init: Init = None, fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
     """`g w / sqrt(sum(w^2) + eps)`, summed over all axes but `dim` (Salimans and Kingma, 2016).

@@ -4,47 +4,29 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
 
-from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
+from ..graph import Function, build_options, switched
 from ..graph.function import any_hooked, function_hooks
-from ..graph.options import Builder, Specs, Switched
+from ..graph.options import Builder, Switched
 from ..graph.spelling import left_out
 from . import linear, loops, masks, slices  # noqa: F401 - their rules
 from .hash_consing import HashConsTable
 from .rules import RULES, forms_without
 
 
-class PlainBuilder:
-    """Makes a new function for whatever is asked: simplification switched off."""
-
-    def __init__(self) -> None:
-        self.call: RuleCall | None = None
-        self.order = 1
-        self.created: list[Function] | None = None
-
-    def seed(self, known: list[Function]) -> None:
-        """Nothing: every function is made anew."""
-
-    def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
-        """Returns `op` applied to `inputs`."""
-        y = create(op, inputs, arguments, (), self.call, self.order, specs)
-        if self.created is not None:
-            self.created.append(y[0].parent if op.multiple_results else y.parent)
-        return y
-
-
-_ALL_RULES: frozenset[str] = frozenset()
-
-
-def builder_for(known: list[Function]) -> Builder:
+def builder_for(known: list[Function]) -> HashConsTable:
     """Returns a new builder, for a gradient of `known` functions."""
     options = build_options()
+    without = options.emitting.simplify
     # Hooks shall find the backward of each function by itself, and not what several have in common.
-    simplified = options.emitting.simplify and not options.watching.hooks and not (function_hooks and any_hooked(known))
-    if not simplified:
-        return PlainBuilder()
-    return HashConsTable(forms_without(_ALL_RULES if options.emitting.simplify is True else options.emitting.simplify))
+    if not without or options.watching.hooks or (function_hooks and any_hooked(known)):
+        return plain_builder()
+    return HashConsTable(forms_without(frozenset() if without is True else without))
+
+
+def plain_builder() -> HashConsTable:
+    """Returns a builder that makes a new function for whatever is asked: all rules are off."""
+    return HashConsTable(forms_without(frozenset(RULES)))
 
 
 @contextmanager

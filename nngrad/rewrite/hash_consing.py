@@ -64,27 +64,17 @@ class HashConsTable:
                 continue
             key = f.op, f.arguments, f.inputs
             found = table.get(key)
-            if f.op.multiple_results:
-                outputs = f.outputs
-                if any([y._need_grad is False for y in outputs]):
-                    if found is not None and found[0] is outputs[0]:
-                        del table[key]
-                elif found is None:
-                    table[key] = outputs
-                continue
             y = f._outputs[0]()
-            if y is None:
-                (y,) = f.outputs
-            if y._need_grad is False:
-                if found is y:
+            outputs = f.outputs if y is None or len(f._outputs) > 1 else (y,)
+            if any([y._need_grad is False for y in outputs]):
+                if found is outputs[0] or (found.__class__ is tuple and found[0] is outputs[0]):
                     del table[key]
+            elif found is None and f.op.multiple_results:
+                table[key] = outputs
             elif found is None:
-                table[key] = y
+                table[key] = y = outputs[0]
                 if f.order:
-                    if f.op.powers is not None:
-                        self.unread_monomials.append(y)
-                    else:
-                        self.unread_sums.append(y)
+                    (self.unread_sums if f.op.powers is None else self.unread_monomials).append(y)
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
         """Returns the canonical form of `op` applied to `inputs`."""

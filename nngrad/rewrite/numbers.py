@@ -152,29 +152,29 @@ def as_multiple(x: Variable) -> tuple[Number, Variable | None]:
 
 def multiple(table: HashConsTable, x: Variable, number: Number) -> Variable:
     """Returns `number * x`, with the numbers of nested products collected."""
-    off, spec = table.off, x.spec
+    off, f = table.off, x.parent
     if number == 1 and ONES not in off:
         return x
-    f = x.parent
-    if f is not None and f.op in WITH_NUMBERS:
+    if f is not None and f.op in WITH_NUMBERS and NESTED not in off:
         inner, core = as_multiple(x)
-        if core is not x and NESTED not in off:
-            together = number * inner
-            if core is None:
-                if (ZEROS not in off and together == 0) or collectable(together, spec):
-                    return constant(table, together, spec)
-            elif collectable(together, spec):
-                x, number = core, together
-                if number == 1 and ONES not in off:
-                    return x
-    if number == 0 and ZEROS not in off:
-        return constant(table, 0, spec)
+        together = number * inner
+        if core is None and ((together == 0 and ZEROS not in off) or collectable(together, x.spec)):
+            return constant(table, together, x.spec)
+        if core is not None and core is not x and collectable(together, x.spec):
+            x, number = core, together
+            if number == 1 and ONES not in off:
+                return x
+    return _times(table, x, number)
+
+
+def _times(table: HashConsTable, x: Variable, number: Number) -> Variable:
+    if number == 0 and ZEROS not in table.off:
+        return constant(table, 0, x.spec)
     as_float = float(number)
-    y: Variable
-    if as_float == number:
-        y = table.node(F.mul_scalar, (x,), (as_float,), spec.alone)
-    else:
-        y = table.node(F.linear_combination, (x,), ((number,), 0), spec.alone)
+    exact = as_float == number
+    y: Variable = table.node(
+        F.mul_scalar if exact else F.linear_combination, (x,), (as_float,) if exact else ((number,), 0), x.spec.alone
+    )
     return y
 
 

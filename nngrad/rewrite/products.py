@@ -54,15 +54,7 @@ def as_monomial(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argumen
         if each.spec is not spec:
             return None
     if op is F.mul2 or op is F.div2:
-        y = inputs[1]
-        power = 1 if op is F.mul2 else -1
-        f, g = x.parent, y.parent
-        plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
-        if plain and x is not y:
-            return of_two(table, op, inputs, spec)
-        if plain and op is F.mul2 and LIKE_FACTORS not in table.off:
-            return table.node(F.pow_scalar, (x,), (2.0,), spec.alone)  # type: ignore[no-any-return]
-        found = product(table, ((x, 1), (y, power)), spec)
+        found = _of_operands(table, op, inputs, spec)
     elif op is F.pow_scalar or op is F.r_div_scalar:
         found = _with_number(table, op, x, arguments[0])
     elif op is F.monomial:
@@ -84,6 +76,18 @@ _LOOKED_INTO = WITH_NUMBERS | {F.pow_scalar}
 """The ops of factors that may be numbers, multiples or powers."""
 
 
+def _of_operands(table: HashConsTable, op: Op, inputs: Inputs, spec: Spec) -> Variable | None:
+    """`x y` or `x / y`."""
+    x, y = inputs
+    f, g = x.parent, y.parent
+    plain = (f is None or f.op not in _LOOKED_INTO) and (g is None or g.op not in _LOOKED_INTO)
+    if plain and x is not y:
+        return of_two(table, op, inputs, spec)
+    if plain and op is F.mul2 and LIKE_FACTORS not in table.off:
+        return table.node(F.pow_scalar, (x,), (2.0,), spec.alone)  # type: ignore[no-any-return]
+    return product(table, ((x, 1), (y, 1 if op is F.mul2 else -1)), spec)
+
+
 def _with_number(table: HashConsTable, op: Op, x: Variable, number: float) -> Variable | None:
     """`x ** number`, or `number / x`."""
     spec = x.spec
@@ -103,52 +107,67 @@ def _with_number(table: HashConsTable, op: Op, x: Variable, number: float) -> Va
 
 def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
     """Returns the product of powers of `operands`, all of one spec; None where they or their numbers do not merge."""
-    off = table.off
     number: Number = 1
     factors: Factors = {}
     for x, power in operands:
         f = x.parent
-        if f is not None and f.order:
-            if f.op in WITH_NUMBERS:
-                inner, core = as_multiple(x)
-                if inner == 0:
-                    if power < 0:
-                        return None
-                    if power and ZEROS not in off:
-                        number = 0
-                        continue
-                elif inner == 1:
-                    if core is None and ONES not in off:
-                        continue
-                elif NUMBERS not in off:
-                    together = inner if power == 1 else to_power(inner, power)
-                    if together is None:
-                        return None
-                    if collectable(together, spec):  # else it is too large to be moved
-                        number *= together
-                        if core is None:
-                            continue
-                        x = core
-                        f = x.parent
-            if f is not None and f.op is F.pow_scalar and f.order and POWERS not in off:
-                x, inside = power_of(x)
-                power *= inside
-        if x in factors:
-            if LIKE_FACTORS in off:
+        if f is not None and f.op in WITH_NUMBERS and f.order:
+            found = _without_number(table, x, power, spec)
+            if found is None:
                 return None
-            power += factors[x]
-            if not power:
-                del factors[x]
+            number *= found[0]
+            if found[1] is None:
                 continue
-        if not -MOST_POWER <= power <= MOST_POWER:
+            x = found[1]
+            f = x.parent
+        if f is not None and f.op is F.pow_scalar and f.order and POWERS not in table.off:
+            x, inside = power_of(x)
+            power *= inside
+        if not _entered(table, factors, x, power):
             return None
-        if power:
-            factors[x] = power
-    if number == 0:
-        return constant(table, 0, spec)
-    if number != 1 and not collectable(number, spec):
+    return _of_numbers(table, number, factors, spec)
+
+
+def _without_number(
+    table: HashConsTable, x: Variable, power: int, spec: Spec
+) -> tuple[Number, Variable | None] | None:
+    """Returns the number that a power of `x` is a multiple by, and what is left in the place of `x`, which may be
+    nothing; None where there is no such number."""
+    off = table.off
+    inner, core = as_multiple(x)
+    if inner == 0 and power < 0:
         return None
-    if not factors:
+    if inner == 0:
+        return (0, None) if power and ZEROS not in off else (1, x)
+    if inner == 1:
+        return (1, None) if core is None and ONES not in off else (1, x)
+    if NUMBERS in off:
+        return 1, x
+    powered = inner if power == 1 else to_power(inner, power)
+    if powered is None:
+        return None
+    return (powered, core) if collectable(powered, spec) else (1, x)  # else it is too large to be moved
+
+
+def _entered(table: HashConsTable, factors: Factors, x: Variable, power: int) -> bool:
+    """Whether a power of `x` can be entered among the factors of a product, where it is then."""
+    if x in factors:
+        if LIKE_FACTORS in table.off:
+            return False
+        power += factors[x]
+        if not power:
+            del factors[x]
+            return True
+    if power:
+        factors[x] = power
+    return -MOST_POWER <= power <= MOST_POWER
+
+
+def _of_numbers(table: HashConsTable, number: Number, factors: Factors, spec: Spec) -> Variable | None:
+    """Returns a number times the product of factors; None where the number cannot be collected."""
+    if number and number != 1 and not collectable(number, spec):
+        return None
+    if not number or not factors:
         return constant(table, number, spec)
     y = of_factors(table, factors, spec)
     return y if number == 1 else multiple(table, y, number)
@@ -165,18 +184,23 @@ def power_of(x: Variable) -> tuple[Variable, int]:
 def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
     """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
     inputs, powers = tuple(factors), tuple(factors.values())
-    found: Variable | None = None
+    y: Variable
     if len(powers) == 1:
-        y: Variable = inputs[0] if powers == (1,) else table.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
+        y = inputs[0] if powers == (1,) else table.node(F.pow_scalar, inputs, (float(powers[0]),), spec.alone)
         return y
     if powers == (1, 1):
         return of_two(table, F.mul2, inputs, spec)
     if powers == (1, -1):
         return of_two(table, F.div2, inputs, spec)
     if powers == (-1, 1):
-        if ORDER not in table.off:
-            found = table.known(F.div2, inputs[::-1], ())
-        return table.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
+        found = None if ORDER in table.off else table.known(F.div2, inputs[::-1], ())
+        y = table.node(F.monomial, inputs, (powers,), spec.alone) if found is None else found
+        return y
+    return _of_several(table, factors, spec)
+
+
+def _of_several(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
+    """Returns the monomial with these factors: the one that exists, in whatever order, or a new one."""
     if table.unread_monomials:
         for known in table.unread_monomials:
             of_inputs = _factors_of(known)
@@ -186,7 +210,8 @@ def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
     key = _key(table, factors)
     found = table.monomials.get(key)
     if found is None:
-        found = table.monomials[key] = table.node(F.monomial, inputs, (powers,), spec.alone)
+        powers = tuple(factors.values())
+        found = table.monomials[key] = table.node(F.monomial, tuple(factors), (powers,), spec.alone)
     return found
 
 

@@ -110,48 +110,51 @@ def merged(table: HashConsTable, operands: Operands, added: Number, depth: int =
         f = x.parent
         if f is not None and f.order and f.op in WITH_NUMBERS:
             number, core = as_multiple(x)
-            if core is not None:
-                coefficient *= number
-                x = core
-                f = x.parent
-            elif CONSTANT_TERMS not in table.off:
+            if core is None and CONSTANT_TERMS not in table.off:
                 number *= coefficient
                 met |= bool(added and number)
                 added += number
                 continue
+            if core is not None:
+                coefficient *= number
+                x = core
+                f = x.parent
         if not coefficient:
             met = True
-            continue
-        if f is not None and f.op in _SUMS and f.order:
-            own, number = terms_of(table, x, depth)
-            if number:
-                number *= coefficient
-                met |= bool(added)
-                looked_into = True
-                added += number
-            if len(own) != 1 or x not in own:
-                looked_into |= len(own) != 1
-                if coefficient == 1 and terms.keys().isdisjoint(own):
-                    terms.update(own)
-                    continue
-                for each, c in own.items():
-                    c *= coefficient
-                    if each in terms:
-                        met = True
-                        c += terms[each]
-                        if not c:
-                            del terms[each]
-                            continue
-                    terms[each] = c
-                continue
-        if x in terms:
-            met = True
-            coefficient += terms[x]
-            if not coefficient:
-                del terms[x]
-                continue
-        terms[x] = coefficient
+        elif f is not None and f.op in _SUMS and f.order:
+            number, has_met, is_sum = _enter_sum(table, terms, x, coefficient, depth)
+            met |= has_met or bool(added and number)
+            added += number
+            looked_into |= is_sum
+        else:
+            met |= _enter(terms, x, coefficient)
     return terms, added, met, looked_into
+
+
+def _enter(terms: Terms, x: Variable, coefficient: Number) -> bool:
+    """Enter a term; returns whether it was there already."""
+    if x not in terms:
+        terms[x] = coefficient
+        return False
+    coefficient += terms[x]
+    if coefficient:
+        terms[x] = coefficient
+    else:
+        del terms[x]
+    return True
+
+
+def _enter_sum(
+    table: HashConsTable, terms: Terms, x: Variable, coefficient: Number, depth: int
+) -> tuple[Number, bool, bool]:
+    """Enter the terms of a sum. Returns its constant, whether terms have met, and whether it is not just a term."""
+    own, number = terms_of(table, x, depth)
+    is_sum = bool(number) or len(own) != 1
+    if coefficient == 1 and terms.keys().isdisjoint(own):
+        terms.update(own)
+        return number, False, is_sum
+    met = any([_enter(terms, each, c * coefficient) for each, c in own.items()])
+    return number and number * coefficient, met, is_sum
 
 
 def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
@@ -184,42 +187,48 @@ def combination(table: HashConsTable, operands: Operands, added: Number, spec: S
         return None
     numbers = [*terms.values(), constant_term] if constant_term else list(terms.values())
     units = _UNITS.issuperset(numbers)
-    if not units:
-        for number in numbers:
-            if not collectable(number, spec):
-                return None
+    if not units and not all([collectable(number, spec) for number in numbers]):
+        return None
     if not terms:
         return constant(table, constant_term, spec)
-    first, coefficient = next(iter(terms.items()))
     if len(numbers) == 1:
-        return first if coefficient == 1 else multiple(table, first, coefficient)
+        return _of_term(table, terms)
     if table.unread_sums:
         _read(table)
     known = multiple_of_known(table, terms, constant_term, spec)
     if known is not None:
         y, factor = known
         return y if factor == 1 else multiple(table, y, factor)
-    content: Number = 1
-    if COMMON_FACTORS not in table.off:
-        content = 1 if units else _content(numbers, spec)
-        if not constant_term and coefficient < 0:
-            content = -content
-    written = terms, constant_term
-    if looked_into and not met:  # then the sum refers to its operands
-        written = _shallow(operands, added)
-        if len(written[0]) == 1 and not written[1]:
-            ((x, coefficient),) = written[0].items()
-            return x if coefficient == 1 else multiple(table, x, coefficient)
-    if content == 1:
-        y = _sum(table, *written, spec)
-    else:
-        y = _sum(table, *_divided(*written, content), spec)
-        terms, constant_term = _divided(terms, constant_term, content)
+    written = _shallow(operands, added) if looked_into and not met else (terms, constant_term)
+    content = 1 if units else _content(numbers, spec)
+    return _new_sum(table, written, terms, constant_term, content, spec)
+
+
+def _of_term(table: HashConsTable, terms: Terms) -> Variable:
+    """Returns the sum of a single term."""
+    ((x, coefficient),) = terms.items()
+    return x if coefficient == 1 else multiple(table, x, coefficient)
+
+
+def _new_sum(
+    table: HashConsTable, written: tuple[Terms, Number], terms: Terms, added: Number, content: Number, spec: Spec
+) -> Variable:
+    """Returns a sum that does not exist yet, as `written`, where sums in it are not taken apart, with its `content`
+    outside. From now on it is known by its `terms`."""
+    if COMMON_FACTORS in table.off:
+        content = 1
+    elif not added and next(iter(terms.values())) < 0:
+        content = -content
+    if len(written[0]) == 1 and not written[1]:
+        return _of_term(table, written[0])
+    if content != 1:
+        written, (terms, added) = _divided(*written, content), _divided(terms, added, content)
+    y = _sum(table, *written, spec)
     if len(terms) <= MOST_TERMS and NESTED_SUMS not in table.off:
-        table.terms[y] = terms, constant_term
+        table.terms[y] = terms, added
     else:
         table.terms[y] = {y: 1}, 0
-    table.sums.setdefault(frozenset(terms), []).append((y, terms, constant_term))
+    table.sums.setdefault(frozenset(terms), []).append((y, terms, added))
     return y if content == 1 else multiple(table, y, content)
 
 
@@ -295,11 +304,8 @@ def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Varia
     coefficients = tuple(map(terms.__getitem__, xs))
     op: Op = F.linear_combination
     arguments: tuple[Any, ...] = (coefficients, added)
-    if len(xs) == 1 and float(added) == added:
-        if coefficients == (1,):
-            op, arguments = F.add_scalar, (float(added),)
-        elif coefficients == (-1,):
-            op, arguments = F.r_sub_scalar, (float(added),)
+    if coefficients in _OF_ONE and float(added) == added:
+        op, arguments = _OF_ONE[coefficients], (float(added),)
     elif not added:
         if coefficients == (-1, 1):
             xs, coefficients = xs[::-1], (1, -1)
@@ -309,6 +315,10 @@ def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Varia
             op, arguments = (F.add2 if len(xs) == 2 else F.add_n), ()
     y: Variable = table.node(op, xs, arguments, spec.alone)
     return y
+
+
+_OF_ONE: dict[tuple[Number, ...], Op] = {(1,): F.add_scalar, (-1,): F.r_sub_scalar}
+"""What adds a number to a single term, by the coefficient of that."""
 
 
 def _in_order(terms: Terms) -> tuple[Variable, ...]:

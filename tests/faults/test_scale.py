@@ -12,9 +12,9 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.execution import pieces
-from nngrad.execution.lower import in_pieces, linearize, lower
-from nngrad.execution.pieces import MOST_FUSED, cut, is_long
+from nngrad.execution import partitions
+from nngrad.execution.lower import in_partitions, linearize, lower
+from nngrad.execution.partitions import MOST_FUSED, cut, is_long
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
 
@@ -67,8 +67,8 @@ def test_gradients_of_a_long_chain() -> None:
 def test_a_very_long_chain_takes_a_few_executables(table: Any) -> None:
     x = leaf(POINTS)
     (gx,) = nn.grad([chain(x, 10_000)], [x])
-    pieces = cut(linearize([gx]).program.block)
-    assert len(pieces) > 400 and len({piece.block for piece in pieces}) < 30
+    parts = cut(linearize([gx]).program.block)
+    assert len(parts) > 400 and len({part.block for part in parts}) < 30
     np.testing.assert_allclose(gx.d, by_hand(POINTS, 10_000)[1], rtol=1e-10)
     info = table.info()
     assert info.misses == 1 and info.nbytes < 64 << 20
@@ -102,7 +102,7 @@ def test_effects_of_a_long_graph() -> None:
         assert count.d == n
 
 
-def test_pieces_do_what_the_whole_does() -> None:
+def test_partitions_do_what_the_whole_does() -> None:
     x, w = leaf(np.linspace(-1, 1, 6).reshape(2, 3)), leaf(np.eye(3) * 0.5)
     y = x
     for i in range(150):
@@ -116,7 +116,7 @@ def test_pieces_do_what_the_whole_does() -> None:
     arrays = [v.d for v in linearize(outputs).leaves]
     with jax.enable_x64(True):
         whole = jax.jit(lower(program))(*arrays)
-        found = in_pieces(program, parts)(*arrays)
+        found = in_partitions(program, parts)(*arrays)
     for got, expected in zip(found, whole, strict=True):
         np.testing.assert_allclose(got, expected, rtol=1e-12, atol=1e-14)
 
@@ -156,13 +156,13 @@ def test_many_scalar_leaves() -> None:
     y = xs[0]
     for x in xs[1:]:
         y = y + x
-    pieces = cut(linearize([y]).program.block)
-    assert len({piece.block for piece in pieces}) <= 4
+    parts = cut(linearize([y]).program.block)
+    assert len({part.block for part in parts}) <= 4
     np.testing.assert_allclose(y.d, sum([x.d for x in xs]), rtol=1e-12)
 
 
 def failing(*_: Any) -> Any:
-    """In place of `whole` or `in_pieces`: what it makes does not compile."""
+    """In place of `whole` or `in_partitions`: what it makes does not compile."""
 
     def run(*arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("UNKNOWN: Unknown MLIR failure")
@@ -170,7 +170,7 @@ def failing(*_: Any) -> Any:
     return run
 
 
-def test_what_the_compiler_fails_at_runs_in_pieces(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+def test_what_the_compiler_fails_at_runs_in_partitions(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
     monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
     y = chain(leaf(POINTS), 600)
     for _ in range(2):
@@ -178,9 +178,9 @@ def test_what_the_compiler_fails_at_runs_in_pieces(monkeypatch: pytest.MonkeyPat
         np.testing.assert_allclose(y.d, by_hand(POINTS, 600)[0], rtol=1e-11)
 
 
-def test_what_the_compiler_fails_at_in_pieces_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
+def test_what_the_compiler_fails_at_in_partitions_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
     monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
-    monkeypatch.setattr("nngrad.execution.compiled.in_pieces", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.in_partitions", failing)
     y = chain(leaf(POINTS), 600)
     with pytest.raises(jax.errors.JaxRuntimeError, match="MLIR") as caught:
         y.d  # noqa: B018
@@ -244,9 +244,9 @@ def test_parts_of_an_array_are_known_without_tracing(monkeypatch: pytest.MonkeyP
 def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
     monkeypatch: pytest.MonkeyPatch, dtype: Any
 ) -> None:
-    monkeypatch.setattr(pieces, "MOST_FUSED", 300)
-    monkeypatch.setattr(pieces, "PIECE", 16)
-    monkeypatch.setattr(pieces, "MOST_OPERANDS", 16)
+    monkeypatch.setattr(partitions, "MOST_FUSED", 300)
+    monkeypatch.setattr(partitions, "MOST_CALLS", 16)
+    monkeypatch.setattr(partitions, "MOST_OPERANDS", 16)
     numbers = np.random.default_rng(0).uniform(0.5, 2, 320)
     x = leaf(POINTS, dtype)
     y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
@@ -269,12 +269,12 @@ JOINS: dict[str, tuple[Any, Any]] = {
 
 
 @pytest.mark.parametrize("name", JOINS)
-def test_many_arrays_are_joined_and_parted_in_equal_pieces(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_many_arrays_are_joined_and_parted_in_equal_partitions(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """XLA takes minutes to join thousands of leaves, and for thousands of parts as results."""
     ours, theirs = JOINS[name]
-    monkeypatch.setattr(pieces, "MOST_PARTS", 20)
-    monkeypatch.setattr(pieces, "MOST_OPERANDS", 4)
-    monkeypatch.setattr(pieces, "PIECE", 8)
+    monkeypatch.setattr(partitions, "MOST_PARTS", 20)
+    monkeypatch.setattr(partitions, "MOST_OPERANDS", 4)
+    monkeypatch.setattr(partitions, "MOST_CALLS", 8)
     arrays = [np.array([[i + 0.25, 0.5 - i]]) for i in range(1, 38)]
     xs = [leaf(a) for a in arrays]
     joined = ours(xs)

@@ -102,8 +102,23 @@ class File:
             if isinstance(node, ast.FunctionDef) and SHOWS.search(node.name):
                 continue
             yield names, node, above
-            inner = (*names, node.name) if isinstance(node, ast.FunctionDef | ast.ClassDef) else names
+            inner = names
+            if isinstance(node, ast.FunctionDef | ast.ClassDef):
+                inner = (*names, node.name)
+            elif isinstance(node, ast.Lambda) and isinstance(above, ast.Call) and not names and is_rule(above):
+                inner = (name_of_rule(above),)
             stack += [(inner, child, node) for child in ast.iter_child_nodes(node)][::-1]
+
+
+def is_rule(node: Node) -> bool:
+    """Whether it is a call that enters a function of an expression as the rule of an op."""
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("slopes", "gradients")
+
+
+def name_of_rule(call: ast.Call) -> str:
+    """How the rule of an op is named that such a call enters."""
+    op = call.args[0]
+    return f"{op.attr if isinstance(op, ast.Attribute) else op.id}_backward"  # type: ignore[attr-defined]
 
 
 def is_annotation(node: Node, above: Node | None) -> bool:
@@ -157,13 +172,15 @@ def rules(file: File) -> Iterator[tuple[tuple[str, ...], Edit]]:
             a = node.args[:2]
             if len(a) == 2 and all([isinstance(x, ast.Name) for x in a]) and node.func.attr not in COMMUTATIVE:
                 yield names, ("swap", Between(*a), f"{text(a[1])}, {text(a[0])}")
-        if isinstance(node, ast.Return) and node.value is not None and names[-1].endswith("_backward"):
-            returned = node.value.elts if isinstance(node.value, ast.Tuple) else [node.value]
+        value = node.value if isinstance(node, ast.Return) else node
+        is_result = isinstance(node, ast.Return) or (isinstance(above, ast.Lambda) and node is above.body)
+        if is_result and isinstance(value, ast.expr) and names[-1].endswith("_backward"):
+            returned = value.elts if isinstance(value, ast.Tuple) else [value]
             for each in returned:
                 if not isinstance(each, ast.Constant | ast.Starred | ast.List | ast.ListComp):
                     yield names, ("factor", each, f"2 * ({text(each)})")
             if len(returned) == 2 and not any([isinstance(each, ast.Constant) for each in returned]):
-                yield names, ("swap", node.value, f"({text(returned[1])}, {text(returned[0])})")
+                yield names, ("swap", value, f"({text(returned[1])}, {text(returned[0])})")
 
 
 class Between(ast.AST):
@@ -356,6 +373,8 @@ def ops_of(file: File) -> dict[str, tuple[str, ...]]:
     functions = {n.name: n for n in file.tree.body if isinstance(n, ast.FunctionDef)}
     ops = {name: named(" ".join(map(file.text, n.decorator_list))) for name, n in functions.items()}
     for statement in file.tree.body:
+        if isinstance(statement, ast.Expr) and is_rule(statement.value):
+            ops[name_of_rule(statement.value)] = named(file.text(statement))  # type: ignore[arg-type]
         if isinstance(statement, ast.Expr | ast.For):
             text = file.text(statement)
             for name in functions:

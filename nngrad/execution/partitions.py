@@ -1,4 +1,4 @@
-"""Blocks that are too long for the compiler, cut into pieces that run one after another.
+"""Blocks that are too long for the compiler, cut into partitions that run one after another.
 
 XLA makes one loop of elementwise functions that follow each other, however many they are. The time that it takes for
 that grows with the square of their number, and past some thousands it fails. Of arrays that are joined, and parts that
@@ -22,12 +22,12 @@ from ..graph.arguments import Shape
 from ..graph.block import Block
 from ..graph.parts import Key
 from ..graph.spec import spec_of
-from ..graph.thresholds import MOST_FUSED, MOST_OPERANDS, MOST_PARTS, PIECE
+from ..graph.thresholds import MOST_CALLS, MOST_FUSED, MOST_OPERANDS, MOST_PARTS
 from .calls import Call, block_of, calls_of
-from .free_numbers import as_array, without_numbers
+from .hoisting import as_array, hoist_from
 
 
-class Piece(NamedTuple):
+class Partition(NamedTuple):
     """A part of a block. Values go by their numbers in the whole block."""
 
     block: Block
@@ -41,7 +41,7 @@ class Piece(NamedTuple):
     starts: dict[int, Any]
     """Those of the values that it takes which say where parts of arrays begin."""
     numbers: np.ndarray[Any, Any] | None
-    """Its numbers, where the block has slots for them, so that pieces which differ in these alone are equal."""
+    """Its numbers, where they are hoisted from the block, so that partitions which differ in these alone are equal."""
 
 
 def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
@@ -88,21 +88,21 @@ def is_long(block: Block) -> bool:
     return max(fused) > MOST_FUSED
 
 
-def cut(block: Block) -> list[Piece]:
-    """The pieces of a block, in an order in which they can run."""
+def cut(block: Block) -> list[Partition]:
+    """The partitions of a block, in an order in which they can run."""
     calls, specs = calls_of(block)
     starts: dict[int, Any] = {}
     groups: list[list[Call]] = []
-    weight = PIECE
+    weight = MOST_CALLS
     for call in _divided(calls, specs, starts):
-        if weight >= PIECE:
+        if weight >= MOST_CALLS:
             groups.append([])
             weight = 0
         groups[-1].append(call)
         weight += _weight(call)
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(block.outputs, len(groups))
-    return [_piece(group, n, last, specs, starts) for n, group in enumerate(groups)]
+    return [_partition(group, n, last, specs, starts) for n, group in enumerate(groups)]
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
@@ -115,7 +115,7 @@ def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) 
     """The calls, where what takes many arrays, or gives many parts of one, becomes several calls.
 
     A sum adds to the result of the call before, in the same order, so that it is the same to the bit; stretches of what
-    is joined are joined. Where a part begins is a value, which `starts` gets, so that pieces of parts are equal.
+    is joined are joined. Where a part begins is a value, which `starts` gets, so that partitions of parts are equal.
     """
     divided: list[Call] = []
     numbers = itertools.count(min(specs, default=0) - 1, -1)
@@ -161,16 +161,16 @@ def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
     return tuple([start for start, _, _ in windows]), tuple([count for _, count, _ in windows])
 
 
-def _piece(
+def _partition(
     group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any]
-) -> Piece:
-    """The piece of some calls; `last` says in which piece a value is read last."""
+) -> Partition:
+    """The partition of some calls; `last` says in which partition a value is read last."""
     made = dict.fromkeys([i for call in group for i in call.outs])
     takes = [i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made]
     places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block, numbers = without_numbers(block_of(tuple([specs[i] for i in takes]), calls, gives))
+    block, numbers = hoist_from(block_of(tuple([specs[i] for i in takes]), calls, gives))
     given = as_array(numbers, block.needs_x64)
     of_parts = {i: starts[i] for i in takes if i in starts}
-    return Piece(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)
+    return Partition(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)

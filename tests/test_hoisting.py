@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.executable import Executable
-from nngrad.execution.free_numbers import filled, without_numbers
+from nngrad.execution.hoisting import hoist_from, with_literals
 from nngrad.execution.lower import linearize
 from nngrad.execution.program import Program
 
@@ -114,14 +114,14 @@ def test_special_numbers_are_inputs_too() -> None:
     assert np.signbit(values(build, [-0.0])[0]).tolist() == [True, False]
 
 
-def test_a_slot_equals_no_number() -> None:
+def test_a_hoisted_literal_equals_no_number() -> None:
     x = nn.Variable.from_numpy_array(np.arange(3.0))
     for number in (0.5, 0.25):
-        general, numbers = without_numbers(linearize([x * number + F.sin(x) * 0.25]).program.block)
-        slots = [arguments[0] for op, arguments, _ in general.steps if op.numbers]
+        general, numbers = hoist_from(linearize([x * number + F.sin(x) * 0.25]).program.block)
+        literals = [arguments[0] for op, arguments, _ in general.steps if op.numbers]
         assert numbers == ((0.5, 0.25) if number == 0.5 else (0.25,))
-        assert all([slot not in (0.5, 0.25) and float(slot) == 0.5 for slot in slots])
-        assert len({*slots}) == len(numbers)
+        assert all([each not in (0.5, 0.25) and float(each) == 0.5 for each in literals])
+        assert len({*literals}) == len(numbers)
 
 
 def test_numbers_with_ways_of_their_own_stay() -> None:
@@ -144,7 +144,7 @@ def test_steps_that_become_a_loop_take_numbers() -> None:
     np.testing.assert_allclose(y.d, expected, rtol=1e-12)
 
 
-def test_what_xla_cannot_compile_runs_in_pieces_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_what_xla_cannot_compile_runs_in_partitions_with_each_number(monkeypatch: pytest.MonkeyPatch) -> None:
     def fails(self: Executable, arrays: Any) -> Any:
         raise jax.errors.JaxRuntimeError("too large")
 
@@ -173,11 +173,11 @@ def test_a_table_that_is_cleared_keeps_no_executable_with_numbers() -> None:
     assert executable() is None
 
 
-def test_each_number_has_the_slot_of_its_place() -> None:
+def test_each_number_goes_to_its_place() -> None:
     x = nn.Variable((2,))
     y = F.exp(x * 2.5 + 0.25) * 0.75 + F.linear_combination(x, x * x, coefficients=(1, 4.5))
     block = linearize([y]).program.block
-    general, numbers = without_numbers(block)
+    general, numbers = hoist_from(block)
     assert sorted(numbers) == [0.25, 0.75, 2.5, 4.5]
     assert general != block
-    assert filled(Program(general), numbers).block == block
+    assert with_literals(Program(general), numbers).block == block

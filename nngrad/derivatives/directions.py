@@ -7,11 +7,11 @@ from collections.abc import Callable, Sequence
 
 import nngrad.functions as F
 
+from ..autodiff.sparsity import followed_axes
+from ..autodiff.vectorize import substituted, vectorize
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between
 from ..graph.variable import leaf_of
-from .sparsity import followed_axes
-from .vectorize import substituted, vectorize
 
 
 def independent_rows(y: Variable, x: Variable) -> bool:

@@ -1,4 +1,4 @@
-"""Programs that differ in numbers alone share an executable, which takes the numbers as an input.
+"""Hoist literals: programs that differ in numbers alone share an executable, which takes the numbers as an input.
 
 A number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. An executable need not
 know most of them, so that a number which changes, as lam in `lam * penalty` where lam is annealed, compiles nothing:
@@ -26,38 +26,38 @@ from .program import Program, in_one
 Numbers = tuple[float, ...]
 
 
-class Slot(float):
-    """A number that is an input of a program, which equals those of the same place among them. What it is as a float
-    means nothing."""
+class HoistedLiteral(float):
+    """A number that became an input of its program: it equals those of the same place among the inputs. What it is as a
+    float means nothing."""
 
     __slots__ = ("place",)
 
     place: int
 
-    def __new__(cls, place: int) -> Slot:
-        slot = super().__new__(cls, 0.5)
-        slot.place = place
-        return slot
+    def __new__(cls, place: int) -> HoistedLiteral:
+        literal = super().__new__(cls, 0.5)
+        literal.place = place
+        return literal
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (other.__class__ is Slot and other.place == self.place)
+        return self is other or (other.__class__ is HoistedLiteral and other.place == self.place)
 
     def __ne__(self, other: object) -> bool:
         return not self == other
 
     def __hash__(self) -> int:
-        return hash((Slot, self.place))
+        return hash((HoistedLiteral, self.place))
 
 
-_slot_at = functools.cache(Slot)  # those that are the same object are soon found to be equal
+_literal_at = functools.cache(HoistedLiteral)  # those that are the same object are soon found to be equal
 
 _SPECIAL = (0, 1, -1)
 """Numbers with which there is less to compute."""
 
 
-def without_numbers(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
-    """The block with slots in place of its numbers, and the numbers. Equal numbers have one slot, so that what does
-    the same still does, unless each is to have one `apart`. Code of the user's takes no numbers beside it; and where
+def hoist_from(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
+    """The block with its numbers hoisted, and the numbers. Equal numbers have one place, so that what does the same
+    still does, unless each is to have one `apart`. Code of the user's takes no numbers beside it; and where
     integers are computed with, what they become depends on the number."""
     if not any([op.numbers for op, _, _ in block.steps]) or block.opaque:
         return block, ()
@@ -65,33 +65,33 @@ def without_numbers(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
     found: dict[str, float] = {}
     places: dict[str, int] = {}
 
-    def slot(op: Op, number: Any) -> Any:
+    def hoist(op: Op, number: Any) -> Any:
         if isinstance(number, tuple):
-            return tuple([slot(op, each) for each in number])
+            return tuple([hoist(op, each) for each in number])
         if number in _SPECIAL or (op.own_way is not None and op.own_way(number)):
             return number
         written = f"{float.hex(float(number))} {len(places) if apart else ''}"
         found[written] = float(number)
-        return _slot_at(places.setdefault(written, len(places)))
+        return _literal_at(places.setdefault(written, len(places)))
 
     steps: list[Step] = []
     for op, arguments, ins, outs in calls:
         if op.numbers and all([specs[i].differentiable for i in (*ins, *outs)]):
             named = zip(op.argument_names, arguments, strict=True)
-            arguments = tuple([slot(op, each) if name in op.numbers else each for name, each in named])
+            arguments = tuple([hoist(op, each) if name in op.numbers else each for name, each in named])
         steps.append((op, arguments, ins))
     return block.with_steps(tuple(steps)) if found else block, tuple(found.values())
 
 
-def slots_in(block: Block) -> int:
+def hoisted_in(block: Block) -> int:
     """How many numbers of a block are inputs of its executable."""
     given = [argument for _, arguments, _ in block.steps for argument in arguments]
     flat = [each for argument in given for each in (argument if argument.__class__ is tuple else (argument,))]
-    return len({each.place for each in flat if each.__class__ is Slot})
+    return len({each.place for each in flat if each.__class__ is HoistedLiteral})
 
 
-class General(NamedTuple):
-    """A program without its numbers, and these."""
+class Hoisted(NamedTuple):
+    """A program with its numbers hoisted, and these."""
 
     program: Program
     numbers: np.ndarray[Any, Any] | None
@@ -105,10 +105,10 @@ class General(NamedTuple):
         return spec_of(self.numbers.shape, self.numbers.dtype), *self.program.block.inputs
 
 
-def general(program: Program) -> General:
+def hoisted(program: Program) -> Hoisted:
     """What all programs have in common that differ from this one in numbers alone, and its own numbers."""
-    block, numbers = without_numbers(program.block)
-    return General(program._replace(block=block), as_array(numbers, block.needs_x64))
+    block, numbers = hoist_from(program.block)
+    return Hoisted(program._replace(block=block), as_array(numbers, block.needs_x64))
 
 
 def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
@@ -121,11 +121,11 @@ def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
     return np.array([c_float(number).value for number in numbers], np.float32)
 
 
-def filled(program: Program, numbers: Sequence[Any]) -> Program:
-    """A program with numbers, or what stands for them where JAX traces it, in the place of slots."""
+def with_literals(program: Program, numbers: Sequence[Any]) -> Program:
+    """A program with numbers, or what stands for them where JAX traces it, in the place of its hoisted literals."""
 
     def in_place(argument: Any) -> Any:
-        if argument.__class__ is Slot:
+        if argument.__class__ is HoistedLiteral:
             return numbers[argument.place]
         if argument.__class__ is tuple:
             return tuple(map(in_place, argument))
@@ -137,11 +137,11 @@ def filled(program: Program, numbers: Sequence[Any]) -> Program:
     return program._replace(block=program.block.with_steps(of(program.block.steps)))
 
 
-def with_slots(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """A program with slots as a function: an array of numbers and the arrays of the leaves in, arrays out."""
+def taking_literals(program: Program) -> Callable[..., tuple[Any, ...]]:
+    """A program as a function of an array of its hoisted literals and the arrays of the leaves."""
 
     def run(numbers: Any, *arrays: Any) -> tuple[Any, ...]:
         each = [lax.index_in_dim(numbers, i, keepdims=False) for i in range(numbers.shape[0])]
-        return in_one(filled(program, each))(*arrays)
+        return in_one(with_literals(program, each))(*arrays)
 
     return run

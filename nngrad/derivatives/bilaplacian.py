@@ -33,6 +33,10 @@ from itertools import combinations_with_replacement
 
 import nngrad.functions as F
 
+from ..autodiff.forward_mode import Pushforward, stretched
+from ..autodiff.grad import own_leaves
+from ..autodiff.symmetry import NotApplicable, obstacle
+from ..autodiff.walk import order_of
 from ..functions.array import zeros_like
 from ..graph import Function, NdArray, RuleCall, Variable, apply, contained, create, path_between, switched
 from ..graph.block import bodies_in
@@ -43,10 +47,6 @@ from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .directions import several_over_directions
-from .forward_mode import Pushforward, stretched
-from .grad import own_leaves
-from .symmetry import NotApplicable, obstacle
-from .walk import order_of
 
 Place = tuple[int, ...]
 """Which of the values carried: (i,), (i, j) with i <= j, (i, j, j) for any j as (i, -1), and (-1, -1)."""
@@ -120,7 +120,7 @@ def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Var
 
 def carries_products(path: Sequence[Function], active: set[int], linear: Mapping[int, Variable]) -> bool:
     """Whether there is a matrix product between two functions that are not linear: what is carried goes through that.
-    The Laplacian of a Laplacian does all else at least as well, with scales and diagonals (`along.py`)."""
+    The Laplacian of a Laplacian does all else at least as well, with scales and diagonals (`autodiff/along.py`)."""
     bent: set[int] = set()  # what a function that is not linear depends on
     for f in reversed(path):
         leads = any([id(v) in bent for v in f.outputs])

@@ -1,1 +1,0 @@
-"""Attention is made of products, sums and a softmax, which have rules, and needs none."""

@@ -1,1 +1,0 @@
-"""Changes of images are made of functions that have rules, and need none."""

@@ -1,1 +1,0 @@
-"""These losses are made of arithmetic, sums and taken rows, which have the rules."""

@@ -1,1 +1,0 @@
-"""Normalisations are composites: their parts have rules, and they need none."""

@@ -1,1 +1,0 @@
-"""Reshaping has no rules of its own: these functions are made of ops that have theirs."""

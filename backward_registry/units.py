@@ -1,1 +1,0 @@
-"""Units are made of activations, products and joins, which have the rules."""

@@ -1,1 +1,0 @@
-"""Measures of how often predictions are right are made of functions that have no derivative."""

@@ -1,1 +1,0 @@
-"""These functions are made of arithmetic and sums, which have the rules."""
