@@ -101,7 +101,7 @@ def test_what_nobody_holds_is_not_computed() -> None:
     family = kept._family
     del gradients
     assert family is not None
-    assert [y is kept for y in family.waiting(kept)] == [True]
+    assert [y is kept for y in family.covered_by(None)] == [True]
     np.testing.assert_allclose(kept.d, wanted[3], rtol=1e-12)
 
 

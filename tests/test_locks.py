@@ -15,8 +15,9 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from backward_registry import registry
 from backward_registry.rules import Rule
-from nngrad import parameter, parameter_files
+from nngrad import parameter
 from nngrad import random as nngrad_random
+from nngrad.files import parameter_files
 from nngrad.graph import Op
 
 

@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+import gc
 import os
+import random
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
+import numpy as np
 import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
 
 SCRIPT = """
 import gc
@@ -130,3 +139,203 @@ def test_whatever_the_machine_does_and_is_looked_at_a_training_ends_in_the_same_
     assert all([int(count) >= 2 for count in tiers]), found  # both tiers have run
     assert found["no disk"] == found["busy machine"] == found["cold disk"]
     assert found["warm disk"][1] == "0"
+
+
+# ---------------------------------------------------------------- what is looked at on the way, in one process
+
+
+def bits(y: Any) -> bytes:
+    return np.asarray(y.data.view).tobytes()
+
+
+class Net:
+    """A net with running statistics, noise, and a gradient penalty, always with the same numbers."""
+
+    def __init__(self, depth: int = 3, noise: float = 0.2) -> None:
+        nn.clear_parameters()
+        nn.seed(3)
+        rng = np.random.default_rng(0)
+        self.x = nn.Variable.from_numpy_array(rng.standard_normal((6, 5)).astype("f"))
+        h, self.values = self.x, []
+        for i in range(depth):
+            h = PF.batch_normalization(PF.affine(h, 7, name=f"a{i}"), axes=[1], name=f"b{i}")
+            h = F.tanh(F.dropout(h, noise) * 1.7 if noise else h * 1.7)
+            self.values.append(h)
+        self.y = F.mean(F.exp(0.3 * h) * h)
+        (self.gradient,) = nn.grad(self.y, [self.x])
+        self.penalty = F.mean((F.sum(self.gradient * self.gradient, axis=1) ** 0.5 - 1) ** 2)
+        self.loss = self.y + 0.7 * self.penalty
+        self.values += [self.y, self.penalty, self.gradient, self.loss]
+        self.parameters = nn.get_parameters(grad_only=False)
+        for name, w in sorted(self.parameters.items()):
+            if w.need_grad:
+                w.d = rng.normal(0, 0.5, w.shape) + name.endswith("gamma")
+        self.solver = S.Momentum(0.05)
+        self.solver.set_parameters(nn.get_parameters())
+
+    def state(self) -> list[bytes]:
+        return [bits(w) for _, w in sorted(self.parameters.items())]
+
+
+def nothing(net: Net) -> None:
+    pass
+
+
+def values_upwards(net: Net) -> None:
+    for y in net.values:
+        _ = y.d
+
+
+def values_downwards(net: Net) -> None:
+    for y in net.values[::-1]:
+        print(y, nn.count(y), y.data.view.sum())
+
+
+def loss_alone(net: Net) -> None:
+    print(net.loss.d, net.loss)
+
+
+def statistics(net: Net) -> None:
+    for w in net.parameters.values():
+        _ = w.d
+
+
+def views_of_statistics(net: Net) -> None:
+    for w in net.parameters.values():
+        _ = w.data.view
+
+
+def pictures(net: Net) -> None:
+    print(nn.draw(net.loss), nn.count(net.loss), nn.show(net.loss), repr(net.loss.parent), net.loss._repr_html_())
+
+
+LOOKS = [nothing, loss_alone, values_upwards, values_downwards, statistics, views_of_statistics, pictures]
+
+
+@contextmanager
+def collecting(on: bool) -> Iterator[None]:
+    (gc.enable if on else gc.disable)()
+    try:
+        yield
+    finally:
+        gc.enable()
+
+
+def trained(look: Callable[[Net], None], forward: bool = True, steps: int = 3) -> list[bytes]:
+    """Parameters, statistics and losses, where somebody looks before and after each forward, backward and update."""
+    net = Net()
+    found = []
+    for step in range(steps):
+        net.x.d = net.x.d + np.float32(0.1 * step)
+        if forward:
+            net.loss.forward()
+        look(net)
+        net.solver.zero_grad()
+        net.loss.backward()
+        found.append(bits(net.loss))
+        look(net)
+        net.solver.update()
+        look(net)
+        found += net.state()
+    return found
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_what_is_looked_at_changes_no_bits_of_a_training(forward: bool) -> None:
+    expected = trained(nothing, forward)
+    for look in LOOKS[1:]:
+        assert trained(look, forward) == expected, look.__name__
+    with collecting(False):
+        assert trained(values_upwards, forward) == expected
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_what_is_read_has_the_bits_that_it_has_alone(forward: bool) -> None:
+    def read(order: Sequence[int]) -> dict[int, bytes]:
+        net = Net(noise=0.2 if forward else 0.0)  # keys are drawn by a forward, or in the order of reading
+        if forward:
+            net.loss.forward()
+        return {i: bits(net.values[i]) for i in order}
+
+    count = len(Net().values)
+    alone = {i: read([i])[i] for i in range(count)}
+    for seed in range(3):
+        order = random.Random(seed).sample(range(count), count)
+        assert read(order) == alone
+        gc.collect()
+
+
+@pytest.mark.parametrize("forward", [True, False])
+def test_values_of_a_deep_graph_have_the_bits_that_they_have_alone(forward: bool) -> None:
+    def read(order: Sequence[int]) -> dict[int, bytes]:
+        x = nn.Variable.from_numpy_array(np.linspace(-1, 1, 9, dtype="f"))
+        h, state, values = x, x * 0.3, []
+        for _ in range(60):
+            state = F.sin(state) * h + 0.4
+            h = F.tanh(h * 1.3 + state)
+            values.append(h)
+        if forward:
+            values[-1].forward()
+        return {i: bits(values[i]) for i in order}
+
+    some = [3, 11, 19, 20, 29, 44, 50, 58]
+    alone = {i: read([i])[i] for i in some}
+    assert read(some) == alone
+    assert read(some[::-1]) == alone
+
+
+def test_gradients_of_one_call_have_one_value_whichever_is_read_first() -> None:
+    def read(first: int) -> list[bytes]:
+        net = Net()
+        gradients = nn.grad(net.loss, [net.parameters[f"a{i}/affine/W"] for i in range(3)])
+        _ = gradients[first].d
+        return list(map(bits, gradients))
+
+    assert read(0) == read(1) == read(2)
+
+
+def test_a_gradient_that_was_printed_is_differentiated_as_one_that_was_not() -> None:
+    def derivatives(printed: bool) -> list[bytes]:
+        x = nn.Variable.from_numpy_array(np.linspace(-0.9, 1.1, 7, dtype="f"))
+        y, found = F.tanh(x * 1.3) * F.exp(F.sin(x)), []
+        for _ in range(6):
+            (y,) = nn.grad(F.sum(y), [x])
+            if printed:
+                print(y.d, y)
+            found.append(y)
+        return list(map(bits, found))
+
+    assert derivatives(True) == derivatives(False)
+
+
+def test_noise_is_the_same_whether_something_was_read_before_the_forward() -> None:
+    def noises(read: bool) -> list[bytes]:
+        nn.seed(5)
+        y = F.dropout(nn.Variable.from_numpy_array(np.ones(50)), 0.5)
+        z, found = y * 2, []
+        if read:
+            _ = y.d
+        for _ in range(3):
+            z.forward()
+            if read:
+                _ = y.d
+            found.append(bits(z))
+        return found
+
+    expected = noises(False)
+    assert noises(True) == expected
+    assert len(set(expected)) == 3
+
+
+def test_what_was_written_to_an_output_before_a_backward_remains() -> None:
+    net = Net()
+    net.loss.forward()
+    read = net.y.d
+    net.loss.d[...] = 5.0
+    mean = net.parameters["b0/bn/mean"]
+    mean.d[...] = 0.25
+    before = read.copy()
+    net.loss.backward()
+    assert net.loss.d == 5.0
+    assert np.all(mean.d == 0.25)
+    np.testing.assert_array_equal(net.y.d, before)

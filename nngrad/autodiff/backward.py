@@ -12,7 +12,7 @@ from backward_registry import registry
 
 from ..execution.forward import keep_exchanged, run_one_by_one, take_snapshot
 from ..execution.interpret import Hook
-from ..execution.plans import RunPlan, Snapshot, is_watched, plan_of, present
+from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
@@ -183,8 +183,8 @@ def _gradients_from(
     outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
 ) -> Found:
     """The gradients."""
-    if snapshot is None:
-        snapshot = present(outputs) if all([y.is_computed for y in outputs]) else take_snapshot(outputs)
+    if snapshot is None or snapshot.implied:
+        snapshot = _implied(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     middle = _to_look_at(plan, options.retain_grad)
@@ -211,6 +211,16 @@ def _gradients_from(
         _give_up(middle, met.difference(key.retained))
         return Found(list(zip(cells, gradients, strict=True)), others)
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
+
+
+def _implied(outputs: list[Variable]) -> Snapshot:
+    """What a backward without a `forward()` before it starts from: a forward of its own, whatever was read. Where all
+    outputs were computed as they were made, under `nn.auto_forward()`, that was the forward."""
+    if all([y.is_computed and y._at is None for y in outputs]):
+        return present(outputs)
+    snapshot = take_snapshot(outputs)
+    snapshot.implied = True
+    return snapshot
 
 
 Middle = list[tuple[tuple[int, int], Variable]]
@@ -280,18 +290,14 @@ def _compiled(
     arrays = (*_arrays(plan, snapshot), *given, *fused.numbers, *others)
     count = len(outputs) + len(plan.kept) + len(plan.updated)
     run = snapshot.run
-    if run is not None and run.done:
-        run = None
-    is_own = snapshot.leaf_ids is plan.leaf_ids
     retained = [y.grad for y in at(plan, fused.retained)] if fused.retained else []
     results = fused.executable(*arrays)
-    if run is not None:
-        if is_own:
-            run.keep(results[:count])
-            if plan.group is not None:
-                keep_exchanged(outputs, plan, snapshot)
-        elif len(outputs) > 1:
-            run.keep_if_complete([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
+    if run is not None and snapshot.leaf_ids is plan.leaf_ids:
+        run.replace(results[:count])
+        if plan.group is not None:
+            keep_exchanged(outputs, plan, snapshot)
+    elif run is not None and {*snapshot.outputs} == {*numbers_of(outputs)}:
+        run.replace_in([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     if middle:
         _give_up(middle, fused.passed)
     end = count + len(cells)

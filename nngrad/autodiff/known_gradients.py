@@ -26,7 +26,7 @@ from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
-from .request import Derivation, Mode, Remembered, Request, remembered_of
+from .request import Derivation, Mode, Remembered, Request, close_with_derivations, remembered_of
 
 Numbers = tuple[int, ...]
 
@@ -75,18 +75,7 @@ class Question:
         about: list[Sequence[Variable | None]] = [
             request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
         ]
-        derivations: dict[Derivation, int] = {}
-        seen = 0
-        more, waiting = functions, [x for each in about[1:] for x in each if x is not None]
-        while more:
-            closing.write(more)
-            for gx in closing.derived[seen:]:
-                derivation = gx._derived.derivation
-                if derivation is not None and derivation not in derivations:
-                    derivations[derivation] = len(derivations)
-                    waiting += [x for each in _variables_of(derivation) for x in each if x is not None]
-            seen = len(closing.derived)
-            more, waiting = functions_of(waiting, through=lambda x: not closing.has(x)), []
+        derivations = close_with_derivations(closing, functions, [x for each in about for x in each], _variables_of)
         functions = closing.functions
         # What was just made for the request may be handed out as it is; what was there already may not.
         given = any([x is not None for each in about[3:] for x in each])

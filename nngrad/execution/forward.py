@@ -4,37 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Callable, Sequence
-from sys import getrefcount
 from typing import Any
 
 from ..graph import Function, Variable
 from ..graph.leaf import arrays_of
-from ..graph.value import HELD_ONCE, Deferred
 from .interpret import Hook, interpret
-from .plans import DeferredRun, RunPlan, Snapshot, is_watched, plan_of
-from .reading import keep, value_at
-
-
-class InTheMiddle:
-    """The value of a Variable that a forward passes, computed from its snapshot when it is read."""
-
-    __slots__ = ("_function", "_index", "_snapshot", "_value")
-
-    def __init__(self, variable: Variable, snapshot: Snapshot) -> None:
-        self._function, self._index, self._snapshot = variable.parent, variable.index, snapshot
-
-    @property
-    def value(self) -> Deferred:
-        """A value that this computes; there is one at a time."""
-        value = Deferred(self)
-        self._value = weakref.ref(value)
-        return value
-
-    def run(self) -> None:
-        """Compute it."""
-        value = self._value()
-        if value is not None and self._function is not None:
-            value.fill(value_at(self._function.outputs[self._index], self._snapshot))
+from .plans import DeferredRun, RunPlan, Snapshot, is_watched, numbers_of, plan_of
+from .reading import IntermediateValue
 
 
 def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Snapshot:
@@ -43,21 +19,16 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
     plan = plan_of(outputs) if plan is None else plan
     arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
     cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
-    snapshot = Snapshot(plan, arrays, DeferredRun(plan.executable, arrays, cells))
-    root = outputs[0].parent
-    before: Snapshot | None = None if root is None else root.snapshot
-    if before is not None and before.unasked:
-        for f in plan.functions:
-            f.known = None
+    snapshot = Snapshot(outputs, plan, arrays, DeferredRun(plan.executable, arrays, cells))
     for y in (*outputs, *plan.kept):
         y._at = snapshot
     for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
         f.snapshot = snapshot
         for ref in f._outputs:
             x = ref()
-            if x is not None and x._data is not None and getrefcount(x._data) > HELD_ONCE and x._at is not snapshot:
-                x._at = snapshot  # somebody else has its cell, and will find what this forward gives it
-                x._data.defer(InTheMiddle(x, snapshot).value)
+            if x is not None and x._data is not None and x._at is not snapshot:
+                x._at = snapshot  # somebody else may have its cell, and will find what this forward gives it
+                x._data.defer(IntermediateValue(x, snapshot).value)
     return snapshot
 
 
@@ -77,9 +48,8 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
 
 def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
     """Let what is read of a forward that has run be computed without the other processes."""
-    snapshot.array_of = snapshot.by_leaf()
-    for y in (*outputs, *plan.exchanged):
-        keep(snapshot, y, y.cell.raw())
+    together = [*outputs, *plan.exchanged]
+    snapshot.exchanged = {number: y.cell.raw() for number, y in zip(numbers_of(together), together, strict=True)}
 
 
 def run_one_by_one(

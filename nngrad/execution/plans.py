@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Callable, MutableMapping, Sequence
+from collections.abc import Callable, Iterable, MutableMapping, Sequence
 from typing import Any
 
 import jax
@@ -13,7 +13,7 @@ from ..graph.exchange import groups_of, several_processes
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process
-from ..graph.value import Deferred, hold_together, values_of
+from ..graph.value import Deferred, hold_together
 from .compiled import executable_of
 from .lower import Program, linearize
 from .units import any_watched
@@ -75,19 +75,23 @@ def exchanging(functions: Sequence[Function]) -> list[Function]:
 
 
 class Snapshot:
-    """The arrays of a graph's leaves at one `forward()`, and the run that it put off; None if it was no forward."""
+    """The arrays of a graph's leaves at one `forward()`, and the run that it put off."""
 
-    __slots__ = ("array_of", "arrays", "leaf_ids", "leaves", "results", "run", "unasked")
+    __slots__ = ("arrays", "exchanged", "implied", "leaf_ids", "leaves", "outputs", "results", "run")
 
-    def __init__(self, plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None) -> None:
+    def __init__(
+        self, outputs: Sequence[Variable], plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None
+    ) -> None:
+        self.outputs = numbers_of(outputs)
         self.leaf_ids = plan.leaf_ids
         self.leaves = plan.leaves
         self.arrays = arrays
         self.run = run
-        self.array_of: dict[int, Any] | None = None
-        """The arrays by the ids of the leaves, once a value in the middle was read."""
-        self.unasked = 0
-        """How many bytes of what was computed on the way to values that were read are kept."""
+        """None if it was no forward."""
+        self.implied = False
+        """Whether a `backward()` has run it that no `forward()` had come before."""
+        self.exchanged: dict[tuple[int, int], Any] = {}
+        """What the forward has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, where they ran one by one."""
 
@@ -96,43 +100,50 @@ class Snapshot:
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
 
-class DeferredRun:
-    """A run of an executable, put off until the first of its results is read."""
+def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
+    """What tells outputs of functions from all others, without holding them."""
+    return tuple([(-1 if y.parent is None else y.parent.serial, y.index) for y in outputs])
 
-    __slots__ = ("_arrays", "_executable", "_waiting")
+
+class DeferredRun:
+    """A run of an executable, put off until the first of its results is read. A `backward()` computes them as well, and
+    replaces what was read before."""
+
+    __slots__ = ("_arrays", "_cells", "_executable", "_values", "done")
 
     def __init__(self, executable: Callable[..., Any], arrays: tuple[Any, ...], cells: Sequence[NdArray]) -> None:
         self._executable = executable
         self._arrays = arrays
-        values = [Deferred(self) for _ in cells]
-        self._waiting: list[weakref.ref[Deferred]] | None = [weakref.ref(value) for value in values]
-        hold_together(cells, values)
-
-    @property
-    def done(self) -> bool:
+        values = [Deferred(self, replaceable=True) for _ in cells]
+        self._cells = list(map(id, cells))
+        self._values = list(map(weakref.ref, values))
+        self.done = False
         """Whether the results are there."""
-        return self._waiting is None
+        hold_together(cells, values)
 
     def run(self) -> None:
         """Compute the results."""
-        if self._waiting is not None:
+        if not self.done:
             check_process()
-            self.keep(self._executable(*self._arrays))
+            for ref, result in zip(self._values, self._executable(*self._arrays), strict=False):
+                value = ref()
+                if value is not None:
+                    value.fill(result)
+            self.done = True  # at the end: what an interrupt leaves waiting is computed again
 
-    def keep(self, results: Sequence[Any]) -> None:
-        """Hand the results, computed here or elsewhere, to the values that still wait for them."""
-        for ref, result in zip(self._waiting or (), results, strict=False):
+    def replace(self, results: Sequence[Any]) -> None:
+        """Hand over results that were computed elsewhere, whether or not some are there already."""
+        for ref, result in zip(self._values, results, strict=False):
             value = ref()
             if value is not None:
-                value.fill(result)
-        self._waiting = None  # at the end: what an interrupt leaves waiting is computed again
+                value.replace(result)
+        self.done = True
 
-    def keep_if_complete(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
-        """Hand over what was computed for `cells`, if nothing else waits."""
-        known = dict(zip(map(id, values_of(cells)), results, strict=True))
-        waiting = [ref() for ref in self._waiting or ()]
-        if all([value is None or id(value) in known for value in waiting]):
-            self.keep([known.get(id(value)) for value in waiting])
+    def replace_in(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
+        """The same for results that belong to these cells, if those of the run are among them."""
+        known = dict(zip(map(id, cells), results, strict=True))
+        if known.keys() >= set(self._cells):
+            self.replace([known[cell] for cell in self._cells])
 
 
 def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
@@ -146,7 +157,8 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
         return RunPlan(outputs, functions)
     plan: RunPlan | None = f.plan
-    if plan is None or plan.program.mesh != build_options().running.mesh:
+    running = build_options().running
+    if plan is None or plan.program.mesh != running.mesh or plan.program.without != running.without_passes:
         plan = f.plan = RunPlan(outputs, functions)
     return plan
 
@@ -155,7 +167,7 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
     nothing is deferred."""
     plan = plan_of(outputs)
-    return Snapshot(plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+    return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:

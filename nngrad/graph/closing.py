@@ -77,7 +77,7 @@ class Closing(dict[Variable, int]):
                     enter(value, ~count)
                     if value._need_grad is False:
                         self.stops.append(~count)
-                    if value._derived is not None and f.order:
+                    if value._derived is not None:
                         self.derived.append(value)
                 count += 1
         self.functions += functions

@@ -1,4 +1,4 @@
-"""Families: Variables that belong together, such as the results of one `nn.grad`. The first that is read brings all."""
+"""Output groups: Variables that belong together, such as the results of one `nn.grad`, and are computed together."""
 
 from __future__ import annotations
 
@@ -16,22 +16,24 @@ class Family:
     __slots__ = ("_members", "run")
 
     run: Any
-    """How those that were read last are computed together, which the engine keeps here; it refers to leaves alone."""
+    """How they are computed, which the engine keeps here when the first is read; it refers to leaves alone."""
 
     def __init__(self, members: Iterable[Variable]) -> None:
         self._members = [weakref.ref(y) for y in members]
         self.run = None
 
-    def waiting(self, variable: Variable) -> list[Variable]:
-        """Returns `variable` and those that are not computed either, and were covered by the same `forward()`."""
-        assert variable.parent is not None
-        snapshot = variable.parent.snapshot
-        living = [y for ref in self._members if (y := ref()) is not None and y is not variable]
-        return [variable, *[y for y in living if y.parent.snapshot is snapshot and not y.is_computed]]  # type: ignore[union-attr]
+    def members(self) -> list[Variable | None]:
+        """The members in their order, None in the place of one that nobody holds any more."""
+        return [ref() for ref in self._members]
+
+    def covered_by(self, snapshot: Any) -> list[Variable]:
+        """The members that were covered last by this forward; None stands for no forward."""
+        living = [y for y in self.members() if y is not None]
+        return [y for y in living if y.parent is not None and y.parent.snapshot is snapshot]
 
 
 def together(variables: Sequence[Variable]) -> None:
-    """Let Variables, but for leaves among them, be one family."""
+    """Let Variables, but for leaves among them, be one group."""
     members = [y for y in variables if y.parent is not None]
     if len(members) > 1:
         family = Family(members)

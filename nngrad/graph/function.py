@@ -88,7 +88,6 @@ class Function(ShownFunction):
         "context",
         "effects",
         "inputs",
-        "known",
         "mark",
         "op",
         "order",
@@ -123,8 +122,6 @@ class Function(ShownFunction):
     """Whether gradients are to compute it again: None, or what says so."""
     snapshot: Any
     """The last forward that covered this function (kept by the execution package)."""
-    known: Any
-    """Results that were read, or that reading has covered it (kept by the execution package)."""
     plan: Any
     """How to run the graph above this function (kept by the execution package)."""
     place: Any
@@ -295,7 +292,7 @@ def create(
     f.effects = effects
     f.order = order
     f.serial = next_serial()
-    f.mark = f.snapshot = f.known = f.plan = None
+    f.mark = f.snapshot = f.plan = None
     f._call = call
     options = build_options()
     f.context = options.applying.context if call is None else call.context

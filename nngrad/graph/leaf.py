@@ -14,7 +14,7 @@ from .mesh import Mesh
 from .ndarray import NdArray, host_array
 from .process import Process, check_process
 from .spec import DType, Spec
-from .value import values_of
+from .value import Value, values_of
 from .variable import Variable, leaf_of
 
 
@@ -25,22 +25,35 @@ def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variabl
     return x
 
 
+class _Ahead(Value):
+    """A key that was drawn to read something, and that the next `forward()` takes: to read changes no noise."""
+
+    __slots__ = ()
+
+
 def arrays_of(
-    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
+    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None, ahead: bool = False
 ) -> list[Any]:
     """The arrays in the leaves' cells, as they are held, all of one moment.
 
-    Keys of random functions are drawn first: all of them, or without `draw` those that never were. Small NumPy arrays
-    that are handed over `often` are moved to JAX for good, and with a `mesh` all to where they belong there.
+    Keys of random functions are drawn first: all of them, or without `draw` those that never were; those that are drawn
+    `ahead` are what the next call with `draw` takes. Small NumPy arrays that are handed over `often` are moved to JAX
+    for good, and with a `mesh` all to where they belong there.
     """
     if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
         check_process()
     cells = [x.cell if x._data is None else x._data for x in leaves]
     keys = {}
     for i in [i for i, x in enumerate(leaves) if x._source is not None]:
-        if draw or cells[i].is_zero:
+        value = cells[i]._value
+        if draw and value.__class__ is _Ahead:
+            keys[i] = value.raw()
+            cells[i].put(keys[i])
+        elif draw or cells[i].is_zero:
             keys[i] = leaves[i]._source()  # type: ignore[misc]
             cells[i].put(keys[i])
+            if ahead:
+                cells[i]._value = _Ahead(keys[i])
     values = values_of(cells)
     if often:
         for i, value in enumerate(values):

@@ -49,7 +49,7 @@ def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[in
         f.effects = ()
         f.order = order
         f.serial = serial
-        f.mark = f.snapshot = f.known = f.plan = None
+        f.mark = f.snapshot = f.plan = None
         f.specs = specs
         f._call = call
         f.context = context

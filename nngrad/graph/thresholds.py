@@ -136,22 +136,23 @@ SECONDS_OF_A_COPY = 1e-5
 
 
 # ---------------------------------------------------------------- what is read without a forward()
+# Repeat with `benchmarks/drop_in.py`.
 
-A_COMPILATION = 5
-"""So many functions more or less in an executable make the difference that one compilation makes. Repeat with
-`benchmarks/drop_in.py`."""
+DEEP = 32
+"""A graph of fewer ranks is one executable."""
 
-FEW = 4
-"""So many functions hardly run faster as one executable than one by one."""
+STRIDE = 8
+"""Ranks between two places where a deeper one may be cut."""
 
-OFTEN = 3
-"""How often more than a few functions run one by one, before they are compiled together."""
+MOST_PASSING = 2
+"""So many values may pass a cut, as the states of an LSTM."""
 
-MOST_TIMES = 1 << 60
-"""How often a few do."""
+STRIDES_AT_MOST = 128
+"""At each multiple of so many strides a graph is cut whatever passes, so that there is a bound to what is compiled for
+one value in the middle of a graph that has no thin cuts."""
 
-MOST_BYTES_UNASKED = 64 << 20
-"""How large the results may be, of one read and of all for the same values of the leaves, that are kept unasked."""
+MOST_BYTES_PASSING = 64 << 20
+"""What passes a cut and takes more is not remembered."""
 
 
 # ---------------------------------------------------------------- what XLA's compiler takes at once

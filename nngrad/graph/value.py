@@ -85,7 +85,7 @@ class Value:
                 return on_host(array)
             with _lending:
                 if not self.lent:
-                    self.array = np.array(on_host(array))
+                    self.array = np.array(on_host(self.array))
                     self.lent = True
         result: np.ndarray[Any, Any] = self.array
         return result
@@ -148,14 +148,21 @@ class Source(Protocol):
 
 
 class Deferred(Value):
-    """A value that its source computes when it is read."""
+    """A value that its source computes when it is read.
 
-    __slots__ = ("source",)
+    Args:
+        source: What computes it.
+        replaceable: Whether a `backward()` may replace what the source computes, unless somebody has written to it.
+    """
 
-    def __init__(self, source: Source) -> None:
+    __slots__ = ("_made", "_replaceable", "source")
+
+    def __init__(self, source: Source, replaceable: bool = False) -> None:
         self.array = None
         self.lent = False
         self.source: Source | None = source
+        self._replaceable = replaceable
+        self._made: Any = None
 
     def complete(self) -> None:
         """Run the source."""
@@ -168,6 +175,17 @@ class Deferred(Value):
         with _lending:
             if self.array is None:
                 self.array = array
+                if self._replaceable:
+                    self._made = array
+        self.source = None
+
+    def replace(self, array: Any) -> None:
+        """Take the array, whether or not another one was computed before. Where that was lent, and written to, it
+        remains."""
+        with _lending:
+            if not self.lent or on_host(self._made).tobytes() == self.array.tobytes():
+                self.array = self._made = array
+                self.lent = False
         self.source = None
 
 

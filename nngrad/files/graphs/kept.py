@@ -175,9 +175,10 @@ def _listed(given: Any) -> list[Variable]:
 
 def _arranged(given: Any, writer: GraphWriter) -> Any:
     """Variables as they were given, by their numbers."""
+    numbers = writer.numbers(_listed(given))
     if isinstance(given, dict):
-        return {name: writer.number(x) for name, x in given.items()}
-    return [writer.number(x) for x in given] if isinstance(given, list) else writer.number(given)
+        return dict(zip(given, numbers, strict=True))
+    return numbers if isinstance(given, list) else numbers[0]
 
 
 def _found(given: Any, reader: GraphReader) -> Any:

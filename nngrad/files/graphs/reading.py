@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -19,7 +19,6 @@ from ...context import Context
 from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ...graph.block import Block
 from ...graph.forms import Form
-from ...graph.function import create
 from ...graph.leaf import drawn_leaf
 from ...graph.ndarray import checked_spec
 from ...graph.options import switch_to
@@ -91,9 +90,8 @@ class GraphReader:
         self._values = self._leaves(arrays)
         """The leaves, and then all outputs of functions."""
         self._leaf_count = len(self._values)
+        self._functions: list[Any] = []
         self._make_functions()
-        made = self._values[self._leaf_count :]
-        self._functions = list(dict.fromkeys([y.parent for y in made if y.parent is not None]))
         self._note_variables()
         self._note_functions()
         self._read_calls()
@@ -145,8 +143,9 @@ class GraphReader:
             raise ValueError(f"definition {number} is a body, and no function")
         return kind
 
-    def _body(self, row: Any) -> Block:
-        inputs = tuple(map(self._spec, listed(row, "inputs")))
+    def _body(self, row: Any, leaves: Sequence[Spec] = ()) -> Block:
+        """A body, or the graph, whose inputs are the leaves."""
+        inputs = (*leaves, *map(self._spec, listed(row, "inputs")))
         specs: list[Spec] = []
         steps = []
         depth = extent = 0
@@ -166,7 +165,7 @@ class GraphReader:
         if len(orders) != len(steps):
             raise ValueError("a body has more or fewer orders than steps")
         body = Block(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
-                    frozenset(integers(row["stops"], -len(specs), -1)))
+                     frozenset(integers(row["stops"], -len(specs), -1)))
         self._extents[id(body)] = _Extent(depth + 1, extent)
         return body
 
@@ -202,30 +201,23 @@ class GraphReader:
 
     @contained
     def _make_functions(self) -> None:
-        """Make all functions, each from what is there before it."""
+        """Make all functions: the file has a Block of them in columns, each from what is there before it."""
         switch_to()
-        names = ("kinds_of_functions", "inputs_of_functions", "specs_of_functions", "orders_of_functions",
-                 "contexts_of_functions")
-        columns = [listed(self._tables, name) for name in names]
-        contexts = [_context(*row) for row in listed(self._tables, "contexts")]
-        orders = integers(columns[3], 0, _MOST)
-        values = self._values
-        leaves = len(values)
-        for number, given, results, order, context in zip(
-            columns[0], columns[1], columns[2], orders, columns[4], strict=True
-        ):
-            kind = self._kind_at(number)
-            ins = integers(given, leaves - len(values), leaves - 1)
-            inputs = tuple([values[i if i >= 0 else leaves + ~i] for i in ins])
-            arguments, specs = kind.results(tuple([x.spec for x in inputs]))
-            if [self._spec(i) for i in results] != list(specs):
-                raise ValueError(f"{kind.op.name} does not give what the file says")
-            made = create(kind.op, inputs, arguments, order=order, specs=specs)
-            outputs = made if kind.op.multiple_results else (made,)
-            f = outputs[0].parent
-            context = integer(context, -1, len(contexts) - 1)
-            f.context = None if context < 0 else contexts[context]
-            values += outputs
+        kinds, inputs, results, orders, numbers = [
+            listed(self._tables, f"{name}_of_functions") for name in ("kinds", "inputs", "specs", "orders", "contexts")
+        ]
+        block = self._body({
+            "inputs": [], "steps": list(zip(kinds, inputs, strict=True)), "orders": orders, "outputs": [], "stops": [],
+        }, [x.spec for x in self._values])  # fmt: skip
+        for (op, _, _), row, specs in zip(block.steps, results, block.results, strict=True):
+            if tuple(map(self._spec, row)) != specs:
+                raise ValueError(f"{op.name} does not give what the file says")
+        contexts = [*[_context(*row) for row in listed(self._tables, "contexts")], None]
+        made = block.instantiate(self._values)
+        self._values += made
+        self._functions = [made[start].parent for start in block.starts]
+        for f, number in zip(self._functions, integers(numbers, -1, len(contexts) - 2), strict=True):
+            f.context = contexts[number]
 
     def _note_variables(self) -> None:
         for number, name, persistent, need_grad in listed(self._tables, "variables"):

@@ -6,18 +6,19 @@ Values are numbered as in a program: leaf i is i, and output k of the functions,
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
 from backward_registry import registry
 
 from ...autodiff.remat.policies import RecomputeScope
-from ...autodiff.request import Derivation, Remembered, remembered_of
+from ...autodiff.request import Derivation, Remembered, close_with_derivations
 from ...context import Context
 from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
 from ...graph.arguments import key_of
 from ...graph.block import Block
+from ...graph.closing import Closing
 from ...graph.leaf import arrays_in
 from ...graph.traverse import operands_first
 from ...graph.value import on_host
@@ -135,57 +136,27 @@ class GraphWriter:
         roots: The Variables.
     """
 
-    functions: list[Function]
-    leaves: list[Variable]
-
     def __init__(self, roots: Sequence[Variable]) -> None:
         self._tables = _Tables()
-        self._derivations: dict[Derivation, int] = {}
-        self._remembered: list[tuple[Variable, Remembered]] = []
-        self.functions = self._found(roots)
-        self.leaves = []
-        self._numbers: dict[int, int] = {}
-        self._places: dict[Function, int] = {f: i for i, f in enumerate(self.functions)}
-        self._first: dict[Function, int] = {}
-        count = 0
-        for f in self.functions:
-            self._first[f] = count
-            count += len(f.specs)
-        for x in roots:
-            self.number(x)
+        self._closing = closing = Closing()
+        self._derivations = close_with_derivations(closing, functions_of(roots), roots, _groups)
+        self._places = {f: i for i, f in enumerate(closing.functions)}
+        self.numbers(roots)
 
-    def _found(self, roots: Sequence[Variable]) -> list[Function]:
-        """The functions, and those of what gradients among them are the derivatives of."""
-        waiting = list(roots)
-        known = {id(x) for x in roots}
-        while True:
-            functions = functions_of(waiting)
-            living = [y for f in functions for ref in f._outputs if (y := ref()) is not None]
-            self._remembered = [(y, found) for y in living if (found := remembered_of(y)) is not None]
-            about: list[Variable | None] = []
-            for _, remembered in self._remembered:
-                derivation = remembered.derivation
-                if derivation is not None and derivation not in self._derivations:
-                    self._derivations[derivation] = len(self._derivations)
-                    about += [x for group in _groups(derivation) for x in group]
-                if remembered.laplacian is not None:
-                    about += remembered.laplacian[:2]
-            new = {id(x): x for x in about if x is not None and id(x) not in known}
-            if not new:
-                return functions
-            known.update(new)
-            waiting += new.values()
+    @property
+    def functions(self) -> list[Function]:
+        """The functions, each after those whose results it reads."""
+        return self._closing.functions
 
-    def number(self, x: Variable) -> int:
-        """The number of a leaf, which it gets when it is met for the first time, or of what a function gives."""
-        f = x.parent
-        if f is not None:
-            return ~(self._first[f] + x.index)
-        number = self._numbers.get(id(x))
-        if number is None:
-            number = self._numbers[id(x)] = len(self.leaves)
-            self.leaves.append(x)
-        return number
+    @property
+    def leaves(self) -> list[Variable]:
+        """The leaves, in the order of their numbers."""
+        return self._closing.leaves
+
+    def numbers(self, variables: Iterable[Variable | None]) -> list[int | None]:
+        """The numbers of Variables: of a leaf, which it gets when it is met for the first time, or of what a function
+        gives; None for None."""
+        return list(self._closing.numbers(variables))
 
     def written(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """What is fit for JSON, and the arrays by name.
@@ -193,43 +164,43 @@ class GraphWriter:
         Raises:
             CannotBeKept: Something in the graph cannot be in a file.
         """
-        functions, tables, number = self.functions, self._tables, self.number
+        functions, tables, closing = self.functions, self._tables, self._closing
         rows: dict[str, Any] = {
-            "kinds_of_functions": [tables.kind(f.op, f.arguments) for f in functions],
-            "inputs_of_functions": [[number(x) for x in f.inputs] for f in functions],
+            "kinds_of_functions": [tables.kind(op, arguments) for op, arguments, _ in closing.steps],
+            "inputs_of_functions": [list(ins) for _, _, ins in closing.steps],
             "specs_of_functions": [list(map(tables.spec, f.specs)) for f in functions],
             "orders_of_functions": [f.order for f in functions],
             "contexts_of_functions": [tables.context(f.context) for f in functions],
-            "effects": [[i, [[number(leaf), k] for leaf, k in f.effects]]
+            "effects": [[i, [[closing[leaf], k] for leaf, k in f.effects]]
                         for i, f in enumerate(functions) if f.effects],
             "marks": self._marks(),
             "tags": self._tags(),
-            "variables": [[number(y), y.name, bool(y.persistent), y._need_grad]
+            "variables": [[closing[y], y.name, bool(y.persistent), y._need_grad]
                           for f in functions for ref in f._outputs if (y := ref()) is not None
                           if y.name or y.persistent or y._need_grad is not None],
             "derivations": [self._derivation(each) for each in self._derivations],
-            "results_of_grad": [self._result(*each) for each in self._remembered],
+            "results_of_grad": list(map(self._result, closing.derived)),
         }  # fmt: skip
         rows["calls"], rows["calls_of_functions"] = self._calls()
         rows["leaves"], rows["cells"], arrays = self._leaves()
         return {**rows, **tables.rows()}, arrays
 
-    def _all(self, variables: Iterable[Variable | None]) -> list[int | None]:
-        return [None if x is None else self.number(x) for x in variables]
-
     def _derivation(self, derivation: Derivation) -> list[Any]:
-        results = [y if (y := ref()) is not None and (y.parent is None or y.parent in self._places) else None
-                   for ref in derivation.results]
-        *groups, forms = map(self._all, _groups(derivation))
+        results = [self._if_there(ref()) for ref in derivation.results]
+        *groups, forms = map(self.numbers, _groups(derivation))
         own = sorted([self._places[f] for f in derivation.forms[0].functions]) if derivation.forms else []
-        return [*groups, self._all(results), None if derivation.forms is None else [forms, own]]
+        return [*groups, self.numbers(results), None if derivation.forms is None else [forms, own]]
 
-    def _result(self, y: Variable, remembered: Remembered) -> list[Any]:
-        derivation, x, mode, order, unknown, before, laplacian = remembered
+    def _if_there(self, x: Variable | None) -> Variable | None:
+        """`x`, if it is a leaf or in the graph."""
+        return x if x is None or x.parent is None or x.parent in self._places else None
+
+    def _result(self, y: Variable) -> list[Any]:
+        derivation, x, mode, order, unknown, before, laplacian = cast(Remembered, y._derived)
         of = None if derivation is None else self._derivations[derivation]
-        return [self.number(y), of, None if x is None else self.number(x), list(mode), order, unknown,
+        return [*self.numbers([y]), of, *self.numbers([x]), list(mode), order, unknown,
                 sorted([[n, *earlier] for n, earlier in before]),
-                None if laplacian is None else [*map(self.number, laplacian[:2]), laplacian[2]]]
+                None if laplacian is None else [*self.numbers(laplacian[:2]), laplacian[2]]]
 
     def _calls(self) -> tuple[list[Any], list[int]]:
         """The calls of rules, each of which function and for which gradients; and for each function the call that
@@ -244,9 +215,7 @@ class GraphWriter:
                 continue
             if call not in calls:
                 calls[call] = len(calls)
-                gys = [gy if gy is None or gy.parent is None or gy.parent in self._places else None
-                       for gy in call.grad_outputs]
-                rows.append([self._places[origin], self._all(gys)])
+                rows.append([self._places[origin], self.numbers(map(self._if_there, call.grad_outputs))])
             numbers.append(calls[call])
         return rows, numbers
 
