@@ -7,8 +7,7 @@ from ..functions import cells  # noqa: F401 - the operators of Variables and cel
 from ..graph import engine
 from ..graph.engine import provide
 from .backward import backward, backward_from
-from .bodies import body_gradient, body_tangent
-from .body_batching import body_batched
+from .bodies import body_batched, body_gradient, body_tangent
 from .grad import grad
 from .vmap import vmap
 from .walk import Grad

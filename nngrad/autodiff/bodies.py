@@ -1,4 +1,4 @@
-"""Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents.
+"""Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents, or for many values.
 
 Each is derived once for each structure, by the walks that differentiate graphs. What an op with a body does with it,
 its class says (`functions/bodies/`).
@@ -14,9 +14,11 @@ from ..graph import NdArray, Spec, Variable, functions_of
 from ..graph.block import Block, BlockGradient, BlockTangent
 from ..graph.closing import close
 from ..graph.derived import derived_once
+from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
+from .vectorize import in_batches
 from .walk import Grad
 
 Numbers = tuple[int, ...]
@@ -118,3 +120,17 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> Bloc
     return BlockTangent(
         close([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
     )
+
+
+@derived_once
+def body_batched(
+    body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
+) -> Block:
+    """What `Block.batched` gives."""
+    inputs, values, _ = body.opened()
+    wide = _leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
+    each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
+    sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
+    outputs = body.picked(inputs, values, wanted)
+    instead = each | sums
+    return close(in_batches(outputs, each, sums, count, kinds), [instead.get(x, x) for x in inputs])

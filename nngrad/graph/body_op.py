@@ -7,7 +7,7 @@ rewrites, runs or shows graphs asks these methods, and names no such op.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple, Self
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, Self, TypeVar
 
 from .op import Forward, Op
 
@@ -15,8 +15,10 @@ if TYPE_CHECKING:
     from ..functions.operands import Operand
     from .block import Block
     from .function import Function
+    from .spec import Spec
     from .variable import Variable
-    from .within import Steps, Within
+
+V = TypeVar("V")
 
 Gradients = list["Variable | None"]
 """One for each of some Variables; None for zero."""
@@ -38,6 +40,47 @@ inputs that are needed for each element, and as their sums."""
 
 Anew = Callable[[], Callable[["Block", list["Variable"]], list["Variable"]]]
 """Gives a function that puts a block on some inputs, with each expression once, and returns its values."""
+
+
+class Within(NamedTuple):
+    """A body of an op."""
+
+    role: str
+    """What it is called: 'body', 'condition', 'branch 1'."""
+    body: Block
+    runs: int
+    """How often it runs; once, if that is not known."""
+    inputs: tuple[str, ...]
+    """A name for each of its inputs."""
+    outputs: tuple[str, ...]
+    """A name for each of its outputs."""
+    taken: tuple[int, ...]
+    """For each of its inputs, the input of the op that it is, begins as, or is a slice of."""
+    gives: tuple[tuple[str, int], ...] = ()
+    """For each output of the op what it is ('at the end', 'of each step', or nothing to add) of which value of the
+    body, by its number; empty for a body that gives none."""
+    alternative: bool = False
+    """Whether one of several such bodies runs, and not each."""
+
+
+class Steps(Protocol[V]):
+    """What runs the bodies of one function, a step at a time, on values of its own kind."""
+
+    def run(self, role: str, body: Block, inputs: Sequence[V], number: int | None = None) -> list[V]:
+        """The values of a body, as `Block.run` gives them; `number` is that of the step, if there are several."""
+        ...
+
+    def array(self, x: V) -> Any:
+        """The array of a value."""
+        ...
+
+    def slice(self, x: V, number: int) -> V:
+        """A slice along the first axis."""
+        ...
+
+    def stack(self, xs: Sequence[V], spec: Spec) -> V:
+        """What is stacked along a new first axis; `spec` says what comes of it, where there is nothing to stack."""
+        ...
 
 
 class Fused(NamedTuple):

@@ -12,10 +12,9 @@ from weakref import ReferenceType, ref
 from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
-from ..graph.body_op import ControlOp
+from ..graph.body_op import ControlOp, Within
 from ..graph.place import Place
 from ..graph.shortening import argument_text
-from ..graph.within import Within
 from .cost import Cost, applications_of, cost_of
 from .formulas import formula_of
 from .naming import Names, Parameters, parameter_names

@@ -206,7 +206,7 @@ def facts(file: File) -> Iterator[tuple[tuple[str, ...], Edit]]:
         for call in getattr(node, "decorator_list", ()):
             if not isinstance(call, ast.Call):
                 continue
-            if file.text(call.func) == "op" and isinstance(node, ast.FunctionDef):
+            if file.text(call.func).rpartition(".")[2] in ("op", "declared") and isinstance(node, ast.FunctionDef):
                 for edit in declared(file, call, node):
                     yield (node.name,), edit
             if file.text(call.func) == "backward":

@@ -15,10 +15,9 @@ from jax import lax
 from ...graph import Array, Function, Spec, Variable, apply, create, functions_of
 from ...graph.arguments import Static
 from ...graph.block import Block
-from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Walk
+from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
 from ...graph.closing import close
 from ...graph.derived import derived_once
-from ...graph.within import Steps, Within
 from .. import array, comparison, control, indexing, reduction
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of

@@ -30,7 +30,7 @@ from ..inlining import inlined
 from ..movement import concatenate, reshape
 from ..reduction import sum as total
 from ..slicing import slice as part
-from .matrices import elements_in
+from .costs import operations_in
 
 
 class Flow(BodyOp):
@@ -44,7 +44,7 @@ class Flow(BodyOp):
     def operations(self, f: Function) -> int:
         """Those of the field, at each step."""
         field, _, _, number, *_ = f.arguments
-        return int(number * elements_in(field))
+        return int(number * operations_in(field))
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """gy0 = a and gp = q at t0, where a' = -(df/dy)' a and q' = -(df/dp)' a, with a = gy and q = 0 at t1"""

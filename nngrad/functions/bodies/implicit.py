@@ -24,7 +24,8 @@ from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from .. import krylov
 from ..array import zeros_like
 from ..factors import lu_solve
-from .matrices import DENSE, Options, elements_in, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
+from .costs import operations_in
+from .matrices import DENSE, Options, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
 
 # ---------------------------------------------------------------- solutions
 
@@ -34,6 +35,10 @@ class Solution(BodyOp):
 
     right: int | None = None
     """The input that is the right side; None where there is none."""
+
+    def operations(self, f: Function) -> int:
+        """Those of as many products with the matrix as there are unknowns."""
+        return f.specs[0].size * operations_in(f.arguments[0])
 
     def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
         """Those of `count` inputs that the body of the equation is given, before the solution."""
@@ -101,10 +106,6 @@ class Iterated(Solution):
 
     right = -2
 
-    def operations(self, f: Function) -> int:
-        """Those of as many products as there are unknowns."""
-        return f.specs[0].size * elements_in(f.arguments[0])
-
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
         """From the beginning."""
         matrix, transpose, *options = f.arguments
@@ -117,10 +118,6 @@ class SolvedByBody(Solution):
     """By a body."""
 
     right = -1
-
-    def operations(self, f: Function) -> int:
-        """Those of as many products as there are unknowns."""
-        return f.specs[0].size * elements_in(f.arguments[0])
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
         """By the same body, or that for the transpose."""
@@ -144,8 +141,8 @@ class Root(Solution):
         return tuple([finder.spec(number) for number in finder.outputs])
 
     def operations(self, f: Function) -> int:
-        """Those of finding it, and of as many products with the Jacobian as there are unknowns."""
-        return f.specs[0].size * elements_in(f.arguments[0]) + elements_in(f.arguments[1])
+        """Those of products with the Jacobian, and of finding the root."""
+        return super().operations(f) + operations_in(f.arguments[1])
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
         """With the Jacobian at the root."""
@@ -160,7 +157,7 @@ class Factors(BodyOp):
     def operations(self, f: Function) -> int:
         """Those of making the matrix, and its factors."""
         n = f.specs[0].shape[0]
-        return int(n * (n * n + elements_in(f.arguments[0])))
+        return int(n * (n * n + operations_in(f.arguments[0])))
 
 
 # ---------------------------------------------------------------- ops

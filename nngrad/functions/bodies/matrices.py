@@ -83,11 +83,6 @@ def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], An
     return product
 
 
-def elements_in(body: Block) -> int:
-    """How many elements a body computes."""
-    return sum([max(1, spec.size) for spec in body.specs])
-
-
 def pulled_back(body: Block, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
     """The gradients of -<w, body(inputs)>, by the number of the input."""
     given = tuple([i for i in wanted if body.inputs[i].differentiable])

@@ -25,12 +25,13 @@ from ...graph.body_op import (
     Numbers,
     Results,
     Smaller,
+    Steps,
     Walk,
+    Within,
     in_place_of,
 )
 from ...graph.stacking import in_segments
 from ...graph.stacking import scan as scan_steps
-from ...graph.within import Steps, Within
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import equal_carries, fusion, segments

@@ -13,10 +13,9 @@ from jax import lax
 from ...graph import Array, Function, Spec, Variable, apply, create
 from ...graph.arguments import Static
 from ...graph.block import Block
-from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Walk
+from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
 from ...graph.closing import close
 from ...graph.derived import derived_once
-from ...graph.within import Steps, Within
 from ..array import cast
 from ..indexing import where
 from ..operands import Operand, size_of
