@@ -112,3 +112,24 @@ FAILING: list[tuple[str, Callable[[], Any]]] = [
 
 
 test_errors = refused(FAILING, after=lambda: not nn.get_parameters(grad_only=False))
+
+
+def test_arguments_go_by_position_or_by_name() -> None:
+    first = PF.binary_connect_affine(X, 3, 2, 0.5, 0.3)
+    second = PF.binary_connect_affine(X, w_init=0.3, n_outmaps=3, quantize_zero_to=0.5, base_axis=2)
+    np.testing.assert_array_equal(first.d, second.d)
+    named = PF.pruned_affine(X, 3, 1, None, None, False, None, True, True, 0.5, True, 0.5, "last")
+    assert named.shape == (2, 3) and "last/pruned_affine/W" in nn.get_parameters()
+
+
+@pytest.mark.parametrize(("call", "message"), [
+    (lambda: PF.inq_affine(X), "inq_affine: missing a required argument: 'n_outmaps'"),
+    (lambda: PF.inq_affine(X, 3, n_outmaps=3), "inq_affine: multiple values for argument 'n_outmaps'"),
+    (lambda: PF.pruned_affine(X, *[3] * 13), "pruned_affine: too many positional arguments"),
+    (lambda: PF.pruned_affine(X, 3, rate=0.5), "pruned_affine: .*'rate'.*rate_w"),
+    (lambda: PF.min_max_quantized_affine(X, 3, w_min_max="yes"), "w_min_max"),
+])
+def test_calls_that_do_not_fit_a_signature(call: Callable[[], Any], message: str) -> None:
+    with pytest.raises(TypeError, match=message):
+        call()
+    assert not nn.get_parameters(grad_only=False)

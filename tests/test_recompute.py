@@ -12,7 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.cuts import binomial, slots_for
+from nngrad.autodiff.remat.plan import binomial, slots_for
 from nngrad.graph import Variable, functions_of
 from tests.rematerialising import (
     BATCH,

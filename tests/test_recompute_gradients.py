@@ -11,10 +11,10 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.cuts import binomial, in_order, in_sequence, partly, uniform
+from nngrad.autodiff.remat.cuts import in_order, in_sequence
 from nngrad.autodiff.remat.overlay import overlaid
+from nngrad.autodiff.remat.plan import binomial, by_blocks, partly, uniform
 from nngrad.autodiff.remat.rebuild import rebuild
-from nngrad.autodiff.remat.search import blocks
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
@@ -60,7 +60,7 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     forward = in_sequence(in_order(outputs), outputs, emitted) if overlay is None else overlay.forward
     dropped = frozenset(f for f in forward.droppable if kind % 3 or f.name not in ("tanh", "mul2"))
     cuts = [uniform(2), uniform(5), binomial(1, 3), binomial(2, 2), binomial(3, 3), partly(uniform(2), 0.6)]
-    plans = [forward.plan(*cut, dropped) for cut in cuts] + [blocks(known, dropped)]
+    plans = [forward.plan(cut, dropped) for cut in cuts] + [by_blocks(known, dropped)]
     if overlay is not None:
         return overlay.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients
     return rebuild(known, outputs, gradients, plans[kind % len(plans)]).gradients

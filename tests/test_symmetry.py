@@ -17,9 +17,10 @@ from numpy.polynomial import Polynomial
 import nngrad as nn
 import nngrad.functions as F
 from backward_registry import Registry, Rule, registry
+from backward_registry.rules import gradients, slopes
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.sparsity import followed_axes
-from nngrad.graph import Variable, functions_of, path_between
+from nngrad.graph import Array, Variable, functions_of, op, path_between
 
 from .slow import slow_but
 from .test_properties import SETTINGS, Recipe, agree, draw_leaves, follow, recipes
@@ -102,13 +103,32 @@ def test_what_stops_gradients_stops_tangents() -> None:
 
 def test_a_rule_that_is_not_linear_has_no_forward_mode() -> None:
     rules = Registry()
-    for op, rule in registry.ops():
-        rules.add(op, rule)
+    for each, rule in registry.ops():
+        rules.add(each, rule)
     rules.add(F.softmax.body if hasattr(F.softmax, "body") else F.softmax,
               Rule(lambda f, gy: gy * gy, "rule", True, __name__), replace=True)
     x = leaf([[1.0, 2.0]])
     with pytest.raises(ValueError, match="softmax: its backward rule is not linear"):
         Pushforward(rules)([F.softmax(x)], [x], [leaf([[1.0, 1.0]])])
+
+
+def test_rules_of_one_expression_take_what_they_name() -> None:
+    @op()
+    def scaled(x: Array, w: Array, /, by: float = 2.0) -> jax.Array:
+        return by * x * w
+
+    @op()
+    def halved(x: Array, /) -> jax.Array:
+        return x / 2
+
+    slopes(scaled, "by w and by x", lambda by, w, x: (by * w, by * x))
+    gradients(halved, "y / x, which is 1/2", lambda y, gy, x: gy * (y / x))
+    x, w = leaf([1.0, 2.0]), leaf([3.0, 5.0])
+    gx, gw = nn.grad(scaled(halved(x), w, by=3.0), [x, w])
+    np.testing.assert_allclose([gx.d, gw.d], [1.5 * w.d, 1.5 * x.d])
+    assert registry.find(scaled).function.__doc__ == "by w and by x"
+    with pytest.raises(ValueError, match="halved: a rule's by, z is neither an input nor an argument"):
+        gradients(halved, "", lambda x, z, by: x)
 
 
 def test_a_missing_rule_is_named() -> None:

@@ -1,4 +1,4 @@
-"""What is in a gradient's reach, and what is out of it."""
+"""What is in a gradient's reach, and what is out of it; and the leaves that an input stands for."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from backward_registry import registry
 
-from ..graph import Variable, functions_of
+from ..graph import Variable, functions_of, leaves_of
 from .request import Request
 
 
@@ -34,3 +34,21 @@ def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -
     if lost and request.unreachable == "raise":
         raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
     return lost
+
+
+def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
+    """Returns what each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's
+    own that share its data."""
+    loose = {id(x) for x in inputs if x.parent is None}
+    leaves = leaves_of(outputs) if loose else []
+    return owning(inputs, loose - {id(x) for x in leaves}, leaves)
+
+
+def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
+    """Returns for each input those of `leaves` that share its data, where it is among the `loose` and there are some;
+    else just itself."""
+    by_cell: dict[int, list[Variable]] = {}
+    for x in leaves if loose else ():
+        if x._data is not None:
+            by_cell.setdefault(id(x._data), []).append(x)
+    return [by_cell.get(id(x._data), [x]) if id(x) in loose else [x] for x in inputs]

@@ -1,4 +1,12 @@
-"""grad(): gradients of Variables as Variables."""
+"""grad(): gradients of Variables as Variables, in one of three modes:
+
+    reverse      the reverse pass from the outputs (walk.py); always open
+    forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py),
+                 or one for each of a few coordinates (coordinates.py)
+    symmetric    a tangent along a gradient that is there already, where second derivatives commute (symmetry.py)
+
+With the last two each order adds as much as the one before and no more, so they are taken where they are open.
+"""
 
 from __future__ import annotations
 
@@ -12,16 +20,18 @@ from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
 from ..graph.family import together
-from ..graph.function import next_serial
+from ..graph.function import next_serial, watched
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
-from . import modes
-from .binding import unreachable_inputs
-from .coordinates import has_coordinates, keep_forms, to_be_differentiated
+from ..rewrite.builder import builder_for, emitting
+from .binding import owning, unreachable_inputs
+from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
+from .equal_functions import Equal, equal_functions
 from .known_gradients import Results, came_before, known_answer, question_of, remember_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
-from .walk import Retained
+from .symmetry import NotApplicable, forward, symmetric
+from .walk import Grad, Retained, Sums, order_of
 
 
 def grad(
@@ -94,9 +104,9 @@ def grad(
     request = requested(
         outputs, inputs, grad_outputs, grad_inputs, loss_scale, stop_gradients, aggregate, retain_grad, unreachable,
         recompute,
-    )
+    )._replace(keep=set_grad, bind=bind_grad_output, further=enable_double_backprop)
     persistent = checked_persistent(persistent_outputs, request.outputs)
-    gradients, kept, lost = results(request, since, Handling(set_grad, bind_grad_output, enable_double_backprop))
+    gradients, kept, lost = results(request, since)
     # All is there; from here on it is handed out.
     for y, value in zip(request.outputs, persistent, strict=False):
         y.persistent = value
@@ -121,17 +131,6 @@ def grad(
     return gradients
 
 
-class Handling(NamedTuple):
-    """What becomes of the gradients that a request is answered with."""
-
-    keep: bool
-    """Whether each is kept at its input."""
-    bind: bool
-    """Whether each gets the cell of its input's gradient."""
-    further: bool
-    """Whether a further gradient may pass them."""
-
-
 def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:
     """Returns first gradients among what `functions` compute, which are to be differentiated again by the same
     coordinates, as they are computed in forward mode; `derived` are the results of `grad` there."""
@@ -142,39 +141,39 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
             if has_coordinates(derivation):
                 again = Request(derivation.outputs, derivation.inputs, derivation.seeds, coordinates=True)
                 since = next_serial()
-                keep_forms(derivation, results(again, since, Handling(False, False, True)).gradients, since)
+                keep_forms(derivation, results(again, since).gradients, since)
         found += [form.variable for form in derivation.forms]
     return found
 
 
 @contained
-def results(request: Request, since: int, handling: Handling) -> Results:
+def results(request: Request, since: int) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
-    question = question_of(request, functions, since, handling) if len(functions) >= FEWEST_ASKED else None
+    question = question_of(request, functions, since, request.handled) if len(functions) >= FEWEST_ASKED else None
     derived = derived_in(functions) if question is None else question.closing.derived
     forms = in_forward_mode(request, functions, derived) if derived else ()
     if forms:
         since, functions = next_serial(), functions_of([*request.outputs, *forms])
-        question = question_of(request, functions, since, handling) if question is not None else None
+        question = question_of(request, functions, since, request.handled) if question is not None else None
     if question is not None and not came_before(question):
         question = None
     known = None if question is None else known_answer(question)
     if known is not None:
         return known
-    answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, handling, functions))
+    answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, functions))
     if question is not None and not is_users:
         remember_answer(question, answer, since)
     return answer
 
 
-def emitted_results(request: Request, since: int, handling: Handling, functions: list[Function]) -> Results:
+def emitted_results(request: Request, since: int, functions: list[Function]) -> Results:
     """Returns the same, emitted; `functions` are those above the outputs."""
     found = emitted(request, functions)
-    gradients = distinct(found.gradients, since, handling.bind)
-    unknown = found.unknown if handling.further else "enable_double_backprop is False"
+    gradients = distinct(found.gradients, since, request.bind)
+    unknown = found.unknown if request.further else "enable_double_backprop is False"
     remember(found.task, found.mode, unknown, gradients)
-    kept = dict(zip(request.inputs, gradients, strict=True)) if handling.keep or request.retain else {}
+    kept = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
     if found.retained:
         own = distinct([gx for _, gx in found.retained], since, False, gradients)
         kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
@@ -236,10 +235,10 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 
 def in_mode(
     request: Request, task: Task, owners: list[list[Variable]]
-) -> tuple[modes.Built, list[Variable], Retained]:
+) -> tuple[Built, list[Variable], Retained]:
     """Returns what the mode gives, the gradients of the inputs, and each Variable on the way with its own."""
     retained: Retained | None = [] if request.retain else None
-    built = modes.gradients(task, request.aggregate, retained, request.coordinates)
+    built = built_in_best_mode(task, request.aggregate, retained, request.coordinates)
     gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
     at = request.retained_at
     return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
@@ -256,7 +255,7 @@ def program_of_results(request: Request, since: int) -> Callable[[list[Variable]
 
 
 def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:
-    """Returns the task, and what each input stands for; see `own_leaves`."""
+    """Returns the task, and what each input stands for; see `binding.own_leaves`."""
     task = task_of(request.outputs, request.inputs, request.seeds, request.stop_gradients, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
@@ -271,24 +270,6 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
             task = task_of(request.outputs, inputs, request.seeds, request.stop_gradients, functions)
     return task, owners
-
-
-def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
-    """Returns what each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's
-    own that share its data."""
-    loose = {id(x) for x in inputs if x.parent is None}
-    leaves = leaves_of(outputs) if loose else []
-    return owning(inputs, loose - {id(x) for x in leaves}, leaves)
-
-
-def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
-    """Returns for each input those of `leaves` that share its data, where it is among the `loose` and there are some;
-    else just itself."""
-    by_cell: dict[int, list[Variable]] = {}
-    for x in leaves if loose else ():
-        if x._data is not None:
-            by_cell.setdefault(id(x._data), []).append(x)
-    return [by_cell.get(id(x._data), [x]) if id(x) in loose else [x] for x in inputs]
 
 
 def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
@@ -328,3 +309,85 @@ def distinct(
         taken.add(id(gx))
         results.append(gx)
     return results
+
+
+# ---------------------------------------------------------------- modes
+
+
+class Built(NamedTuple):
+    """Gradients, and how they came about."""
+
+    gradients: list[Variable]
+    mode: Mode
+    unknown: str = ""
+    """Why they are not known to be what calculus says; empty if they are."""
+
+
+@contained
+def built_in_best_mode(
+    task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None, coordinates: bool = False
+) -> Built:
+    """Returns the gradients, by the mode that makes the smallest graph at higher orders.
+
+    Args:
+        task: What is differentiated by what.
+        aggregate: Sums the gradients that arrive at one Variable, in place of `F.add_n`.
+        retained: A list that takes every Variable on the way together with its gradient.
+        coordinates: Whether gradients of these gradients are to come, for which forward mode is better.
+    """
+    if build_options().emitting.builder is None:
+        switch(builder=builder_for(task.functions))
+    walked, sums = None, Sums(aggregate)
+    if aggregate is not None or retained is not None:
+        # Only the reverse pass meets what is to be kept, or added up in another way. It is done besides, where what the
+        # next order is built on can be had in a better mode.
+        walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
+        walked = in_reverse(task, walk)
+    unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
+    reason = unknown or obstacle_to_all(task)
+    if not reason:
+        try:
+            return Built(forward(task), Mode("forward"))
+        except NotApplicable as closed:
+            reason = str(closed)
+        derived = any([f.order for f in task.functions])
+        if coordinates or (derived and built_forward(task)):
+            try:
+                return Built(by_coordinates(task), Mode("forward"))
+            except NotApplicable:
+                pass  # what has been said of `forward` holds for this one too
+        if derived:
+            try:
+                return Built(symmetric(task), Mode("symmetric"))
+            except NotApplicable as closed:
+                reason = str(closed)
+    if walked is None:
+        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=taken_for_one(task), stands_for=task.stands_for))
+    return Built(walked, Mode("reverse", reason), unknown)
+
+
+def obstacle_to_all(task: Task) -> str:
+    """Returns what closes all modes but the reverse pass; an empty string if nothing does."""
+    options = build_options()
+    if options.watching.hooks:
+        return "hooks watch"
+    if options.watching.debug is not None:
+        return "debug mode is on"
+    if not options.emitting.simplify:
+        return "simplification is off"
+    if not any([f.order or f.op.cost is not None for f in task.functions]):
+        return "no product of matrices is on the way"  # which higher orders could share with the first
+    return ""
+
+
+def taken_for_one(task: Task) -> Equal:
+    """Returns the functions in a task that others stand for."""
+    if build_options().emitting.simplify is not True or watched() or not any([f.order for f in task.functions]):
+        return {}
+    return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.stop_ids))
+
+
+def in_reverse(task: Task, walk: Grad) -> list[Variable]:
+    """Returns the gradients by the reverse pass."""
+    with emitting(task.functions, order_of(task.path)) as builder:
+        return walk.walk(builder, task.path, task.active, task.outputs, task.inputs, task.seeds)

@@ -50,7 +50,18 @@ class Request(NamedTuple):
     runs: bool = True  # just so
     coordinates: bool = False
     """Whether gradients of these gradients are to come, by the same inputs."""
+    keep: bool = False
+    """Whether each gradient is kept at its input."""
+    bind: bool = False
+    """Whether each gets the cell of its input's gradient."""
+    further: bool = True
+    """Whether a further gradient may pass them."""
     retained_at: frozenset[int] | None = None  # the ids of those on the way whose gradient is wanted; None: of all
+
+    @property
+    def handled(self) -> tuple[bool, bool, bool]:
+        """What becomes of the gradients."""
+        return self.keep, self.bind, self.further
 
 
 def requested(

@@ -249,18 +249,17 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
     if derivation not in known:
         sources = [*derivation.inputs, *task.inputs]
         path, _, _ = path_between(derivation.outputs, sources, stop_ids=[id(y) for y in derivation.stop_gradients])
-        reason = obstacle(path)
-        if not reason and not unrelated(derivation.seeds, sources):
-            reason = "a gradient that was given at an output depends on the inputs"
-        known[derivation] = reason
-    if known[derivation] or not (task.stop_gradients or derivation.stop_gradients):
-        return known[derivation]
-    return other_stops(g, derivation, task)
+        depends = not unrelated(derivation.seeds, sources)
+        given = "a gradient that was given at an output depends on the inputs" if depends else ""
+        known[derivation] = obstacle(path) or given
+    return known[derivation] or other_stops(g, derivation, task)
 
 
 def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
     """Returns why the stops that `g` was derived with are not those it is to be differentiated with; an empty string if
     they are."""
+    if not (task.stop_gradients or derivation.stop_gradients):
+        return ""
     own = {id(x) for x in derivation.stop_gradients}
     if not own <= task.stop_ids:
         return "the gradient in it was taken with stop_gradients that are not given now"

@@ -88,9 +88,9 @@ class Grad:
     ) -> list[Variable]:
         """Returns the gradients, from the functions on some way, lowest rank first, and the ids of Variables there."""
         keep, outer = watched(), builder.call
-        masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
-        if self.stands_for and masked_from < math.inf:
-            masked_from = 0  # ranks do not tell what is read in the place of something else
+        ranks = [f.rank for f in path if f.op.unbounded]
+        # Ranks do not tell what is read in the place of something else.
+        masked_from = 0 if ranks and self.stands_for else min(ranks, default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
@@ -98,11 +98,10 @@ class Grad:
         for f in reversed(path):
             if f in self.equal:
                 for y, same in zip(*self.equal[f], strict=True):
-                    if id(y) in arrived:
-                        arrived.setdefault(id(same), []).extend(arrived.pop(id(y)))
+                    hand_on(arrived, y, id(same))
                 continue
             if self.stands_for:
-                self.hand_on([id(ref()) for ref in f._outputs], arrived)
+                self.hand_on_to([id(ref()) for ref in f._outputs], arrived)
             gys = self.arrived_at(f, arrived)
             if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule
@@ -111,20 +110,19 @@ class Grad:
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
                 builder.call = outer
-        self.hand_on(self.stands_for, arrived)  # what the walk has ended at
+        self.hand_on_to(self.stands_for, arrived)  # what the walk has ended at
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
             totals = [(self.stands_for.get(i, x), self.total(arrived, x)) for i, x in on_the_way.items()]
             self.retained += [(x, gx) for x, gx in totals if gx is not None]
         return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
 
-    def hand_on(self, ids: Iterable[int], arrived: Gradients) -> None:
+    def hand_on_to(self, ids: Iterable[int], arrived: Gradients) -> None:
         """Let what has arrived at Variables that were read in the place of others arrive at these, of which the ids are
         given."""
         for i in ids:
-            read = self.stands_for.get(i)
-            if read is not None and id(read) in arrived:
-                arrived.setdefault(i, []).extend(arrived.pop(id(read)))
+            if i in self.stands_for:
+                hand_on(arrived, self.stands_for[i], i)
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
         """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at
@@ -202,6 +200,12 @@ class Grad:
         return accumulate(f, gys, indexes, take)
 
 
+def hand_on(arrived: Gradients, x: Variable, to: int) -> None:
+    """Let what has arrived at `x` arrive at the Variable with the id `to`."""
+    if id(x) in arrived:
+        arrived.setdefault(to, []).extend(arrived.pop(id(x)))
+
+
 def order_of(path: Iterable[Function]) -> int:
     """Returns the order of differentiation of what a walk along `path` emits."""
     return 1 + max([f.order for f in path], default=0)
@@ -225,3 +229,16 @@ def sum_of_all(gradients: list[Variable]) -> Variable:
     """Returns the sum of gradients, as they are."""
     total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
     return total
+
+
+class Sums:
+    """An aggregate, and whether all that it has made so far were sums: the builder makes equal sums one Variable."""
+
+    def __init__(self, aggregate: Aggregate | None) -> None:
+        self._aggregate = aggregate or sum_of
+        self.are_sums = True
+
+    def __call__(self, gradients: list[Variable]) -> Variable:
+        result = self._aggregate(gradients)
+        self.are_sums = self.are_sums and (result is sum_of_all(gradients) or result is sum_of(gradients))
+        return result

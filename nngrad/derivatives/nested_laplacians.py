@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import nngrad.functions as F
 
+from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import Pushforward
-from ..autodiff.grad import own_leaves
 from ..autodiff.request import remembered_of
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between

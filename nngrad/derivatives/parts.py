@@ -7,8 +7,9 @@ from typing import Any, TypeVar
 
 import nngrad.functions as F
 
+from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
-from ..autodiff.grad import distinct, emitted, own_leaves
+from ..autodiff.grad import distinct, emitted
 from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, switch

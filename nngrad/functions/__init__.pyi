@@ -19,12 +19,10 @@ from .activation import prelu as prelu
 from .activation import relu as relu
 from .activation import relu6 as relu6
 from .activation import selu as selu
-from .activation import sigmoid as sigmoid
 from .activation import softmax as softmax
 from .activation import softplus as softplus
 from .activation import softsign as softsign
 from .activation import swish as swish
-from .activation import tanh as tanh
 from .activation import tanh_shrink as tanh_shrink
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
@@ -146,33 +144,17 @@ from .distributions import rand_gamma as rand_gamma
 from .distributions import random_choice as random_choice
 from .distributions import weighted_choice as weighted_choice
 from .elementwise import abs as abs
-from .elementwise import acos as acos
-from .elementwise import acosh as acosh
-from .elementwise import asin as asin
-from .elementwise import asinh as asinh
-from .elementwise import atan as atan
 from .elementwise import atan2 as atan2
-from .elementwise import atanh as atanh
-from .elementwise import cbrt as cbrt
 from .elementwise import ceil as ceil
-from .elementwise import cos as cos
-from .elementwise import cosh as cosh
-from .elementwise import erf as erf
-from .elementwise import exp as exp
 from .elementwise import floor as floor
 from .elementwise import identity as identity
-from .elementwise import log as log
 from .elementwise import one_minus_square as one_minus_square
 from .elementwise import reciprocal as reciprocal
 from .elementwise import round as round
 from .elementwise import sign as sign
-from .elementwise import sin as sin
 from .elementwise import sinc as sinc
 from .elementwise import sinc_derivative as sinc_derivative
-from .elementwise import sinh as sinh
-from .elementwise import sqrt as sqrt
 from .elementwise import square as square
-from .elementwise import tan as tan
 from .fourier import fft as fft
 from .fourier import frames as frames
 from .fourier import frames_transpose as frames_transpose
@@ -374,24 +356,15 @@ from .solves import batch_solve as batch_solve
 from .solves import triangular_solve as triangular_solve
 from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
-from .special import digamma as digamma
 from .special import digamma_derivative as digamma_derivative
-from .special import erfc as erfc
 from .special import erfcinv as erfcinv
 from .special import erfcx as erfcx
-from .special import erfinv as erfinv
-from .special import expm1 as expm1
 from .special import hurwitz_zeta as hurwitz_zeta
-from .special import lgamma as lgamma
-from .special import log10 as log10
-from .special import log1p as log1p
-from .special import log2 as log2
 from .special import log_ndtr as log_ndtr
 from .special import logaddexp as logaddexp
 from .special import ndtr as ndtr
 from .special import ndtri as ndtri
 from .special import polygamma as polygamma
-from .special import rsqrt as rsqrt
 from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
 from .special import zeta as zeta
@@ -657,4 +630,274 @@ def logical_xor_scalar(
     Args:
         x0: Any shape.
         val: The other truth value.
+    """
+
+@op
+def cbrt(
+    x: Array, /
+) -> jax.Array:
+    """The cube root, negative where `x` is; its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sqrt(
+    x: Array, /
+) -> jax.Array:
+    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def exp(
+    x: Array, /
+) -> jax.Array:
+    """e to the power of `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log(
+    x: Array, /
+) -> jax.Array:
+    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erf(
+    x: Array, /
+) -> jax.Array:
+    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sin(
+    x: Array, /
+) -> jax.Array:
+    """Sine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def cos(
+    x: Array, /
+) -> jax.Array:
+    """Cosine.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def tan(
+    x: Array, /
+) -> jax.Array:
+    """Tangent.
+
+    Args:
+        x: Angles in radians, of any shape; integers are taken as float32.
+    """
+
+@op
+def asin(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def acos(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [0, pi] whose cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def atan(
+    x: Array, /
+) -> jax.Array:
+    """The angle in [-pi/2, pi/2] whose tangent is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sinh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def cosh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def asinh(
+    x: Array, /
+) -> jax.Array:
+    """The number whose hyperbolic sine is `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def acosh(
+    x: Array, /
+) -> jax.Array:
+    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def atanh(
+    x: Array, /
+) -> jax.Array:
+    """The number whose hyperbolic tangent is `x`; NaN where there is none.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log1p(
+    x: Array, /
+) -> jax.Array:
+    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def expm1(
+    x: Array, /
+) -> jax.Array:
+    """`exp(x) - 1`, accurate near 0 too.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log2(
+    x: Array, /
+) -> jax.Array:
+    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def log10(
+    x: Array, /
+) -> jax.Array:
+    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def rsqrt(
+    x: Array, /
+) -> jax.Array:
+    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erfc(
+    x: Array, /
+) -> jax.Array:
+    """`1 - erf(x)`, accurate where that is small.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erfinv(
+    x: Array, /
+) -> jax.Array:
+    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def lgamma(
+    x: Array, /
+) -> jax.Array:
+    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def digamma(
+    x: Array, /
+) -> jax.Array:
+    """The derivative of `lgamma`; NaN at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def sigmoid(
+    x: Array, /
+) -> jax.Array:
+    """`1 / (1 + exp(-x))`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def tanh(
+    x: Array, /
+) -> jax.Array:
+    """Hyperbolic tangent.
+
+    Args:
+        x: Any shape; integers are taken as float32.
     """

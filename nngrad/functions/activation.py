@@ -14,7 +14,7 @@ from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Ignored, axis_of
 from ..graph.axes import AxisMap, Places, Shape, mixes
 from . import movement
-from .arithmetic import broadcast_scalar, floating, mul_scalar
+from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
 
 GELU_SCALE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
@@ -171,11 +171,7 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
 
 # ---------------------------------------------------------------- sigmoids
 
-
-@op(elementwise=True, diagonal=True)
-def sigmoid(x: Array, /) -> jax.Array:
-    """`1 / (1 + exp(-x))`."""
-    return lax.logistic(floating(x))
+sigmoid = of_floats(lax.logistic, "`1 / (1 + exp(-x))`.", name="sigmoid")
 
 
 @op(elementwise=True, diagonal=True, precision="high")
@@ -200,10 +196,7 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
     return _softplus(x) if beta == 1 else _softplus(x * beta) / beta
 
 
-@op(elementwise=True, diagonal=True)
-def tanh(x: Array, /) -> jax.Array:
-    """Hyperbolic tangent."""
-    return lax.tanh(floating(x))
+tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
 
 
 @op(elementwise=True, diagonal=True)

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import sys
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -10,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Function, Variable, composite, op
+from ..graph import Array, Function, Op, Variable, composite, op
 from ..graph.arguments import Ignored
 
 
@@ -22,6 +24,26 @@ def is_floating(x: Any) -> bool:
 def floating(x: jax.Array) -> jax.Array:
     """`x` itself if its dtype is a floating one, else as float32."""
     return x if is_floating(x) else lax.convert_element_type(x, jnp.float32)
+
+
+def of_floats(
+    function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", **facts: Any
+) -> Op[[Array], Variable]:
+    """An elementwise op: `function` of an array, whose integers are taken as float32.
+
+    Args:
+        function: A function of a floating array.
+        doc: The op's docstring.
+        name: The op's name, if it is not that of the function.
+        facts: More of its facts.
+    """
+
+    def forward(x: Array, /) -> jax.Array:
+        return function(floating(x))
+
+    forward.__name__, forward.__doc__ = name or function.__name__, doc
+    forward.__module__ = sys._getframe(1).f_globals["__name__"]
+    return op(elementwise=True, diagonal=True, **facts)(forward)
 
 
 def widened(x: jax.Array) -> jax.Array:

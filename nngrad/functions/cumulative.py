@@ -57,7 +57,6 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
     Args:
         a: What the value before is multiplied by, of any shape of at least one axis.
         b: What is added, in the shape of `a`.
-        axis: The axis.
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
 
     Raises:
@@ -80,7 +79,6 @@ def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
 
     Args:
         x: Any shape of at least one axis.
-        axis: The axis.
         by: By how many places; towards the start if negative. What moves out is lost.
     """
     return moved(x, _scan_axis(x, axis), by)

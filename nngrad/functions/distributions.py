@@ -187,11 +187,7 @@ def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1)
     """float32 counts: how many of `n` trials succeed, drawn anew at every `forward()`.
 
     Args:
-        n: Number of trials, not negative.
-        p: Probability of a success, from 0 to 1.
-
-    Raises:
-        ValueError: `n` is negative or above 2**24, `p` is not from 0 to 1, or `seed` is below -1.
+        ...: As for `binomial`.
     """
     return binomial(key_leaf(seed, "rand_binomial"), n=n, p=p, shape=shape)
 

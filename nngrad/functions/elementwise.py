@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, op
-from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, widened
+from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, of_floats, widened
 
 # ---------------------------------------------------------------- sign and rounding
 
@@ -93,10 +93,7 @@ def one_minus_square(x: Array, /) -> jax.Array:
     return lax.mul(lax.add(one, x), lax.sub(one, x))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
-def cbrt(x: Array, /) -> jax.Array:
-    """The cube root, negative where `x` is; its derivative at 0 is infinite."""
-    return lax.cbrt(floating(x))
+cbrt = of_floats(lax.cbrt, "The cube root, negative where `x` is; its derivative at 0 is infinite.", unbounded=True)
 
 
 @op(elementwise=True, diagonal=True, unbounded=True)
@@ -106,79 +103,31 @@ def reciprocal(x: Array, /) -> jax.Array:
     return lax.div(lax.full_like(x, 1), x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True)
-def sqrt(x: Array, /) -> jax.Array:
-    """Square root; NaN where `x` is negative, and its derivative at 0 is infinite."""
-    return lax.sqrt(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def exp(x: Array, /) -> jax.Array:
-    """e to the power of `x`."""
-    return lax.exp(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def log(x: Array, /) -> jax.Array:
-    """Natural logarithm; minus infinity at 0, and NaN where `x` is negative."""
-    return lax.log(floating(x))
-
-
-@op(elementwise=True, diagonal=True)
-def erf(x: Array, /) -> jax.Array:
-    """The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`."""
-    return lax.erf(floating(x))
-
+sqrt = of_floats(
+    lax.sqrt, "Square root; NaN where `x` is negative, and its derivative at 0 is infinite.", unbounded=True,
+)  # fmt: skip
+exp = of_floats(lax.exp, "e to the power of `x`.", unbounded=True, precision="high")
+log = of_floats(
+    lax.log, "Natural logarithm; minus infinity at 0, and NaN where `x` is negative.", unbounded=True, precision="high",
+)  # fmt: skip
+erf = of_floats(lax.erf, "The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.")
 
 # ---------------------------------------------------------------- trigonometry
 
+ANGLES = "\n\nArgs:\n    x: Angles in radians, of any shape; integers are taken as float32."
 
-@op(elementwise=True, diagonal=True)
-def sin(x: Array, /) -> jax.Array:
-    """Sine.
-
-    Args:
-        x: Angles in radians, of any shape; integers are taken as float32.
-    """
-    return lax.sin(floating(x))
-
-
-@op(elementwise=True, diagonal=True)
-def cos(x: Array, /) -> jax.Array:
-    """Cosine.
-
-    Args:
-        x: Angles in radians, of any shape; integers are taken as float32.
-    """
-    return lax.cos(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def tan(x: Array, /) -> jax.Array:
-    """Tangent.
-
-    Args:
-        x: Angles in radians, of any shape; integers are taken as float32.
-    """
-    return lax.tan(floating(x))
-
-
-@op(type_name="ASin", elementwise=True, diagonal=True, unbounded=True, precision="high")
-def asin(x: Array, /) -> jax.Array:
-    """The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none."""
-    return lax.asin(floating(x))
-
-
-@op(type_name="ACos", elementwise=True, diagonal=True, unbounded=True, precision="high")
-def acos(x: Array, /) -> jax.Array:
-    """The angle in [0, pi] whose cosine is `x`; NaN where there is none."""
-    return lax.acos(floating(x))
-
-
-@op(type_name="ATan", elementwise=True, diagonal=True)
-def atan(x: Array, /) -> jax.Array:
-    """The angle in [-pi/2, pi/2] whose tangent is `x`."""
-    return lax.atan(floating(x))
+sin = of_floats(lax.sin, "Sine." + ANGLES)
+cos = of_floats(lax.cos, "Cosine." + ANGLES)
+tan = of_floats(lax.tan, "Tangent." + ANGLES, unbounded=True, precision="high")
+asin = of_floats(
+    lax.asin, "The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.",
+    type_name="ASin", unbounded=True, precision="high",
+)  # fmt: skip
+acos = of_floats(
+    lax.acos, "The angle in [0, pi] whose cosine is `x`; NaN where there is none.",
+    type_name="ACos", unbounded=True, precision="high",
+)  # fmt: skip
+atan = of_floats(lax.atan, "The angle in [-pi/2, pi/2] whose tangent is `x`.", type_name="ATan")
 
 
 @op(type_name="ATan2", elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
@@ -251,36 +200,17 @@ def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, ja
 
 # ---------------------------------------------------------------- hyperbolic functions
 
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def sinh(x: Array, /) -> jax.Array:
-    """Hyperbolic sine, `(exp(x) - exp(-x)) / 2`."""
-    return lax.sinh(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def cosh(x: Array, /) -> jax.Array:
-    """Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`."""
-    return lax.cosh(floating(x))
-
-
-@op(type_name="ASinh", elementwise=True, diagonal=True)
-def asinh(x: Array, /) -> jax.Array:
-    """The number whose hyperbolic sine is `x`."""
-    return lax.asinh(floating(x))
-
-
-@op(type_name="ACosh", elementwise=True, diagonal=True, unbounded=True, precision="high")
-def acosh(x: Array, /) -> jax.Array:
-    """The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none."""
-    return lax.acosh(floating(x))
-
-
-@op(type_name="ATanh", elementwise=True, diagonal=True, unbounded=True, precision="high")
-def atanh(x: Array, /) -> jax.Array:
-    """The number whose hyperbolic tangent is `x`; NaN where there is none."""
-    return lax.atanh(floating(x))
-
+sinh = of_floats(lax.sinh, "Hyperbolic sine, `(exp(x) - exp(-x)) / 2`.", unbounded=True, precision="high")
+cosh = of_floats(lax.cosh, "Hyperbolic cosine, `(exp(x) + exp(-x)) / 2`.", unbounded=True, precision="high")
+asinh = of_floats(lax.asinh, "The number whose hyperbolic sine is `x`.", type_name="ASinh")
+acosh = of_floats(
+    lax.acosh, "The number that is not negative and whose hyperbolic cosine is `x`; NaN where there is none.",
+    type_name="ACosh", unbounded=True, precision="high",
+)  # fmt: skip
+atanh = of_floats(
+    lax.atanh, "The number whose hyperbolic tangent is `x`; NaN where there is none.",
+    type_name="ATanh", unbounded=True, precision="high",
+)  # fmt: skip
 
 # ---------------------------------------------------------------- nothing
 

@@ -200,7 +200,6 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
 
     Args:
         y: Of the shape that `frames` gives.
-        shape: The shape of the result.
         ...: As for `frames`.
 
     Raises:

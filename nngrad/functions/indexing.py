@@ -249,7 +249,6 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
         x: Any array.
         indices: Whole numbers, with as many axes as `x`; but for the axis the sizes are those of `x`, or 1 on either
             side. Negative ones count from the end, and where one is out of range, or not whole, there is NaN.
-        axis: The axis.
 
     Raises:
         ValueError: The axis is out of range, or the other axes do not agree.
@@ -289,7 +288,6 @@ def sort_values(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array
 
     Args:
         x: Any shape of at least one axis.
-        axis: The axis.
         reverse: Whether the order is descending.
     """
     return _sorted(x, axis, reverse)[0]
@@ -301,7 +299,6 @@ def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
 
     Args:
         x: Any shape of at least one axis; NaN counts as largest.
-        axis: The axis.
         reverse: Whether the order is descending.
     """
     return _sorted(x, axis, reverse)[1]

@@ -204,9 +204,7 @@ def custom_jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.A
     """`jax_derivative` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one.
 
     Args:
-        x: As for `jax_derivative`.
-        fun: As for `jax_derivative`.
-        order: As for `jax_derivative`.
+        ...: As for `jax_derivative`.
     """
     return derivative(x, fun, order)
 
@@ -218,12 +216,7 @@ def custom_jax_gradient(
     """`jax_gradient` of a function with `custom_jvp` or `custom_vjp` in it: it need not be the true one.
 
     Args:
-        x: As for `jax_gradient`.
-        fun: As for `jax_gradient`.
-        order: As for `jax_gradient`.
-        slot: As for `jax_gradient`.
-        wrt: As for `jax_gradient`.
-        columns: As for `jax_gradient`.
+        ...: As for `jax_gradient`.
     """
     return gradient(x, fun, order, slot, wrt, columns)
 

@@ -59,7 +59,6 @@ def broadcast(x: Array, /, shape: Shape) -> jax.Array:
 
     Args:
         x: Any shape and dtype.
-        shape: The shape of the result.
 
     Raises:
         ValueError: `x` does not broadcast to `shape`.
@@ -92,7 +91,6 @@ def sum_to(x: Array, /, shape: Shape) -> Variable:
 
     Args:
         x: Any shape.
-        shape: The shape of the result.
 
     Raises:
         ValueError: `shape` does not broadcast to that of `x`.
@@ -196,7 +194,6 @@ def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
 
     Args:
         x: Any shape of at least one axis.
-        axis: The axis.
 
     Returns:
         A tuple of `x.shape[axis]` arrays.
@@ -283,7 +280,6 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "const
 
     Args:
         y: An array in the shape that `pad` gives.
-        shape: The shape of the result.
         pad_width: That of `pad`.
         mode: That of `pad`; what fills the margins in constant mode does not matter.
 

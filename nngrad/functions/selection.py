@@ -57,7 +57,6 @@ def permutate(x: Array, indices: Array, /, axis: int = 0, inv: bool = False) -> 
     Args:
         x: Any shape of at least one axis.
         indices: (n,), each of 0, ..., n - 1 once, for `n` slices.
-        axis: The axis.
         inv: Whether to undo that order: `y[indices[i]] = x[i]`.
 
     Raises:

@@ -55,7 +55,6 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     Args:
         y: An array in the shape of what `key` takes.
         key: That of `take_slices`.
-        shape: The shape of the result.
 
     Raises:
         ValueError: `y` has another shape, or `key` does not fit `shape`.
@@ -168,7 +167,6 @@ def put_points(
         indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
             from the end; what lies outside is left out, and slices at the same point add up.
         axes: The `k` axes of the result that are indexed.
-        shape: The shape of the result.
         at: Where the axes `points` are among the other axes in `y`.
         rows: Pairs of an axis of the result and one of `points`, as for `take_points`.
 

@@ -13,39 +13,26 @@ from jax import lax
 
 from ..graph import Array, Variable, op
 from ..graph.refusals import explained_by_name
-from .arithmetic import broadcast_pair, floating, widened
+from .arithmetic import broadcast_pair, floating, of_floats, widened
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def log1p(x: Array, /) -> jax.Array:
-    """`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below."""
-    return lax.log1p(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def expm1(x: Array, /) -> jax.Array:
-    """`exp(x) - 1`, accurate near 0 too."""
-    return lax.expm1(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def log2(x: Array, /) -> jax.Array:
-    """Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative."""
-    return jnp.log2(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def log10(x: Array, /) -> jax.Array:
-    """Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative."""
-    return jnp.log10(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def rsqrt(x: Array, /) -> jax.Array:
-    """`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative."""
-    return lax.rsqrt(floating(x))
+log1p = of_floats(
+    lax.log1p, "`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.",
+    unbounded=True, precision="high",
+)  # fmt: skip
+expm1 = of_floats(lax.expm1, "`exp(x) - 1`, accurate near 0 too.", unbounded=True, precision="high")
+log2 = of_floats(
+    jnp.log2, "Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.",
+    unbounded=True, precision="high",
+)  # fmt: skip
+log10 = of_floats(
+    jnp.log10, "Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.",
+    unbounded=True, precision="high",
+)  # fmt: skip
+rsqrt = of_floats(
+    lax.rsqrt, "`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.", unbounded=True, precision="high",
+)  # fmt: skip
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
@@ -86,11 +73,7 @@ def xlog1py(x0: Array, x1: Array, /) -> jax.Array:
 
 # ---------------------------------------------------------------- of the error function
 
-
-@op(elementwise=True, diagonal=True, precision="high")
-def erfc(x: Array, /) -> jax.Array:
-    """`1 - erf(x)`, accurate where that is small."""
-    return lax.erfc(floating(x))
+erfc = of_floats(lax.erfc, "`1 - erf(x)`, accurate where that is small.", precision="high")
 
 
 _FAR = 4.0
@@ -116,10 +99,10 @@ def _scaled_erfc(x: jax.Array) -> jax.Array:
     return lax.select(x >= bound, 1 / (math.sqrt(math.pi) * tail), lax.exp(near * near) * lax.erfc(near))
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def erfinv(x: Array, /) -> jax.Array:
-    """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond."""
-    return lax.erf_inv(floating(x))
+erfinv = of_floats(
+    lax.erf_inv, "The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.",
+    name="erfinv", unbounded=True, precision="high",
+)  # fmt: skip
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
@@ -158,17 +141,11 @@ def log_ndtr(x: Array, /) -> jax.Array:
 
 # ---------------------------------------------------------------- of the gamma function
 
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def lgamma(x: Array, /) -> jax.Array:
-    """The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ..."""
-    return lax.lgamma(floating(x))
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def digamma(x: Array, /) -> jax.Array:
-    """The derivative of `lgamma`; NaN at 0, -1, -2, ..."""
-    return lax.digamma(floating(x))
+lgamma = of_floats(
+    lax.lgamma, "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...",
+    unbounded=True, precision="high",
+)  # fmt: skip
+digamma = of_floats(lax.digamma, "The derivative of `lgamma`; NaN at 0, -1, -2, ...", unbounded=True, precision="high")
 
 
 @op(diagonal=True, unbounded=True, precision="high")

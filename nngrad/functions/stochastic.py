@@ -224,11 +224,7 @@ def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1) -> 
     """float32 samples, uniform in [low, high), drawn anew at every `forward()`.
 
     Args:
-        low: Least value.
-        high: Upper bound, which is not among the values unless it is `low`.
-
-    Raises:
-        ValueError: `low` is above `high`, the range is not finite in float32, or `seed` is below -1.
+        ...: As for `uniform`.
     """
     return uniform(key_leaf(seed, "rand"), low=low, high=high, shape=shape)
 
@@ -238,11 +234,7 @@ def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1) ->
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`.
 
     Args:
-        mu: Mean.
-        sigma: Standard deviation, not negative.
-
-    Raises:
-        ValueError: `sigma` is negative, one of both is not finite in float32, or `seed` is below -1.
+        ...: As for `normal`.
     """
     return normal(key_leaf(seed, "randn"), mu=mu, sigma=sigma, shape=shape)
 
@@ -252,10 +244,6 @@ def randint(low: int = 0, high: int = 1, shape: Shape = (), seed: int = -1) -> V
     """int32 samples, uniform in [low, high), drawn anew at every `forward()`.
 
     Args:
-        low: Least value.
-        high: Upper bound, which is not among the values.
-
-    Raises:
-        ValueError: `low` is not below `high`, one of both does not fit int32, or `seed` is below -1.
+        ...: As for `integers`.
     """
     return integers(key_leaf(seed, "randint"), low=low, high=high, shape=shape)

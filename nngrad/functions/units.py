@@ -16,7 +16,6 @@ def maxout(x: Array, /, pool_size: int, axis: int = 1) -> Variable:
     Args:
         x: Any shape of at least one axis.
         pool_size: How many entries one maximum is of.
-        axis: The axis.
 
     Raises:
         ValueError: The axis is out of range, or its size is no multiple of `pool_size`.

@@ -24,7 +24,7 @@ USUAL = {
     "shape": "Shape of the result.",
     "dtype": "Dtype of the result.",
     "key": "uint32[2]; equal keys give equal samples.",
-    "seed": "-1 for the stream that `nn.seed` starts, or the seed of a stream of its own.",
+    "seed": "-1 for the stream that `nn.seed` starts, or the seed, 0 or more, of a stream of its own.",
     "inplace": "Ignored; accepted for nnabla's sake.",
     "n_outputs": "Ignored.",
 }
@@ -42,7 +42,9 @@ def usual_of(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, st
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
     if kind.startswith("Axes"):
         return USUAL | {"axis": AXES}, {"ValueError": "An axis is out of range, or named twice."}
-    return USUAL, {"ValueError": "The axis is out of range."} if kind.startswith("int") else {}
+    if kind.startswith("int"):
+        return USUAL | {"axis": "The axis."}, {"ValueError": "The axis is out of range."}
+    return USUAL, {}
 
 
 def _names(function: Callable[..., Any]) -> tuple[str, ...]:

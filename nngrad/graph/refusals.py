@@ -141,6 +141,11 @@ def _fits(value: Any, annotation: Any) -> bool:
         return isinstance(value, str) and value in inner
     if not isinstance(kind, type) or kind in _ANYTHING or getattr(kind, "_is_protocol", False):
         return True
+    return _is_of(value, kind, inner)
+
+
+def _is_of(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
+    """Whether a value is of a class, and what it holds fits what is said of that."""
     if not inner or not issubclass(kind, Iterable) or issubclass(kind, Mapping | np.ndarray):
         return isinstance(value, kind)
     if not isinstance(value, list | tuple | set | np.ndarray):  # what is given out one by one is not looked into

@@ -101,12 +101,11 @@ WORTH_IT = 0.95
 MOST_READ = 512
 """A function that would have a loop read more than this has memory of its own."""
 
-FEWEST_STEPS = 4
-"""A loop of fewer steps is not cut into segments."""
+MOST_LEVELS = 10
+"""How many segments lie within each other at most."""
 
-SHARES_OF_SEGMENTS = (0.35, 0.6, 1.0)
-"""Of the size at which there would be as many segments as steps in each: what a step needs is mostly more than what it
-carries."""
+MOST_SEGMENTS = 256
+"""How many segments a graph is cut into at most."""
 
 
 # ---------------------------------------------------------------- tiers

@@ -63,7 +63,7 @@ def binary_connect_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def binary_connect_convolution(
@@ -96,7 +96,7 @@ def binary_connect_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def binary_weight_affine(
@@ -123,7 +123,7 @@ def binary_weight_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def binary_weight_convolution(
@@ -156,7 +156,7 @@ def binary_weight_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def inq_affine(
@@ -188,7 +188,7 @@ def inq_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def inq_convolution(
@@ -226,7 +226,7 @@ def inq_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def fixed_point_quantized_affine(
@@ -264,7 +264,7 @@ def fixed_point_quantized_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def fixed_point_quantized_convolution(
@@ -311,7 +311,7 @@ def fixed_point_quantized_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def pow2_quantized_affine(
@@ -352,7 +352,7 @@ def pow2_quantized_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def pow2_quantized_convolution(
@@ -399,7 +399,7 @@ def pow2_quantized_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def pruned_affine(
@@ -428,7 +428,7 @@ def pruned_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def pruned_convolution(
@@ -465,7 +465,7 @@ def pruned_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def min_max_quantized_affine(
@@ -509,7 +509,7 @@ def min_max_quantized_affine(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
 
 def min_max_quantized_convolution(
@@ -560,5 +560,5 @@ def min_max_quantized_convolution(
         name: Scope around that of the parameters.
 
     Raises:
-        ValueError: The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already.
+        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """

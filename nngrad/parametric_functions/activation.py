@@ -21,7 +21,6 @@ def prelu(
     Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
 
     Args:
-        inp: The input.
         base_axis: The axis of the channels.
         shared: Whether all channels have one slope.
         fix_parameters: Whether the slope is a constant.

@@ -29,9 +29,6 @@ def affine(
         inp: Of shape (batch axes..., axes to flatten...).
         n_outmaps: Shape of the outputs, or their number.
         base_axis: Number of batch axes; a negative one counts from the end.
-
-    Raises:
-        ValueError: A size is below 1, `base_axis` is out of range, or a parameter has another shape already.
     """
     shapes = of_affine("affine", inp, n_outmaps, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
@@ -55,9 +52,6 @@ def embed(
         n_features: Length of a row.
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
-
-    Raises:
-        ValueError: A size is below 1, or a parameter has another shape already.
     """
     shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)

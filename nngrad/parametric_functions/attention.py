@@ -112,9 +112,6 @@ def transformer(
 
     Returns:
         (targets, batch, embed_dim).
-
-    Raises:
-        ValueError: An argument is out of range, a shape does not fit, or a parameter has another shape already.
     """
     output = tgt = as_variable(tgt, "tgt", "transformer")
     if src.ndim != 3 or tgt.ndim != 3 or src.shape[1:] != tgt.shape[1:]:
@@ -162,9 +159,6 @@ def transformer_encode(
 
     Returns:
         The shape of `src`.
-
-    Raises:
-        ValueError: An argument is out of range, a shape does not fit, or a parameter has another shape already.
     """
     layer = _Layer("transformer_encode", "enc", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
                    add_attn_bias, fix_parameters)  # fmt: skip
@@ -196,9 +190,6 @@ def transformer_decode(
 
     Returns:
         The shape of `tgt`.
-
-    Raises:
-        ValueError: An argument is out of range, a shape does not fit, or a parameter has another shape already.
     """
     layer = _Layer("transformer_decode", "dec", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
                    add_attn_bias, fix_parameters)  # fmt: skip

@@ -40,7 +40,6 @@ def batch_normalization(
     the size of `inp` along `axes` and size 1 along all other axes.
 
     Args:
-        inp: The input.
         axes: The axes that are kept; the statistics go over all others.
         decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
@@ -134,13 +133,9 @@ def mean_subtraction(
     the number of batches so far, of dtype int32, 0.
 
     Args:
-        inp: The input.
         base_axis: Number of batch axes; a negative one counts from the end.
         update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
         fix_parameters: Without effect: there is nothing to train.
-
-    Raises:
-        ValueError: `base_axis` is out of range, or a parameter has another shape already.
     """
     base_axis = axis(base_axis, inp.ndim, "mean_subtraction: base_axis")
     mean = get_parameter_or_create("mean", inp.shape[base_axis:], ZEROS, False)

@@ -25,6 +25,7 @@ ZEROS = None
 """Parameters start as zeros where no initializer is given."""
 ONES = ConstantInitializer(1)
 USUAL = {
+    "inp": "The input.",
     "w_init": "Initial W.",
     "wb_init": "Initial Wb, which the first `forward()` overwrites.",
     "b_init": "Initial b.",
@@ -41,9 +42,7 @@ USUAL = {
     "name": "Scope around that of the parameters.",
 }
 """What is said of an argument of a layer that its docstring does not speak of."""
-RAISES = {
-    "ValueError": "The sizes do not fit `inp`, an argument is out of range, or a parameter has another shape already."
-}
+RAISES = {"ValueError": "A shape does not fit, an argument is out of range, or a parameter has another shape already."}
 P = ParamSpec("P")
 R = TypeVar("R")
 Result = TypeVar("Result", covariant=True)

@@ -102,9 +102,6 @@ def rnn(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h = as_variable(h, "h", "rnn")
     w0, w, b = _parameters("rnn", x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
@@ -133,9 +130,6 @@ def lstm(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h, c = as_variable(h, "h", "lstm"), as_variable(c, "c", "lstm")
     w0, w, b = _parameters("lstm", x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
@@ -163,9 +157,6 @@ def gru(
 
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
-
-    Raises:
-        ValueError: A shape does not fit, an argument is out of range, or a parameter has another shape already.
     """
     h = as_variable(h, "h", "gru")
     w0, w, b = _parameters("gru", x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,

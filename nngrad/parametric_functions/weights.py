@@ -30,9 +30,6 @@ def spectral_norm(
         test: Whether u stays as it is.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
-
-    Raises:
-        ValueError: An argument is out of range, or a parameter has another shape already.
     """
     dim = axis(dim, w.ndim, "spectral_norm: dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
@@ -59,9 +56,6 @@ def weight_normalization(
         eps: Added to the squared lengths.
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
-
-    Raises:
-        ValueError: An argument is out of range, or a parameter has another shape already.
     """
     dim = axis(dim, w.ndim, "weight_normalization: dim")
     g = parameter("g", (w.shape[dim],), g_init, WeightNormalizationScaleInitializer(w, dim, eps), fix_parameters)

@@ -10,7 +10,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.arguments import axes_of
 from . import products, sums  # noqa: F401 - their rules come first in the list
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .numbers import ZEROS, as_multiple, collectable, constant, is_zero, movable, multiple, number_of, simplest
 from .rules import Arguments, Inputs, Number, rule
 

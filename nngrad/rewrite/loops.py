@@ -9,7 +9,7 @@ from ..functions.movement import broadcast, reshape
 from ..graph import Op, Variable, build_options, switch
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Smaller
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .rules import Arguments, Inputs, forms_without, rule
 
 

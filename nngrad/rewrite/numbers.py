@@ -12,7 +12,7 @@ from backward_registry import non_differentiable
 from ..graph import Op, Variable, op
 from ..graph.arguments import DTypeName, NegativeZero, Shape
 from ..graph.spec import Spec
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .rules import Arguments, Inputs, Number, declared, form
 
 

@@ -21,7 +21,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import MOST_POWER
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .numbers import (
     ONES,
     WITH_NUMBERS,

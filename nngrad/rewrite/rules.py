@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph import Op, Variable
 
 if TYPE_CHECKING:
-    from .hash_consing import HashConsTable
+    from .builder import HashConsTable
 
 Number = int | float | Fraction
 """A number that multiplies a Variable."""

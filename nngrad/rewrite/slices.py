@@ -8,7 +8,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from . import linear  # noqa: F401 - its rules come first in the list
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .numbers import as_multiple, constant, is_zero
 from .rules import Arguments, Inputs, rule
 from .sums import SUMS

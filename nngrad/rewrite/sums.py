@@ -23,7 +23,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import DEEPEST_SUM, MOST_TERMS
-from .hash_consing import HashConsTable
+from .builder import HashConsTable
 from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, is_exact, multiple, of_float, ratio, simplest
 from .rules import Arguments, Inputs, Number, declared, rule
 

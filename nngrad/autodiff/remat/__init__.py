@@ -3,12 +3,11 @@
     policies.py    what a user can ask for
     search.py      the candidates for a policy: ranked by structure, decided by the compiler
     candidates.py  the graphs that a gradient can be computed by, and what they cost
-    cuts.py        where a forward pass is cut into segments, and how these are nested
+    plan.py        what is computed again, said in one way: segments, how they are nested, what is not kept
+    cuts.py        where a forward pass is cut into segments
     overlay.py     the same for a graph that contains gradients
-    reuse.py       gradients of rematerialised gradients that read what is kept
-    plan.py        what is computed again, and which segment each function of the backward pass waits for
     rebuild.py     the gradient graph that follows a plan
-    segmented.py   loops that are computed again segment by segment
+    stages.py      which segment each function of the backward pass waits for
     costs.py       what functions cost
     liveness.py    the memory that a program takes, estimated from its structure
 """

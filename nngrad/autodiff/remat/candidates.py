@@ -1,4 +1,4 @@
-"""Graphs of a gradient that compute something again, and the graph that computes nothing again: what they cost."""
+"""Graphs of a gradient that compute something again, and the graphs that plans are made for: what they cost."""
 
 from __future__ import annotations
 
@@ -8,16 +8,32 @@ from typing import Any, NamedTuple
 
 from ...execution.program import Program
 from ...graph import Function, Variable, functions_of
+from ...graph.body_op import ControlOp
 from .costs import arithmetic
-from .cuts import Forward, Nest, binomial, in_order, in_sequence, partly, slots_for
+from .cuts import Forward, in_order, in_sequence
 from .liveness import timeline
 from .overlay import overlaid
-from .plan import Plan
-from .rebuild import Rebuilt, rebuild
-from .reuse import contains_recomputed, reading_originals
+from .plan import SHARES, Nest, Plan, binomial, partly, sizes_of, slots_for
+from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 
 ProgramOf = Callable[[list[Variable]], Program]
 """The program that runs with these gradients."""
+
+Emit = Callable[[Callable[[Function], tuple[int, ...]]], list[Variable]]
+"""Emits the gradients, where loops are cut into segments of the sizes that it is given."""
+
+Named = Callable[[Function], Any]
+"""Whether a function may be computed again."""
+
+
+def steps_of(f: Function) -> int | None:
+    """For a loop how many steps it has, 0 where it is settled how it is cut; None for other functions."""
+    return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
+
+
+def anything(f: Function) -> bool:
+    """Whatever it is."""
+    return True
 
 
 class Candidate(NamedTuple):
@@ -40,59 +56,45 @@ class Cutting(NamedTuple):
     forward: Forward
     follow: Callable[[Plan], Candidate]
 
-    def __call__(self, nest: Nest, dropped: Callable[[Function], Any] = lambda f: True) -> Candidate:
-        """Returns what comes of computing again, by segments, the functions for which `dropped` is true."""
-        return self.follow(self.forward.plan(*nest, frozenset(filter(dropped, self.forward.droppable))))
+    def __call__(self, nest: Nest, named: Named = anything) -> Candidate:
+        """What comes of computing again, by segments, the functions for which `named` is true."""
+        return self.follow(self.forward.plan(nest, frozenset(filter(named, self.forward.droppable))))
 
     def partly(self, share: float) -> Candidate:
-        """Returns what comes of computing the first `share` of the forward pass again, and keeping the rest."""
-        nest = binomial(1, slots_for(1, self.forward.units))
-        plan = self.forward.plan(*partly(nest, share), self.forward.droppable)
+        """What comes of computing the first `share` of the forward pass again, and keeping the rest."""
+        nest = partly(binomial(1, slots_for(1, self.forward.units)), share)
+        plan = self.forward.plan(nest, self.forward.droppable)
         rest = plan.tree.end - 1
         return self.follow(plan._replace(dropped=frozenset([f for f in plan.dropped if plan.segment[f] != rest])))
 
 
 class Source:
-    """The graph of gradients before any plan is followed, and the ways to cut it.
+    """A graph of gradients before any plan is followed, and the ways to cut it.
 
     Args:
-        outputs: What was differentiated.
-        known: Its functions, inputs before readers.
+        graphs: The graphs that it is one of.
         gradients: The gradients.
-        program_of: The program that runs with such gradients.
-        mark: The mark of functions that compute something again.
         again: Arithmetic of what is computed again before any plan.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[Variable],
-        known: Sequence[Function],
-        gradients: list[Variable],
-        program_of: ProgramOf,
-        mark: Any = None,
-        again: int = 0,
-    ) -> None:
-        self._outputs = outputs
-        self._gradients = gradients
-        self._program_of = program_of
-        self._mark = mark
-        self._again = again
-        before = frozenset(known)
+    def __init__(self, graphs: Graphs, gradients: list[Variable], again: int = 0) -> None:
+        self._of, self._gradients, self._again = graphs, gradients, again
+        before = frozenset(graphs.known)
         emitted = [f for f in functions_of(gradients) if f not in before]
         order = max([e.order for e in emitted], default=0)
-        # What stands for a function of a gradient below (reuse.py) belongs to that one.
+        # What stands for a function of a gradient below (`reading_originals`) belongs to that one.
         standing = [e for e in emitted if e.order < order]
-        self._known = [*known, *standing]
+        self._known = [*graphs.known, *standing]
         self._emitted = [e for e in emitted if e.order == order]
-        self.schedule = in_order([*outputs, *[f.outputs[0] for f in standing]])
+        self._arithmetic = max(1, sum(map(arithmetic, (*graphs.known, *emitted))))
+        self.schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
         """The functions that were there before, in the order in which they run."""
         self.plain = self._weighed(Rebuilt(gradients, [], False))
 
     @cached_property
     def cuttings(self) -> list[Cutting]:
         """The ways to cut it; the first is that along the order in which it runs."""
-        outputs, gradients, mark = self._outputs, self._gradients, self._mark
+        outputs, gradients, mark = self._of.outputs, self._gradients, self._of.mark
         found = [Cutting(in_sequence(self.schedule, outputs, self._emitted), self.following)]
         overlay = overlaid(outputs, self._known, gradients, self._emitted)
         if overlay is not None:
@@ -103,33 +105,68 @@ class Source:
 
     def following(self, plan: Plan) -> Candidate:
         """The graph that follows a plan for the order in which it runs."""
-        rebuilt = rebuild(self._known, self._outputs, self._gradients, plan, self._mark)
+        rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
         candidate = self._weighed(rebuilt)
         if plan.bases_stay or rebuilt.sums_split:
             # Where gradients of a shared weight are summed, XLA has been seen to gather all of them in one loop then.
             return candidate
         return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
 
-    @cached_property
-    def _arithmetic(self) -> int:
-        return max(1, sum([arithmetic(f) for f in (*self._known, *self._emitted)]))
-
     def _weighed(self, rebuilt: Rebuilt) -> Candidate:
-        again = self._again + sum([arithmetic(f) for f in rebuilt.again])
-        program = self._program_of(rebuilt.gradients)
+        again = self._again + sum(map(arithmetic, rebuilt.again))
+        program = self._of.program_of(rebuilt.gradients)
         extra = again / (self._arithmetic - self._again) if again else 0.0
         return Candidate(rebuilt.gradients, program, timeline(program).peak, extra)
 
 
-def sources_of(
-    outputs: Sequence[Variable], gradients: list[Variable], program_of: ProgramOf, mark: Any = None
-) -> list[Source]:
-    """The graph of gradients as it was emitted, and the one that reads no recomputed values, if that takes less memory:
-    the one that takes least comes first."""
-    known = functions_of(outputs)
-    emitted = Source(outputs, known, gradients, program_of, mark)
-    if not contains_recomputed(known):
-        return [emitted]
-    other = Source(outputs, known, reading_originals(known, gradients), program_of, mark)
-    return [other, emitted] if other.plain.peak < emitted.plain.peak else [emitted]
+class Graphs:
+    """The graphs of some gradients that plans are made for: as they were emitted, and with loops that are cut.
 
+    A loop is one function, so no plan cuts it. What cuts it is its backward rule, which is told how many steps to take
+    at a time; so the gradients are emitted anew for each size of segments.
+
+    Args:
+        outputs: What was differentiated.
+        gradients: Its gradients, as emitted.
+        program_of: The program that runs with such gradients.
+        mark: The mark of functions that compute something again.
+        emit: Emits the gradients with loops that are cut; None where that cannot be.
+    """
+
+    def __init__(
+        self, outputs: Sequence[Variable], gradients: list[Variable], program_of: ProgramOf, mark: Any = None,
+        emit: Emit | None = None,
+    ) -> None:  # fmt: skip
+        self.outputs, self.program_of, self.mark, self._emit = outputs, program_of, mark, emit
+        self.known = functions_of(outputs)
+        """The functions that were there before the gradients, inputs before readers."""
+        self.whole = [Source(self, gradients)]
+        """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory: the one
+        that takes least comes first."""
+        if contains_recomputed(self.known):
+            other = Source(self, reading_originals(self.known, gradients))
+            if other.plain.peak < self.whole[0].plain.peak:
+                self.whole.insert(0, other)
+        self._cut: dict[tuple[tuple[Function, tuple[int, ...]], ...], Source] = {}
+
+    def cut(self, levels: int, named: Named = anything) -> list[Source]:
+        """A graph for each of some sizes, in which the loops for which `named` is true are cut so many levels deep; the
+        one that takes least comes first."""
+        found: dict[int, Source] = {}
+        loops = [(f, steps) for f in self.known if (steps := steps_of(f)) and named(f)] if self._emit else []
+        for share in SHARES:
+            each = [(f, sizes_of(steps, levels, share)) for f, steps in loops]
+            sizes = tuple([(f, of_loop) for f, of_loop in each if of_loop])
+            if sizes:
+                source = self._cut[sizes] = self._cut.get(sizes) or self._with_segments(dict(sizes))
+                found[id(source)] = source
+        return sorted(found.values(), key=lambda source: source.plain.peak)
+
+    def _with_segments(self, sizes: dict[Function, tuple[int, ...]]) -> Source:
+        assert self._emit is not None
+        gradients = self._emit(lambda f: sizes.get(f, ()))
+        before = frozenset(self.known)
+        for f in functions_of(gradients):
+            if f not in before and steps_of(f) == 0:
+                f.mark = self.mark
+        return Source(self, gradients, sum([len(each) * arithmetic(f) for f, each in sizes.items()]))

@@ -14,8 +14,8 @@ from operator import attrgetter
 from typing import Any, NamedTuple
 
 from ...graph import Function, Variable
-from .cuts import Forward, in_order, uniform
-from .plan import Plan
+from .cuts import Forward, in_order
+from .plan import Plan, in_a_row
 from .rebuild import Rebuilt, rebuild
 
 
@@ -34,14 +34,12 @@ class Overlay(NamedTuple):
     def rebuilt(self, outputs: Sequence[Variable], gradients: list[Variable], plan: Plan, mark: Any) -> Rebuilt:
         """The gradients by a graph that computes again, for the last pass and for that before it, what `plan` says."""
         last = rebuild(self.known | self.upward, outputs, gradients, plan, mark, awaited=[self.top])
-        before = rebuild(self.known, outputs, last.gradients, self._reversed(plan), mark, readers=self.upward)
-        return Rebuilt(before.gradients, last.again + before.again, last.sums_split or before.sums_split)
-
-    def _reversed(self, plan: Plan) -> Plan:
-        """The same segments in the other order, for the pass that runs the other way."""
-        last = plan.tree.end - 1
-        segment = {f: last - n for f, n in plan.segment.items() if f in self.known}
-        return plan._replace(segment=segment, dropped=plan.dropped & self.known, tree=uniform(last + 1)[1])
+        # The same segments in the other order, for the pass that runs the other way.
+        end = plan.tree.end
+        segment = {f: end - 1 - n for f, n in plan.segment.items() if f in self.known}
+        other = plan._replace(segment=segment, dropped=plan.dropped & self.known, tree=in_a_row(end))
+        before = rebuild(self.known, outputs, last.gradients, other, mark, readers=self.upward)
+        return before._replace(again=last.again + before.again)
 
 
 def overlaid(
@@ -55,19 +53,23 @@ def overlaid(
         gradients: Its gradients.
         emitted: Their functions, inputs before readers.
     """
-    below = _below_gradients(known)
+    below: set[Function | None] = set()
+    """What belongs to a gradient in `outputs`, or depends on one."""
+    for f in known:
+        if f.order or any([x.parent in below for x in f.inputs]):
+            below.add(f)
     upward = _emitted_for(below, emitted)
-    model = [f for f in in_order(outputs) if f.origin is None and f not in below]
-    place = {f: t for t, f in enumerate(model)}
+    place = {f: t for t, f in enumerate(f for f in in_order(outputs) if f.origin is None and f not in below)}
     _lay(place, known, min)
     _lay(place, [e for e in emitted if e in upward], max)
     if upward.isdisjoint(place):
         return None
     originals = {f: m for f in known if f.order == 0 and (m := _root(f)) is not f and m in place and m.op is f.op}
-    results = {y.parent for y in (*outputs, *gradients)}
-    last = [e for e in emitted if e not in upward]
+    forward = Forward(
+        place, {y.parent for y in (*outputs, *gradients)}, [e for e in emitted if e not in upward], originals
+    )
     top = max([e for e in upward if e in place], key=attrgetter("rank")).outputs[0]
-    return Overlay(Forward(place, results, last, originals), frozenset(known), upward, top)
+    return Overlay(forward, frozenset(known), upward, top)
 
 
 def _root(f: Function) -> Function:
@@ -77,22 +79,15 @@ def _root(f: Function) -> Function:
     return f
 
 
-def _below_gradients(functions: Sequence[Function]) -> set[Function]:
-    """Those that belong to a gradient or depend on one."""
-    found: set[Function] = set()
-    for f in functions:
-        if f.order or any([x.parent in found for x in f.inputs]):
-            found.add(f)
-    return found
-
-
-def _emitted_for(functions: set[Function], emitted: Sequence[Function]) -> frozenset[Function]:
+def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -> frozenset[Function]:
     """Those of `emitted` that were emitted for `functions` and depend on nothing that was emitted for others."""
-    found: set[Function] = set()
-    others: set[Function] = set()
+    others: set[Function | None] = set()
+    found: list[Function] = []
     for e in emitted:
-        wanted = e.origin is None or e.origin in functions
-        (found if wanted and not any([x.parent in others for x in e.inputs]) else others).add(e)
+        if (e.origin is None or e.origin in functions) and not any([x.parent in others for x in e.inputs]):
+            found.append(e)
+        else:
+            others.add(e)
     return frozenset(found)
 
 

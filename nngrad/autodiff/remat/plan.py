@@ -1,25 +1,25 @@
-"""Plans: what is computed again, and which of that each function of the backward pass waits for."""
+"""Plans: what a gradient computes again, and when.
+
+A plan says it in one way, whoever chose it: which segment of the forward pass each function belongs to, which functions
+are not kept, and how the segments are nested. `rebuild.py` builds the gradient that follows it.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from operator import itemgetter
+import math
+from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
-import nngrad.functions as F
-
-from ...graph import Function, Op, RuleCall, Variable, create
-
-NEVER = 1 << 60
-"""The segment of what depends on nothing that is computed again."""
+from ...graph import Function
+from .costs import reads
 
 
 class Node(NamedTuple):
     """A stretch of segments, numbered in the order of the forward pass, and the stretches that it is made of.
 
-    What the last of its parts needs is computed together with the values on which the parts before it are based;
-    each of those is computed again from there, once the gradient has come back to its end.
+    What the last of its parts needs is computed together with the values on which the parts before it are based; each
+    of those is computed again from there, once the gradient has come back to its end.
     """
 
     first: int
@@ -32,7 +32,7 @@ class Node(NamedTuple):
 class Plan(NamedTuple):
     """What is computed again, and when."""
 
-    segment: dict[Function, int]
+    segment: Mapping[Function, int]
     """The segment that each forward function belongs to."""
     dropped: frozenset[Function]
     """The functions whose results are not kept where the gradient needs them; all others' are."""
@@ -44,114 +44,105 @@ class Plan(NamedTuple):
     which is next. That is less arithmetic, and in some graphs more memory."""
 
 
-def created_like(
-    f: Function, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...] = ()
-) -> tuple[Variable, ...]:
-    """The outputs of `op` on `inputs`: made at the place of `f`, of its order, and writing to no leaf."""
-    origin = f.origin if f.order else f  # what sums gradients was emitted for no function
-    call = None if origin is None else RuleCall(origin, ())
-    result = create(op, inputs, arguments, (), call, f.order)
-    outputs: tuple[Variable, ...] = result if isinstance(result, tuple) else (result,)
-    outputs[0].parent.context = f.context  # type: ignore[union-attr]
-    return outputs
+# ---------------------------------------------------------------- nests
+
+Nest = tuple[list[float], Node]
+"""Shares of segments, and how these are nested."""
 
 
-class BackwardSchedule:
-    """The functions of a backward pass by the segments that they wait for.
+def in_a_row(count: int) -> Node:
+    """So many segments, one level."""
+    return Node(0, count, tuple([Node(i, i + 1) for i in range(count)]))
 
-    The *stage* of a function is the first of the segments (in the order of the forward pass) whose recomputed values
-    it depends on; so it can run when that one is computed again, and all later ones were before.
 
-    Args:
-        plan: What is computed again.
-        emitted: The functions of the backward pass, inputs before readers.
+def uniform(count: int) -> Nest:
+    """`count` segments of equal shares, one level."""
+    return [1.0] * count, in_a_row(count)
+
+
+def binomial(levels: int, slots: int) -> Nest:
+    """The deepest nest of segments that `slots` values are enough for, when each is computed again `levels` times.
+
+    With k levels and m slots it has C(m + k, k + 1) steps: a stretch with m slots is cut into m stretches of one level
+    less, the first with m slots and each next with one less, since one is taken by the value that it starts from
+    (Griewank and Walther, 'Algorithm 799: revolve', ACM TOMS 26, 2000; a stretch of no level keeps all its steps).
     """
+    shares: list[float] = []
 
-    def __init__(self, plan: Plan, emitted: list[Function]) -> None:
-        self._plan = plan
-        self._stage: dict[Function, int] = {}
-        self._reach: dict[Function, int] = {}
-        """The first of the segments that it has read anything of, kept or not: how far back the gradient has come."""
-        self._constant: set[Function] = set()
-        self._sums: dict[Function, Variable] = {}
-        self.of_segment: dict[int, list[Function]] = {}
-        """The functions that wait for a segment, inputs before readers."""
-        self._read_at: dict[Variable, int] = {}
-        """The lowest stage among the readers of an emitted Variable."""
-        for f in emitted:
-            for g in self._parts(f):
-                self._enter(g)
-        spans = [(self._stage[x.parent], low, x) for x, low in self._read_at.items()]  # type: ignore[index]
-        self._waiting = sorted([span for span in spans if span[1] < span[0]], key=itemgetter(0))
-        self._crossing: list[tuple[int, int, Variable]] = []
+    def stretch(level: int, free: int) -> Node:
+        first = len(shares)
+        if level == 0 or free == 1:
+            shares.append(float(free if level == 0 else 1))
+            return Node(first, first + 1)
+        parts = tuple([stretch(level - 1, i) for i in range(free, 0, -1)])
+        return Node(first, len(shares), parts)
 
-    @property
-    def sums_split(self) -> bool:
-        """Whether there are sums that were split into partial ones."""
-        return bool(self._sums)
+    return shares, stretch(levels, slots)
 
-    def split(self, x: Variable) -> Variable:
-        """`x`, or the last of the partial sums that it was split into."""
-        return x if x.parent is None else self._sums.get(x.parent, x)
 
-    def arriving(self, end: int) -> list[Variable]:
-        """Gradients that pass from the segments from `end` on to those before it: known without any of the latter.
+def slots_for(levels: int, steps: float) -> int:
+    """The least number of slots with which `levels` levels are enough for so many steps."""
+    slots = 1
+    while math.comb(slots + levels, levels + 1) < steps:
+        slots += 1
+    return slots
 
-        It is to be asked for lower and lower ends.
-        """
-        while self._waiting and self._waiting[-1][0] >= end:
-            self._crossing.append(self._waiting.pop())
-        self._crossing = [span for span in self._crossing if span[1] < end]
-        found = [x for _, _, x in self._crossing if x.parent not in self._constant and x.size]
-        near = [x for x in found if self._reach[x.parent] <= end]  # type: ignore[index]
-        return near or sorted(found, key=lambda x: self._reach[x.parent])[:4]  # type: ignore[index]
 
-    def _parts(self, f: Function) -> list[Function]:
-        """`f`; or, where it sums gradients of several stages, partial sums that need no more than one stage each.
+def partly(nest: Nest, share: float) -> Nest:
+    """`nest` for the first `share` of the forward pass; the rest of it is kept."""
+    shares, tree = nest
+    end = len(shares)
+    return [*shares, sum(shares) * (1 / share - 1)], Node(0, end + 1, (tree, Node(end, end + 1)))
 
-        A parameter that is used at every step of a long sequence has its gradient from all of them. Summed at the
-        end, all the parts would be alive until then.
-        """
-        if f.op is not F.add_n:
-            return [f]
-        inputs = [self.split(x) for x in f.inputs]
-        stages = [NEVER if x.parent is None else self._stage_of(x) for x in inputs]
-        if len(set(stages)) < 2:
-            return [f]
-        parts: list[Function] = []
-        total: Variable | None = None
-        for stage in sorted(set(stages), reverse=True):
-            terms = [x for x, s in zip(inputs, stages, strict=True) if s == stage]
-            terms = terms if total is None else [total, *terms]
-            if len(terms) > 1:
-                total = created_like(f, F.add2 if len(terms) == 2 else F.add_n, tuple(terms))[0]
-                parts.append(total.parent)  # type: ignore[arg-type]
-            else:
-                total = terms[0]
-        assert total is not None
-        self._sums[f] = total
-        return parts
 
-    def _stage_of(self, x: Variable) -> int:
-        f = x.parent
-        if f is None:
-            return NEVER
-        if f in self._stage:
-            return self._stage[f]
-        return self._plan.segment[f] if f in self._plan.dropped else NEVER
+_FEWEST_STEPS = 4
+"""Of a loop that is cut."""
 
-    def _enter(self, f: Function) -> None:
-        inputs = [self.split(x) for x in f.inputs]
-        stage = self._stage[f] = min([self._stage_of(x) for x in inputs], default=NEVER)
-        reach = NEVER
-        for x in inputs:
-            p = x.parent
-            if p is not None:
-                reach = min(reach, self._reach[p] if p in self._stage else self._plan.segment.get(p, NEVER))
-                if p in self._stage:
-                    self._read_at[x] = min(stage, self._read_at.get(x, NEVER))
-        self._reach[f] = reach
-        if all([x.parent in self._constant for x in inputs]):
-            self._constant.add(f)
-        if stage != NEVER:
-            self.of_segment.setdefault(stage, []).append(f)
+SHARES = (0.35, 0.6, 1.0)
+"""Sizes of segments to try, as shares of that at which there would be as many segments as steps in each: what a step
+needs is mostly more than what it carries."""
+
+
+def sizes_of(steps: int, levels: int, share: float) -> tuple[int, ...]:
+    """For a loop, the numbers of steps of a segment, of a segment of that, and so on: so many levels, if it has enough.
+
+    The sizes are divisors where there are some near: what is left over is sliced off, and that is copied.
+    """
+    found: list[int] = []
+    before = steps if steps >= _FEWEST_STEPS else 0
+    for level in range(1, levels + 1):
+        aim = min(share * steps ** (1 - level / (levels + 1)), before / 2)
+        if round(aim) < 2:
+            break
+        near = [d for d in range(2, before // 2 + 1) if before % d == 0 and 0.6 * aim <= d <= 1.6 * aim]
+        before = min(near, key=lambda d: abs(math.log(d / aim)), default=round(aim))
+        found.append(before)
+    return tuple(found)
+
+
+def by_blocks(schedule: Sequence[Function], dropped: frozenset[Function]) -> Plan:
+    """A segment for each block: functions of `dropped` that pass values to each other; those of two `with
+    nn.recompute():` are of two blocks."""
+    head: dict[Function | None, Function] = {}
+
+    def head_of(f: Function) -> Function:
+        while head[f] is not f:
+            head[f] = head[head[f]]
+            f = head[f]
+        return f
+
+    for f in schedule:
+        if f in dropped:
+            head[f] = f
+            for p in [x.parent for x in reads(f)]:
+                if p in head and p is not None and p.mark is f.mark:
+                    head[head_of(p)] = f
+    last = {head_of(f): t for t, f in enumerate(schedule) if f in head}
+    numbers = {f: n for n, f in enumerate(sorted(last, key=last.__getitem__))}
+    segment, number = {}, 0
+    for f in schedule:
+        if f in head:
+            number = numbers[head_of(f)]
+        segment[f] = number
+    # The plain graph comes last: no block is spared.
+    return Plan(segment, dropped, in_a_row(len(numbers) + 1))

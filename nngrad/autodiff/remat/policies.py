@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterable, Sequence
 from dataclasses import dataclass
@@ -96,31 +97,47 @@ class LeastMemory(Policy):
 
     def choose(self, search: Search) -> Candidate:
         """The smallest of any kind that adds no more arithmetic."""
-        tried = [c if c.extra <= self.extra else search.spared(c) for c in search.of_all_kinds(self.extra)]
+        graded = search.graded(lambda c: c.extra <= self.extra)
+        tried = [c if c.extra <= self.extra else search.spared(c) for c in graded]
         return search.smallest([c for c in tried if c.extra <= self.extra])
 
 
+class Restricted(Policy):
+    """Recompute some functions, and no others."""
+
+    @abstractmethod
+    def names(self, f: Function) -> Any:
+        """Whether `f` may be computed again."""
+
+    def choose(self, search: Search) -> Candidate:
+        """The smallest that computes nothing else again."""
+        return search.smallest(search.restricted(self.names))
+
+
 @dataclass(frozen=True)
-class Chosen(Policy):
+class Chosen(Restricted):
     """Recompute what a predicate says."""
 
     predicate: Callable[[Function], Any]
 
-    def choose(self, search: Search) -> Candidate:
-        """The smallest that computes nothing else again."""
-        return search.smallest(search.restricted(self.predicate))
+    def names(self, f: Function) -> Any:
+        """Whether the predicate is true for it."""
+        return self.predicate(f)
 
 
 @dataclass(frozen=True)
-class Kept(Policy):
+class Kept(Restricted):
     """Recompute all but some Variables."""
 
     variables: tuple[Variable, ...]
 
-    def choose(self, search: Search) -> Candidate:
-        """The smallest that does not compute them again."""
-        kept = {y.parent for y in self.variables}
-        return search.smallest(search.restricted(lambda f: f not in kept))
+    @functools.cached_property
+    def _functions(self) -> frozenset[Function | None]:
+        return frozenset([x.parent for x in self.variables])
+
+    def names(self, f: Function) -> bool:
+        """Whether it computes none of them."""
+        return f not in self._functions
 
     def key(self, functions: Sequence[Function]) -> Hashable:
         """The places of the Variables."""
@@ -129,7 +146,7 @@ class Kept(Policy):
 
 
 @dataclass(frozen=True)
-class Marked(Policy):
+class Marked(Restricted):
     """Recompute what was built within `nn.recompute()`."""
 
     @property
@@ -137,9 +154,9 @@ class Marked(Policy):
         """None: further gradients find the marks of what it was built in."""
         return None
 
-    def choose(self, search: Search) -> Candidate:
-        """The smallest that computes nothing else again."""
-        return search.smallest(search.restricted(lambda f: isinstance(f.mark, RecomputeScope)))
+    def names(self, f: Function) -> bool:
+        """Whether it is marked."""
+        return isinstance(f.mark, RecomputeScope)
 
 
 class RecomputeScope:

@@ -15,15 +15,12 @@ from typing import Any
 
 from ...execution.program import Program
 from ...execution.trials import Trial, trial_of
-from ...graph import Function, Variable, contained, functions_of, leaves_of, switch
+from ...graph import Variable, contained, functions_of, leaves_of, switch
 from ...graph.options import pause_collector
-from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, WORTH_IT
-from .candidates import Candidate, Cutting, ProgramOf, Source, sources_of
-from .costs import reads
-from .cuts import binomial, slots_for, uniform
-from .plan import Node, Plan
-from .policies import Policy, policy_of, policy_of_marks
-from .segmented import Emit, Segmented
+from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
+from .candidates import Candidate, Cutting, Emit, Graphs, Named, ProgramOf
+from .plan import binomial, by_blocks, slots_for, uniform
+from .policies import policy_of, policy_of_marks
 
 
 @contained
@@ -59,13 +56,13 @@ def rematerialised(
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
         return gradients
+    graphs = Graphs(roots, gradients, program_of, policy.mark, emit)
     if recompute is False:
-        return sources_of(roots, gradients, program_of)[0].plain.gradients
+        return graphs.whole[0].plain.gradients
     own = None if inputs is None else {id(x) for x in inputs}
     further = own is not None and any([x.need_grad and id(x) not in own for x in leaves_of(roots)])
-    segmented = None if emit is None else Segmented(roots, emit, program_of, policy.mark)
-    search = Search(roots, gradients, policy, program_of, further, segmented)
-    best = search.run()
+    search = Search(graphs, further)
+    best = policy.choose(search) if search.wanted else search.plain
     if runs:
         search.keep(best)
     return best.gradients
@@ -75,37 +72,18 @@ class Search:
     """The candidates for a policy.
 
     Args:
-        outputs: What was differentiated.
-        gradients: Its gradients, as emitted.
-        policy: What to look for.
-        program_of: The program that is going to run with such gradients.
+        graphs: The graphs that plans are made for.
         further: Whether a further gradient is likely.
-        segmented: The graphs in which loops are cut.
     """
 
-    def __init__(
-        self,
-        outputs: Sequence[Variable],
-        gradients: list[Variable],
-        policy: Policy,
-        program_of: ProgramOf,
-        further: bool = False,
-        segmented: Segmented | None = None,
-    ) -> None:
-        self._policy = policy
-        self.further = further
-        self._sources = sources_of(outputs, gradients, program_of, policy.mark)
-        self.plain = self._sources[0].plain
+    def __init__(self, graphs: Graphs, further: bool = False) -> None:
+        self._graphs, self._further = graphs, further
+        self.plain = graphs.whole[0].plain
         """The graph that computes nothing again."""
-        self._cuttings = [cutting for source in self._sources for cutting in source.cuttings]
+        self._cuttings = [cutting for source in graphs.whole for cutting in source.cuttings]
+        self.wanted = any([cutting.forward.wanted for cutting in self._cuttings])
+        """Whether the gradients want anything of the forward pass."""
         self._trials: dict[Program, Trial] = {}
-        self._segmented = segmented
-
-    def run(self) -> Candidate:
-        """The best candidate."""
-        if not any([any(cutting.forward.saved) for cutting in self._cuttings]):
-            return self.plain
-        return self._policy.choose(self)
 
     # ---------------------------------------------------------------- which is best
 
@@ -114,26 +92,26 @@ class Search:
 
         Args:
             candidates: Among what.
-            all_anew: Whether a segment's gradient is to read nothing but what was computed again for it.
+            all_anew: Whether a segment's gradient is to read nothing but what was computed again for it, where a
+                further gradient is likely.
         """
         ranked = _ranked(candidates)[:MOST_FINALISTS]
         if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
             return self.plain
         close = [c for c in ranked if c.peak <= CLOSE * ranked[0].peak]
-        alike = all_anew and self.further
-        best = self._decided(close, alike)
-        return self._decided(ranked, alike) if best is self.plain and len(close) < len(ranked) else best
+        best = self._decided(close, all_anew)
+        return self._decided(ranked, all_anew) if best is self.plain and len(close) < len(ranked) else best
 
     def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
         """The one of some candidates and the plain graph that takes least by the compiler's account."""
-        finalists = candidates if all_anew else list(map(self.spared, candidates))
+        finalists = candidates if all_anew and self._further else list(map(self.spared, candidates))
         if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
             finalists = [*finalists, self.plain]
         finalists = _ranked(finalists)
         if len(finalists) > 1:
-            allotted = {c.program: trial.nbytes for c in finalists if (trial := self._trial_of(c)).nbytes is not None}
-            if len(allotted) == len(finalists):
-                return min(finalists, key=lambda c: (allotted[c.program], c.extra))
+            taken = [(self._trial_of(c).nbytes, c.extra) for c in finalists]
+            if all([nbytes is not None for nbytes, _ in taken]):
+                return finalists[taken.index(min(taken))]
         return finalists[0]
 
     def fitting(self, nbytes: float) -> tuple[bool, Candidate]:
@@ -142,7 +120,7 @@ class Search:
             return True, self.plain
         # What the structure does not show is much the same in all candidates.
         most = nbytes * self.plain.peak / self.bytes_of(self.plain)
-        tried = self._likely_to_fit(most)
+        tried = list(self.graded(lambda c: c.peak > most))
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
         for candidate in fitting[: MOST_FINALISTS - 1]:
             spared = self.spared(candidate)
@@ -150,19 +128,6 @@ class Search:
                 return True, spared
         best = self.smallest(tried)
         return self.bytes_of(best) <= nbytes, best
-
-    def _likely_to_fit(self, most: float) -> list[Candidate]:
-        """Plans of more and more arithmetic, until some have a predicted peak of no more than `most`."""
-        tried = list(self._light())
-        if all([c.peak > most for c in tried]):
-            tried += self.nested(1)
-        if any([c.peak <= most for c in tried]):
-            return tried + [c for cutting in self._cuttings for c in self._partial(cutting, lambda c: c.peak > most)]
-        for levels in range(2, 11):
-            tried += self.nested(levels)
-            if any([c.peak <= most for c in tried]):
-                break
-        return tried
 
     def spared(self, candidate: Candidate) -> Candidate:
         """The same plan with less arithmetic, where that is worth it and takes no more memory."""
@@ -172,7 +137,7 @@ class Search:
         return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
-        """Returns what it takes by the compiler's account; the predicted peak where there is none."""
+        """What it takes by the compiler's account; the predicted peak where there is none."""
         nbytes = self._trial_of(candidate).nbytes
         return candidate.peak if nbytes is None else nbytes
 
@@ -182,124 +147,81 @@ class Search:
             self._trials[candidate.program].keep()
 
     def _trial_of(self, candidate: Candidate) -> Trial:
-        trial = self._trials.get(candidate.program)
-        if trial is None:
-            trial = self._trials[candidate.program] = trial_of(candidate.program)
-        return trial
+        if candidate.program not in self._trials:
+            self._trials[candidate.program] = trial_of(candidate.program)
+        return self._trials[candidate.program]
 
     # ---------------------------------------------------------------- candidates
 
     def nested(self, levels: int) -> Iterator[Candidate]:
         """Plans of so many levels that compute everything again."""
         for cutting in self._cuttings:
-            yield from self._nested(cutting, levels)
+            yield from _nested(cutting, levels)
         depth = levels
         while depth:  # fewer levels may take less: what is scanned is copied at each of them
-            segmented = self._in_segments(depth)
-            yield from [source.plain for source in segmented]
-            for cutting in segmented[0].cuttings if segmented else ():
-                yield from self._nested(cutting, levels)
+            cut = self._graphs.cut(depth)
+            yield from [source.plain for source in cut]
+            for cutting in cut[0].cuttings if cut else ():
+                yield from _nested(cutting, levels)
             depth //= 2
 
-    def _in_segments(self, levels: int, named: Callable[[Function], Any] = lambda f: True) -> list[Source]:
-        """The graphs in which loops are cut so many levels deep, the one that takes least first."""
-        return [] if self._segmented is None else self._segmented.sources(levels, named)
-
-    def _nested(self, cutting: Cutting, levels: int) -> Iterator[Candidate]:
-        units = cutting.forward.units
-        slots = slots_for(levels, units)
-        for count in sorted({max(2, round(slots * factor)) for factor in (0.5, 0.7, 1.0)}):
-            yield cutting(binomial(levels, count))
-        if levels == 1:
-            for count in sorted({max(2, round(math.sqrt(units) * factor)) for factor in (0.5, 1.0, 1.5)}):
-                yield cutting(uniform(count))
-
-    def of_all_kinds(self, most: float) -> Iterator[Candidate]:
-        """Plans of every kind, those that add less arithmetic than others first, up to about a share of `most`."""
-        yield from self._light()
+    def graded(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
+        """Plans of every kind, those that add less arithmetic than others first, for as long as `more` arithmetic than
+        that of a candidate is to be tried."""
+        yield from self.restricted(lambda f: not f.heavy)
         for cutting in self._cuttings:
-            full = list(self._nested(cutting, 1))
+            full = list(_nested(cutting, 1))
             yield from full
-            least = min([c.extra for c in full])
-            if least > most:
-                yield from self._partial(cutting, lambda c: c.extra <= most)
-            for levels in range(2, 5):
-                if least * levels <= most:
-                    yield from self._nested(cutting, levels)
-        for levels in range(1, 5):
-            found = [source for source in self._in_segments(levels) if source.plain.extra <= most]
-            if not found:
+            least = min(full, key=lambda c: c.extra)
+            if not more(least):
+                low, high = 0.0, 1.0
+                for _ in range(5):
+                    middle = (low + high) / 2
+                    candidate = cutting.partly(middle)
+                    yield candidate
+                    low, high = (middle, high) if more(candidate) else (low, middle)
+            for levels in range(2, MOST_LEVELS + 1):
+                if not more(least._replace(extra=least.extra * levels / (levels - 1))):
+                    break
+                full = list(_nested(cutting, levels))
+                yield from full
+                least = min(full, key=lambda c: c.extra)
+        for levels in range(1, MOST_LEVELS + 1):
+            cut = self._graphs.cut(levels)
+            yield from [source.plain for source in cut]
+            yield from [c for cutting in (cut[0].cuttings if cut else ()) for c in _nested(cutting, 1)]
+            if not all([more(source.plain) for source in cut]) or not cut:
                 break
-            yield from [source.plain for source in found]
-            yield from [c for cutting in found[0].cuttings for c in self._nested(cutting, 1)]
 
-    def restricted(self, named: Callable[[Function], Any]) -> Iterator[Candidate]:
+    def restricted(self, named: Named) -> Iterator[Candidate]:
         """Plans that compute only functions again for which `named` is true."""
-        yield from [source.plain for source in self._in_segments(1, named)]
-        for source in self._sources:
+        yield from [source.plain for source in self._graphs.cut(1, named)]
+        for source in self._graphs.whole:
             dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
             if dropped:
-                yield source.following(blocks(source.schedule, dropped))
+                yield source.following(by_blocks(source.schedule, dropped))
         for cutting in self._cuttings:
             if any(map(named, cutting.forward.droppable)):
                 units = cutting.forward.units
-                yield from self._uniform(cutting, (math.sqrt(units), units / 2), named)
+                for count in _counts(math.sqrt(units), units / 2, units):
+                    yield cutting(uniform(min(count, MOST_SEGMENTS)), named)
 
-    def _light(self) -> Iterator[Candidate]:
-        """Plans that compute nothing again that takes much arithmetic."""
-        for cutting in self._cuttings:
-            units = cutting.forward.units
-            yield from self._uniform(cutting, (math.sqrt(units), units / 2, units), lambda f: not f.heavy)
 
-    def _uniform(
-        self, cutting: Cutting, counts: Sequence[float], dropped: Callable[[Function], Any]
-    ) -> Iterator[Candidate]:
-        for count in sorted({max(2, round(n)) for n in counts}):
-            yield cutting(uniform(min(count, 256)), dropped)
+def _nested(cutting: Cutting, levels: int) -> Iterator[Candidate]:
+    units = cutting.forward.units
+    slots = slots_for(levels, units)
+    for count in _counts(slots * 0.5, slots * 0.7, slots):
+        yield cutting(binomial(levels, count))
+    if levels == 1:
+        for count in _counts(*[math.sqrt(units) * factor for factor in (0.5, 1.0, 1.5)]):
+            yield cutting(uniform(count))
 
-    def _partial(self, cutting: Cutting, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
-        """Plans that compute a first part of the forward pass again, as large as `more` asks for, by bisection."""
-        low, high = 0.0, 1.0
-        for _ in range(5):
-            middle = (low + high) / 2
-            candidate = cutting.partly(middle)
-            yield candidate
-            low, high = (middle, high) if more(candidate) else (low, middle)
+
+def _counts(*about: float) -> list[int]:
+    """Numbers of segments near these."""
+    return sorted({max(2, round(n)) for n in about})
 
 
 def _ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
     """The candidates, each program once, those first that are predicted to take the least memory."""
     return sorted({c.program: c for c in candidates}.values(), key=lambda c: (c.peak, c.extra))
-
-
-def blocks(functions: Sequence[Function], dropped: frozenset[Function]) -> Plan:
-    """A segment for each block: functions of `dropped` that pass values to each other; those of two `with
-    nn.recompute():` are of two blocks."""
-    group: dict[Function, Function] = {}
-
-    def head(f: Function) -> Function:
-        while group[f] is not f:
-            group[f] = group[group[f]]
-            f = group[f]
-        return f
-
-    for f in functions:
-        if f in dropped:
-            group[f] = f
-            for x in reads(f):
-                p = x.parent
-                if p in dropped and p in group and p.mark is f.mark:
-                    group[head(p)] = f
-    last: dict[Function, int] = {}
-    for t, f in enumerate(functions):
-        if f in group:
-            last[head(f)] = t
-    numbers = {f: n for n, f in enumerate(sorted(last, key=last.__getitem__))}
-    segment, number = {}, 0
-    for f in functions:
-        if f in group:
-            number = numbers[head(f)]
-        segment[f] = number
-    count = len(numbers)
-    # The plain graph comes last: no block is spared.
-    return Plan(segment, dropped, Node(0, count + 1, tuple([Node(i, i + 1) for i in range(count + 1)])))
