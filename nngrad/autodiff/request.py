@@ -1,5 +1,4 @@
-"""The request: what a caller asks of grad() and backward(), checked and brought into one form; the task that it makes
-as a graph; and what the results remember of that."""
+"""What a caller asks of grad() and backward(), checked; the task that it makes as a graph; what results remember."""
 
 from __future__ import annotations
 
@@ -93,8 +92,7 @@ def requested(
             seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
             initial = initial_gradients(inputs, grad_inputs)
     stop_gradients = variables(stop_gradients, "stop_gradients")
-    if aggregate is not None:
-        aggregate = checked_aggregate(aggregate)
+    aggregate = None if aggregate is None else checked_aggregate(aggregate)
     return Request(outputs, inputs, seeds, initial, stop_gradients, aggregate, retain, unreachable, recompute)
 
 
