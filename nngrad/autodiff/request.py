@@ -9,7 +9,6 @@ from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, functions_of
-from ..graph.closing import Closing
 from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
 from ..graph.place import warn_user
@@ -81,10 +80,8 @@ def requested(
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
     for i, x in enumerate(inputs):
         if not x.spec.differentiable and unreachable != "none":
-            raise TypeError(
-                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
-                "or have None in its place with unreachable='none'"
-            )
+            raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a "
+                            "floating dtype, or have None in its place with unreachable='none'")
     seeds: Seeds = [None] * len(outputs)
     initial: Seeds = ()
     if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
@@ -162,16 +159,6 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
             warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs")
     found = [y for y in listed if not y.grad.is_zero]
     return found, [y.grad for y in found]
-
-
-def given_gradient(output: Variable, grad: Any) -> Any:
-    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
-    if grad is None:
-        if output.grad.is_zero:
-            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
-        return output.grad
-    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
-    return None if is_one else grad
 
 
 # ---------------------------------------------------------------- as a graph, and when it is done
@@ -337,40 +324,6 @@ def remembered_of(g: Variable) -> Remembered | None:
     """Returns what `g` knows of itself; None if it is no result of `grad`."""
     remembered: Remembered | None = g._derived
     return remembered
-
-
-def close_with_derivations(
-    closing: Closing,
-    functions: Sequence[Function],
-    about: Iterable[Variable | None],
-    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
-) -> dict[Derivation, int]:
-    """Closes functions, and what the results of `grad` among them are derivatives of.
-
-    Args:
-        closing: Where all is written.
-        functions: The functions, each after what it depends on.
-        about: Variables of which all that they depend on is written as well.
-        referred_to: Returns the Variables of a derivation of which this is done.
-
-    Returns:
-        The derivations, with numbers.
-    """
-    derivations: dict[Derivation, int] = {}
-    waiting, seen = [*about], 0
-    while functions:
-        closing.write(functions)
-        new: list[Remembered] = [gx._derived for gx in closing.derived[seen:]]
-        seen = len(closing.derived)
-        for remembered in new:
-            derivation = remembered.derivation
-            waiting += (remembered.laplacian or ())[:2]
-            if derivation is not None and derivation not in derivations:
-                derivations[derivation] = len(derivations)
-                waiting += [x for each in referred_to(derivation) for x in each]
-        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
-        waiting = []
-    return derivations
 
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
