@@ -1,4 +1,4 @@
-"""What a caller asks of grad() and backward(), checked; the task that it makes as a graph; what results remember."""
+"""The request: what a caller asks of grad() and backward(), in one form; its task as a graph; what results remember."""
 
 from __future__ import annotations
 
@@ -89,7 +89,8 @@ def requested(
             seeds = scaled_seeds(outputs, seeds_of(outputs, grad_outputs), loss_scale)
             initial = initial_gradients(inputs, grad_inputs)
     stop_gradients = variables(stop_gradients, "stop_gradients")
-    aggregate = None if aggregate is None else checked_aggregate(aggregate)
+    if aggregate is not None:
+        aggregate = checked_aggregate(aggregate)
     return Request(outputs, inputs, seeds, initial, stop_gradients, aggregate, retain, unreachable, recompute)
 
 
@@ -149,8 +150,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
-    """Returns the outputs that `nn.backward` differentiates, and what is given for each: without `grad_outputs` what
-    its own `.grad` holds."""
+    """Returns the outputs that `nn.backward` differentiates, each with what is given, or what its `.grad` holds."""
     listed = differentiable(outputs, "outputs")
     if grad_outputs is not None:
         return listed, one_each(listed, grad_outputs)
