@@ -10,7 +10,7 @@ watch, where something is to be computed again, and wherever code of the user's 
 from __future__ import annotations
 
 import fractions
-from collections.abc import Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from typing import Any, NamedTuple
 
@@ -25,7 +25,7 @@ from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
-from .request import Derivation, Mode, Remembered, Request, close_with_derivations, remembered_of
+from .request import Derivation, Mode, Remembered, Request, remembered_of
 
 Numbers = tuple[int, ...]
 
@@ -109,6 +109,40 @@ class Question:
         if {*map(type, found)} == {Variable}:
             return found  # type: ignore[return-value]  # so there is no None
         return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(found, places, strict=True)]
+
+
+def close_with_derivations(
+    closing: Closing,
+    functions: Sequence[Function],
+    about: Iterable[Variable | None],
+    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
+) -> dict[Derivation, int]:
+    """Closes functions, and what the results of `grad` among them are derivatives of.
+
+    Args:
+        closing: Where all is written.
+        functions: The functions, each after what it depends on.
+        about: Variables of which all that they depend on is written as well.
+        referred_to: Returns the Variables of a derivation of which this is done.
+
+    Returns:
+        The derivations, with numbers.
+    """
+    derivations: dict[Derivation, int] = {}
+    waiting, seen = [*about], 0
+    while functions:
+        closing.write(functions)
+        new: list[Remembered] = [gx._derived for gx in closing.derived[seen:]]
+        seen = len(closing.derived)
+        for remembered in new:
+            derivation = remembered.derivation
+            waiting += (remembered.laplacian or ())[:2]
+            if derivation is not None and derivation not in derivations:
+                derivations[derivation] = len(derivations)
+                waiting += [x for each in referred_to(derivation) for x in each]
+        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
+        waiting = []
+    return derivations
 
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:

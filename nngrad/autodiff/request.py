@@ -10,7 +10,6 @@ from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, functions_of
-from ..graph.closing import Closing
 from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
 from ..graph.place import warn_user
@@ -339,40 +338,6 @@ def remembered_of(g: Variable) -> Remembered | None:
     """Returns what `g` knows of itself; None if it is no result of `grad`."""
     remembered: Remembered | None = g._derived
     return remembered
-
-
-def close_with_derivations(
-    closing: Closing,
-    functions: Sequence[Function],
-    about: Iterable[Variable | None],
-    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
-) -> dict[Derivation, int]:
-    """Closes functions, and what the results of `grad` among them are derivatives of.
-
-    Args:
-        closing: Where all is written.
-        functions: The functions, each after what it depends on.
-        about: Variables of which all that they depend on is written as well.
-        referred_to: Returns the Variables of a derivation of which this is done.
-
-    Returns:
-        The derivations, with numbers.
-    """
-    derivations: dict[Derivation, int] = {}
-    waiting, seen = [*about], 0
-    while functions:
-        closing.write(functions)
-        new: list[Remembered] = [gx._derived for gx in closing.derived[seen:]]
-        seen = len(closing.derived)
-        for remembered in new:
-            derivation = remembered.derivation
-            waiting += (remembered.laplacian or ())[:2]
-            if derivation is not None and derivation not in derivations:
-                derivations[derivation] = len(derivations)
-                waiting += [x for each in referred_to(derivation) for x in each]
-        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
-        waiting = []
-    return derivations
 
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:

@@ -21,14 +21,8 @@ class Call(NamedTuple):
 
 def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:
     """The steps with the numbers of their outputs, and the specs of all values."""
-    specs = dict(enumerate(block.inputs))
-    calls, count = [], 0
-    for (op, arguments, ins), made in zip(block.steps, block.results, strict=True):
-        outs = tuple([~(count + k) for k in range(len(made))])
-        count += len(made)
-        specs.update(zip(outs, made, strict=True))
-        calls.append(Call(op, arguments, ins, outs))
-    return calls, specs
+    specs = dict(enumerate(block.inputs)) | {~k: spec for k, spec in enumerate(block.specs)}
+    return [Call(*step, outs) for step, outs in zip(block.steps, block.outs, strict=True)], specs
 
 
 def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call], tuple[int, ...]]:

@@ -114,9 +114,11 @@ class Block:
         return tuple([spec for made in self.results for spec in made])
 
     @functools.cached_property
-    def starts(self) -> tuple[int, ...]:
-        """How many values the steps before each step give."""
-        return tuple(itertools.accumulate([len(made) for made in self.results], initial=0))[:-1]
+    def outs(self) -> tuple[tuple[int, ...], ...]:
+        """The numbers of what each step gives."""
+        counts = [len(made) for made in self.results]
+        ends = itertools.accumulate(counts)
+        return tuple([tuple([~k for k in range(end - n, end)]) for end, n in zip(ends, counts, strict=True)])
 
     @functools.cached_property
     def producers(self) -> tuple[int, ...]:
@@ -228,9 +230,9 @@ class Block:
         for number in self.stops:
             values[~number].need_grad = False
         if self.places:
-            for place, start in zip(self.places, self.starts, strict=True):
+            for place, outs in zip(self.places, self.outs, strict=True):
                 if place is not None:
-                    values[start].parent.place = place  # type: ignore[union-attr]
+                    values[~outs[0]].parent.place = place  # type: ignore[union-attr]
         return values
 
     @functools.cached_property
@@ -267,24 +269,19 @@ class Block:
     def reach(self, moving: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""
         found = {i for i in moving if self.inputs[i].differentiable}
-        count = 0
-        for (_, _, ins), made in zip(self.steps, self.results, strict=True):
+        for (_, _, ins), outs in zip(self.steps, self.outs, strict=True):
             if not found.isdisjoint(ins):
-                numbers = [~k for k in range(count, count + len(made))]
-                found.update([n for n in numbers if self.spec(n).differentiable and n not in self.stops])
-            count += len(made)
+                found.update([n for n in outs if self.spec(n).differentiable and n not in self.stops])
         return found
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
         """The numbers of what depends on some of the inputs, these included, whether gradients may pass or not."""
         found = set(inputs)
-        count = 0
-        for (op, arguments, ins), made in zip(self.steps, self.results, strict=True):
+        for (op, arguments, ins), outs in zip(self.steps, self.outs, strict=True):
             given = [i in found for i in ins]
             if any(given):
-                depends = dependence(op, arguments, given, len(made))
-                found.update([~k for k, does in enumerate(depends, start=count) if does])
-            count += len(made)
+                depends = dependence(op, arguments, given, len(outs))
+                found.update([i for i, does in zip(outs, depends, strict=True) if does])
         return found
 
     def gradient(

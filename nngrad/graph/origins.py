@@ -114,9 +114,9 @@ class Instance:
             op, arguments, ins = block.steps[k]
             call, inputs = self._call(k), tuple([found[i] for i in ins])
             made = create(op, inputs, arguments, (), call, block.orders[k], block.results[k])
-            for i, y in enumerate(made if op.multiple_results else (made,), start=block.starts[k]):
-                found[~i] = y
-                self._values[i] = weakref.ref(y)
+            for i, y in zip(block.outs[k], made if op.multiple_results else (made,), strict=True):
+                found[i] = y
+                self._values[~i] = weakref.ref(y)
 
 
 def _nobody() -> None:

@@ -314,11 +314,8 @@ class _Describing:
         wanted = {value for (_, value), name in zip(within.gives, asked, strict=False) if name}
         read = {i for _, _, ins in body.steps for i in ins}.union(body.outputs, wanted)
         places = body.places or (None,) * len(body.steps)
-        count = 0
-        for (op, arguments, ins), order, place in zip(body.steps, body.orders, places, strict=True):
-            specs = op.result_specs(tuple([body.spec(i) for i in ins]), arguments)
-            numbers = [~(count + k) for k in range(len(specs))]
-            count += len(specs)
+        columns = body.steps, body.orders, places, body.results, body.outs
+        for (op, arguments, ins), order, place, specs, numbers in zip(*columns, strict=True):
             names = tuple([self._names.new("v") if n in read else "" for n in numbers])
             node = self._node(op, arguments, tuple([values[i] for i in ins]), specs, names, Kind.IN_BODY, order, rank,
                               number)  # fmt: skip

@@ -215,7 +215,7 @@ class GraphReader:
         contexts = [*[_context(*row) for row in listed(self._tables, "contexts")], None]
         made = block.instantiate(self._values)
         self._values += made
-        self._functions = [made[start].parent for start in block.starts]
+        self._functions = [made[~outs[0]].parent for outs in block.outs]
         for f, number in zip(self._functions, integers(numbers, -1, len(contexts) - 2), strict=True):
             f.context = contexts[number]
 

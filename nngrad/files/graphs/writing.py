@@ -12,8 +12,9 @@ import numpy as np
 
 from backward_registry import registry
 
+from ...autodiff.known_gradients import close_with_derivations
 from ...autodiff.remat.policies import RecomputeScope
-from ...autodiff.request import Derivation, Remembered, close_with_derivations
+from ...autodiff.request import Derivation, Remembered
 from ...context import Context
 from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
 from ...graph.arguments import key_of

@@ -23,14 +23,12 @@ def is_hidden(body: Block) -> bool:
     """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
     it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
     risky: set[int] = set()
-    count = 0
-    for (op, _, ins), made in zip(body.steps, body.results, strict=True):
+    for (op, _, ins), outs in zip(body.steps, body.outs, strict=True):
         at_risk = not risky.isdisjoint(ins)
         passes = op.diagonal or not ins or (op.axes is not None and len(ins) == 1)
         if (at_risk and not passes) or (ins and not op.diagonal and op.axes is None):
             return True
         may_be_infinite = op.unbounded and op.linear != "each"
         if at_risk or may_be_infinite or not (op.diagonal or op.linear):
-            risky.update([~k for k in range(count, count + len(made))])
-        count += len(made)
+            risky.update(outs)
     return False
