@@ -68,12 +68,12 @@ FORMS: dict[str, tuple[Callable[..., Any], Callable[..., Any]]] = {
 
 
 @pytest.mark.parametrize("form", FORMS)
-def test_gradients_are_right_for_every_number_and_emitted_twice(form: str, emissions: list[Any]) -> None:
+def test_gradients_are_right_for_every_number_and_emitted_once(form: str, emissions: list[Any]) -> None:
     build, reference = FORMS[form]
-    numbers = np.array([0.31, 0.57, 2.0, 1e-3, -1.7, 0.57, 5.5])
+    numbers = np.array([0.31, 0.57, 2.5, 1e-3, -1.7, 0.57, 5.5])
     for c, expected in zip(numbers, exactly(jax.vmap(jax.grad(reference), (None, 0)), X, numbers), strict=True):
         np.testing.assert_allclose(gradient(build, float(c)), expected, rtol=1e-12, atol=1e-14)
-    assert len(emissions) == 2
+    assert len(emissions) == 1
 
 
 def test_numbers_that_matter_have_gradients_of_their_own(emissions: list[Any]) -> None:
@@ -85,32 +85,40 @@ def test_numbers_that_matter_have_gradients_of_their_own(emissions: list[Any]) -
         # The gradient of 0 * log(x) is 0, even where that of log(x) is infinite.
         np.testing.assert_allclose(g[1], 1 + c / 2, rtol=1e-12)
         assert np.isinf(g[0]) == (c != 0)
-    assert len(emissions) == 3
-
-
-def test_only_numbers_that_change_are_inputs(emissions: list[Any]) -> None:
-    def build(x: nn.Variable, c: float) -> nn.Variable:
-        return F.sum(F.sin(x * 0.3) * c)
-
-    gradient(build, 0.7)
-    found = [gradient(build, c) for c in (0.8, 0.9)]
-    np.testing.assert_allclose(found[1], 0.9 * 0.3 * np.cos(0.3 * X), rtol=1e-14)
     assert len(emissions) == 2
-    inputs = [x for x in emissions[1].outputs[0].parent.inputs[0].parent.inputs if x.parent is None]
-    assert [x.shape for x in inputs] == [()]  # 0.9 is a leaf, and 0.3 is not
-    (product,) = [f for f in nn.graph.functions_of(emissions[1].outputs) if f.name == "mul_scalar"]
-    assert product.args == {"val": 0.3}
 
 
-def test_a_second_number_that_changes_becomes_an_input_too(emissions: list[Any]) -> None:
+def test_whole_numbers_are_no_inputs(emissions: list[Any]) -> None:
+    def build(x: nn.Variable, c: float) -> nn.Variable:
+        return F.sum(F.sin(x * 3) * c)
+
+    found = [gradient(build, c) for c in (0.7, 0.8, 0.9)]
+    np.testing.assert_allclose(found[2], 0.9 * 3 * np.cos(3 * X), rtol=1e-14)
+    assert len(emissions) == 1
+    inputs = [x for x in emissions[0].outputs[0].parent.inputs[0].parent.inputs if x.parent is None]
+    assert [x.shape for x in inputs] == [()]  # the number is a leaf, and 3 is not
+    (product,) = [f for f in nn.graph.functions_of(emissions[0].outputs) if f.name == "mul_scalar"]
+    assert product.args == {"val": 3}
+    gradient(build, 2.0)
+    assert len(emissions) == 2
+
+
+def test_numbers_that_are_equal_are_one_input(emissions: list[Any]) -> None:
     def build(x: nn.Variable, numbers: tuple[float, float]) -> nn.Variable:
         a, b = numbers
         return F.sum(F.sin(x * a) * b)
 
-    given_numbers = [(0.3, 0.5), (0.3, 0.6), (0.3, 0.7), (0.4, 0.7), (0.5, 0.9), (0.6, 0.9), (0.3, 0.5)]
-    for a, b in given_numbers:
+    for a, b in [(0.3, 0.5), (0.3, 0.6), (0.4, 0.7), (0.7, 0.7), (0.9, 0.9), (0.6, 0.9)]:
         np.testing.assert_allclose(gradient(build, (a, b)), a * b * np.cos(a * X), rtol=1e-13)
-    assert len(emissions) == 3
+    assert len(emissions) == 2
+
+
+def test_the_first_backward_is_the_program_of_all_later_ones() -> None:
+    def bits(numbers: list[float]) -> bytes:
+        nn.executables.clear()
+        return [gradient(FORMS["twice"][0], c) for c in numbers][-1].tobytes()
+
+    assert bits([0.37]) == bits([0.9, 0.37]) == bits([0.37, 0.9, 0.37])
 
 
 def test_integers_and_exponents_are_emitted_each_time(emissions: list[Any]) -> None:
@@ -155,7 +163,7 @@ def test_numbers_below_and_above_gradients(graph_order: int, emissions: list[Any
     numbers = np.array([0.41, 0.83, 1.7, 0.29])
     for c, expected in zip(numbers, exactly(jax.vmap(jax.grad(reference), (None, 0)), X, numbers), strict=True):
         np.testing.assert_allclose(gradient(build, float(c)), expected, rtol=1e-11, atol=1e-13)
-    assert len(emissions) == 2
+    assert len(emissions) == 1
 
 
 def test_what_a_graph_does_besides_is_done(emissions: list[Any]) -> None:
@@ -163,7 +171,7 @@ def test_what_a_graph_does_besides_is_done(emissions: list[Any]) -> None:
     rng = np.random.default_rng(0)
     data = rng.standard_normal((6, 3))
     statistics = []
-    for c in (0.5, 0.7, 0.9):
+    for c in (0.5, 0.7, 0.8):  # 0.9 is among the numbers of the running statistics, and they would be one input
         x = nn.Variable.from_numpy_array(data, need_grad=True)
         beta, gamma = (nn.Variable.from_numpy_array(np.full((1, 3), v)) for v in (0.0, 1.0))
         mean, variance = (nn.Variable.from_numpy_array(np.full((1, 3), v)) for v in (0.0, 1.0))
@@ -182,7 +190,7 @@ def test_what_a_graph_does_besides_is_done(emissions: list[Any]) -> None:
         np.testing.assert_allclose(y.d, np.exp(c * data) * c * data, rtol=1e-12)
         statistics.append(mean.d.copy())
         np.testing.assert_allclose(mean.d, 0.1 * c * data.mean(axis=0, keepdims=True), rtol=1e-6, atol=1e-12)
-    assert len(emissions) == 2
+    assert len(emissions) == 1
 
 
 def test_what_is_retained_is_emitted_for_each_number(emissions: list[Any]) -> None:

@@ -112,7 +112,6 @@ KERNEL = [LIBRARY / name for name in ("graph", "rewrite", "autodiff", "execution
 MOST_LINES, MOST_SWITCHES = 60, 6
 """Of a function of the kernel: lines, without its docstring, and `if`s, without those of functions inside."""
 LARGER = {
-    "autodiff/backward.py: _compiled",
     "autodiff/remat/rebuild.py: _value",
     "execution/convert.py: _fitted",
     "execution/fingerprint.py: _written",

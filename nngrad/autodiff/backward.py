@@ -22,8 +22,8 @@ from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, pa
 from .grad import grad
 from .met import looking, note
 from .remat import policy_key
-from .request import given_gradient, given_gradients
-from .seeds import seed_array
+from .request import given_gradients
+from .seeds import given_gradient, seed_array
 
 
 def backward(

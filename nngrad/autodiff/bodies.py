@@ -6,12 +6,12 @@ its class says (`functions/bodies/`).
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 
 from backward_registry import registry
 
-from ..graph import NdArray, Spec, Variable, functions_of
-from ..graph.block import Block, BlockGradient, BlockTangent
+from ..graph import NdArray, Variable, functions_of
+from ..graph.block import Block, BlockGradient, BlockTangent, new_leaves
 from ..graph.closing import close
 from ..graph.derived import derived_once
 from ..graph.spec import spec_of
@@ -22,10 +22,6 @@ from .vectorize import in_batches
 from .walk import Grad
 
 Numbers = tuple[int, ...]
-
-
-def _leaves(specs: Iterable[Spec]) -> list[Variable]:
-    return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
 
 
 def body_gradient(
@@ -43,7 +39,7 @@ def _gradient(
     del version
     inputs, values, _ = body.opened()
     at = body.picked(inputs, values, given)
-    seeds = _leaves([body.spec(i) for i in given])
+    seeds = new_leaves([body.spec(i) for i in given])
     gradients = Grad()(at, [inputs[i] for i in wanted], seeds)
     found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
     results = [gx for _, gx in found]
@@ -113,7 +109,7 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> Bloc
     """A body with tangents by the rules of this version of the registry."""
     del version
     inputs, values, outputs = body.opened()
-    directions = _leaves([body.inputs[i] for i in moving])
+    directions = new_leaves([body.inputs[i] for i in moving])
     ends = body.picked(inputs, values, along)
     tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
     found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
@@ -128,7 +124,7 @@ def body_batched(
 ) -> Block:
     """What `Block.batched` gives."""
     inputs, values, _ = body.opened()
-    wide = _leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
+    wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
     each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}
     sums = {x: leaf_of(NdArray.of_spec(x.spec)) for x, kind in zip(inputs, given, strict=True) if kind == "sum"}
     outputs = body.picked(inputs, values, wanted)

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..execution.compiled import BoundedCache, executable_of, executables, weakly
@@ -12,11 +11,11 @@ from ..execution.plans import RunPlan
 from ..execution.program import Program
 from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
 from ..graph.options import watching_for_users_code
-from ..graph.spec import DType
 from ..graph.variable import leaf_of
 from .binding import reached_from
-from .changing_numbers import Changing, changing, with_leaves
 from .grad import emitted
+from .literals import Places as LiteralPlaces
+from .literals import WithoutLiterals, with_leaves, without_literals
 from .request import Request
 
 Wanted = tuple[int, ...]
@@ -40,8 +39,8 @@ class Fused(NamedTuple):
     """Which of the Variables in the middle have a gradient among the results."""
     passed: Passed
     """Which of them a gradient passes that is not to be kept."""
-    dtypes: Mapping[int, DType] = MappingProxyType({})
-    """Those of the numbers that are inputs, by the places of their slots."""
+    literals: LiteralPlaces = ()
+    """The numbers of the graph that are inputs."""
     numbers: tuple[Any, ...] = ()
     """Their arrays."""
     is_users: bool = False
@@ -71,20 +70,21 @@ class Key(NamedTuple):
 class _Shared:
     """What graphs of one structure share: a Fused, as long as its executable is kept."""
 
-    __slots__ = ("dtypes", "executable", "passed", "retained")
+    __slots__ = ("executable", "literals", "numbers", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
         self.executable = weakly(fused.executable)
         self.retained = fused.retained
         self.passed = fused.passed
-        self.dtypes = fused.dtypes
+        self.literals = fused.literals
+        self.numbers = fused.numbers
 
     def fused(self) -> Fused | None:
         """The Fused, or None where the executable is gone."""
         executable = self.executable()
         if executable is None:
             return None
-        return Fused(executable, [], self.retained, self.passed, self.dtypes)
+        return Fused(executable, [], self.retained, self.passed, self.literals, self.numbers)
 
 
 _fused = executables.registered(BoundedCache(512))
@@ -110,12 +110,14 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) 
         return fused
     held = set(map(id, plan.kept))
     is_plain = key.memory in (None, False) and not key.asked and all([id(y) in held for y in at(plan, key.retained)])
-    found = changing(plan.program) if is_plain else None
+    found = without_literals(plan.program) if is_plain else None
     if found is not None:
         fused = _found(table, (found.program, key)) or _fuse_with_leaves(outputs, plan, key, recompute, found)
         if fused is not None:
             _keep(table, (found.program, key), fused)
-            return fused._replace(numbers=found.arrays(fused.dtypes))
+            fused = fused._replace(numbers=found.arrays(fused.literals))
+            _keep(table, (plan.program, key), fused)
+            return fused
     fused = _fuse(outputs, plan, key, passed(outputs, plan, key), recompute)
     _keep(table, (plan.program, key), fused)
     return fused
@@ -156,16 +158,16 @@ def _fuse(
 
 
 def _fuse_with_leaves(
-    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, found: Changing
+    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, found: WithoutLiterals
 ) -> Fused | None:
-    """The same, with leaves for the numbers that change; None where there can be none."""
+    """The same, with leaves for numbers; None where there can be none."""
     graph = with_leaves(outputs, plan.kept, plan.program, found)
     if graph is None:
         return None
     count = len(outputs)
     kept, numbers = graph.variables[count:], list(graph.leaves.values())
     fused = _fuse(graph.variables[:count], plan, key, passed(outputs, plan, key), recompute, kept, numbers)
-    return None if fused.others else fused._replace(dtypes={i: x.dtype for i, x in graph.leaves.items()})
+    return None if fused.others else fused._replace(literals=tuple(graph.leaves))
 
 
 @contained

@@ -1,5 +1,4 @@
-"""The request: what a caller asks of grad() and backward(), checked and brought into one form; the task that it makes
-as a graph; and what the results remember of that."""
+"""The request: what a caller asks of grad() and backward(), in one form; its task as a graph; what results remember."""
 
 from __future__ import annotations
 
@@ -81,10 +80,8 @@ def requested(
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
     for i, x in enumerate(inputs):
         if not x.spec.differentiable and unreachable != "none":
-            raise TypeError(
-                f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a floating dtype, "
-                "or have None in its place with unreachable='none'"
-            )
+            raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a "
+                            "floating dtype, or have None in its place with unreachable='none'")
     seeds: Seeds = [None] * len(outputs)
     initial: Seeds = ()
     if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
@@ -153,8 +150,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
-    """Returns the outputs that `nn.backward` differentiates, and what is given for each: without `grad_outputs` what
-    its own `.grad` holds."""
+    """Returns the outputs that `nn.backward` differentiates, each with what is given, or what its `.grad` holds."""
     listed = differentiable(outputs, "outputs")
     if grad_outputs is not None:
         return listed, one_each(listed, grad_outputs)
@@ -163,16 +159,6 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
             warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs")
     found = [y for y in listed if not y.grad.is_zero]
     return found, [y.grad for y in found]
-
-
-def given_gradient(output: Variable, grad: Any) -> Any:
-    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
-    if grad is None:
-        if output.grad.is_zero:
-            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
-        return output.grad
-    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
-    return None if is_one else grad
 
 
 # ---------------------------------------------------------------- as a graph, and when it is done

@@ -11,6 +11,7 @@ import numpy as np
 import nngrad.functions as F
 
 from ..graph import NdArray, Variable, as_variable, contained
+from ..graph.place import warn_user
 from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
@@ -136,3 +137,13 @@ def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -
 def _emitted_seed(output: Variable, gy: Any, name: str) -> Variable:
     with emitting([], 1):
         return seed_of(output, gy, name)  # type: ignore[return-value]
+
+
+def given_gradient(output: Variable, grad: Any) -> Any:
+    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
+    if grad is None:
+        if output.grad.is_zero:
+            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
+        return output.grad
+    is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
+    return None if is_one else grad

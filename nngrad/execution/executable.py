@@ -200,7 +200,8 @@ class Executable:
             try:
                 self._optimise(arrays)
             except jax.errors.JaxRuntimeError as error:
-                quick = self._quick.get(_placement_of(arrays))
+                is_wanted = self._quick or self._asks_for_quick()  # in a resumed run it may not be there yet
+                quick = self._quickly(arrays) if is_wanted else None
                 if quick is not None:
                     self._quick_calls = sys.maxsize
                     warn_user("nngrad could not compile the optimised executable of a graph and goes on with a slower "

@@ -55,10 +55,10 @@ _SPECIAL = (0, 1, -1)
 """Numbers with which there is less to compute."""
 
 
-def hoist_from(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
+def hoist_from(block: Block) -> tuple[Block, Numbers]:
     """The block with its numbers hoisted, and the numbers. Equal numbers have one place, so that what does the same
-    still does, unless each is to have one `apart`. Code of the user's takes no numbers beside it; and where
-    integers are computed with, what they become depends on the number."""
+    still does. Code of the user's takes no numbers beside it; and where integers are computed with, what they become
+    depends on the number."""
     if not any([op.numbers for op, _, _ in block.steps]) or block.opaque:
         return block, ()
     calls, specs = calls_of(block)
@@ -70,7 +70,7 @@ def hoist_from(block: Block, apart: bool = False) -> tuple[Block, Numbers]:
             return tuple([hoist(op, each) for each in number])
         if number in _SPECIAL or (op.own_way is not None and op.own_way(number)):
             return number
-        written = f"{float.hex(float(number))} {len(places) if apart else ''}"
+        written = float.hex(float(number))
         found[written] = float(number)
         return _literal_at(places.setdefault(written, len(places)))
 

@@ -178,7 +178,7 @@ class Block:
 
     def leaves(self) -> list[Variable]:
         """New leaves, one for each input."""
-        return [leaf_of(NdArray.of_spec(spec)) for spec in self.inputs]
+        return new_leaves(self.inputs)
 
     def placed(self, inputs: Sequence[Variable]) -> list[Variable]:
         """The outputs, newly made, for Variables of the inputs."""
@@ -329,6 +329,11 @@ class Block:
 
     def __repr__(self) -> str:
         return f"<block of {len(self.steps)} functions>"
+
+
+def new_leaves(specs: Iterable[Spec]) -> list[Variable]:
+    """Leaves of these shapes and dtypes."""
+    return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
 
 
 class Opened(NamedTuple):

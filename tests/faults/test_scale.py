@@ -182,6 +182,7 @@ def test_what_the_compiler_fails_at_in_partitions_too(monkeypatch: pytest.Monkey
     monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
     monkeypatch.setattr("nngrad.execution.compiled.in_partitions", failing)
     y = chain(leaf(POINTS), 600)
+    y.forward()
     with pytest.raises(jax.errors.JaxRuntimeError, match="MLIR") as caught:
         y.d  # noqa: B018
     assert any(["600 functions" in note for note in caught.value.__notes__])

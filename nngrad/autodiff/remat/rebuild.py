@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
+from ...functions.control import computed_again
 from ...functions.recomputation import Recomputation
 from ...graph import Function, Variable, by_rank, functions_of
 from .costs import reads
@@ -222,7 +223,7 @@ def rebuild(
 
 def contains_recomputed(functions: Iterable[Function]) -> bool:
     """Whether something is computed again among `functions`."""
-    return any([f.op is F.recomputed for f in functions])
+    return any([computed_again(f) is not None for f in functions])
 
 
 def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) -> list[Variable]:
@@ -239,8 +240,9 @@ def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) 
     """
     reading = _Renewed()
     for f in known:
-        if f.op is F.recomputed:
-            reading.instead[f] = (reading.now(f.inputs[1]),)
+        pair = computed_again(f)
+        if pair is not None:
+            reading.instead[f] = (reading.now(pair[1]),)
         elif f.order and f.op.fuses and any([x.parent in reading.instead for x in f.inputs]):
             # A part of an elementwise expression of a recomputed value, such as g * (1 - tanh(x)^2). Emitted functions
             # share it. Where XLA computes it anew for them, it reads the recomputed value for it.

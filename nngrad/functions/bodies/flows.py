@@ -16,14 +16,13 @@ from typing import Any
 import jax
 import numpy as np
 
-from ...graph import Array, Function, NdArray, Spec, Variable, apply, spec_of
+from ...graph import Array, Function, Spec, Variable, apply, spec_of
 from ...graph.arguments import Static
-from ...graph.block import Block
+from ...graph.block import Block, new_leaves
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from ...graph.closing import close
 from ...graph.derived import derived_once
 from ...graph.spec import DType
-from ...graph.variable import leaf_of
 from ..array import cast, constant
 from ..flows import Steps, integrated
 from ..inlining import inlined
@@ -89,10 +88,6 @@ class Flow(BodyOp):
         return [moved]
 
 
-def _leaves(specs: Sequence[Spec]) -> list[Variable]:
-    return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
-
-
 def _flat(x: Variable) -> Variable:
     return x if x.ndim == 1 else reshape(x, shape=(math.prod(x.shape),))
 
@@ -116,7 +111,7 @@ def adjoint_field(field: Block, wanted: Numbers) -> Block:
     """The field of the state, its adjoint, and the gradients in some parameters, as one state."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
-    inputs = _leaves([*given, spec_of((2 * n + sum([given[i].size for i in wanted]),), state.dtype), time])
+    inputs = new_leaves([*given, spec_of((2 * n + sum([given[i].size for i in wanted]),), state.dtype), time])
     *parameters, z, t = inputs
     own = [*parameters, _part(z, 0, state), t]
     found = field.gradient(field.outputs, (*wanted, place), tuple(range(place + 2)), ())
@@ -132,7 +127,7 @@ def tangent_field(field: Block, moving: Numbers) -> Block:
     the tangents of those that move, the state and the time."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
-    inputs = _leaves([*given, *[given[i] for i in moving], spec_of((2 * n,), state.dtype), time])
+    inputs = new_leaves([*given, *[given[i] for i in moving], spec_of((2 * n,), state.dtype), time])
     parameters, directions, (z, t) = inputs[:place], inputs[place:-2], inputs[-2:]
     found = field.tangent((*moving, place), field.outputs)
     y, v = _part(z, 0, state), _part(z, n, state)
@@ -152,7 +147,7 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
         rtol: Relative.
         atol: Absolute.
     """
-    *parameters, y, start, end = inputs = _leaves((*field.inputs, field.inputs[-1]))
+    *parameters, y, start, end = inputs = new_leaves((*field.inputs, field.inputs[-1]))
 
     def along(y: Variable, t: Variable) -> Variable:
         return inlined(field, [*parameters, y, t])[0]

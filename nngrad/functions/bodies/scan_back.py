@@ -10,12 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from ...graph import Function, NdArray, Op, Variable, apply, create, functions_of
-from ...graph.block import Block
+from ...graph import Function, Op, Variable, apply, create, functions_of
+from ...graph.block import Block, new_leaves
 from ...graph.body_op import Gradients, Numbers
 from ...graph.closing import close
 from ...graph.derived import derived_once
-from ...graph.variable import leaf_of
 from ..arithmetic import add2
 from ..array import zeros_like
 from ..contractions import contraction
@@ -116,7 +115,7 @@ def step_back(
                     stacks.append(x)
         combined = None if together is None else (together.op, together.arguments)
         products.append((i, tuple([_over_steps(f, known) for f in contractions]), combined))
-    totals = [leaf_of(NdArray.of_spec(results[i].spec)) for i in sums]
+    totals = new_leaves([results[i].spec for i in sums])
     after += [create(add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
     outputs = [*after, *stacks]
     read = {id(x) for f in functions_of(outputs) for x in f.inputs} | {id(y) for y in outputs}

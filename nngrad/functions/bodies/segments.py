@@ -9,12 +9,11 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...graph import Function, NdArray, Op, Variable, apply, create
-from ...graph.block import Block
+from ...graph import Function, Op, Variable, apply, create
+from ...graph.block import Block, new_leaves
 from ...graph.body_op import Gradients, Numbers
 from ...graph.closing import close
 from ...graph.derived import derived_once
-from ...graph.variable import leaf_of
 from ..arithmetic import add2
 from ..array import constant, zeros_like
 from ..movement import concatenate, reshape
@@ -29,7 +28,7 @@ def segment_of(op: Op, loop: Loop) -> Block:
     """A loop as a body: of the inputs of its own, with slices of as many steps."""
     body = loop.body
     specs = [*body.inputs[: loop.first_slice], *[loop.stack_spec(i) for i in range(loop.first_slice, len(body.inputs))]]
-    inputs = [leaf_of(NdArray.of_spec(spec)) for spec in specs]
+    inputs = new_leaves(specs)
     outputs = create(op, tuple(inputs), tuple(loop), order=max(body.orders, default=0))
     return close(outputs[: loop.results], inputs)
 
