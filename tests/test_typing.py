@@ -26,6 +26,7 @@ import nngrad.functions as F
 import nngrad.initializer as I
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from nngrad.files.exporting import ExportedFunction
 from nngrad.graph import Array, composite, op
 from nngrad.graph.arguments import Axes
 
@@ -79,7 +80,7 @@ scores = nn.compile(lambda a: F.tanh(a))(step(x.d, t.d), by_shape(x.d, t.d))
 as_jax = nn.to_jax({"loss": loss}, [{"x": x}, t])({"x": x.d}, t.d)
 nn.export({"loss": loss}, {"x": x, "t": t}, "loss.nnx", platforms=["cpu"])
 nn.export(loss_of, {"x": ("rows", 3), "t": ("rows", 1)}, "loss.nnx", parameters_inside=True)
-exported: nn.exporting.ExportedFunction = nn.load_exported("loss.nnx")
+exported: ExportedFunction = nn.load_exported("loss.nnx")
 image = nn.Variable((1, 2, 8, 8))
 h = PF.convolution(image, 4, (3, 3), pad=1, stride=(2, 2), with_bias=False, name="conv")
 h = F.max_pooling(F.convolution(image, h, pad=[1, 1]), kernel=(2, 2))

@@ -6,5 +6,5 @@ EQUIVALENT: dict[str, str] = {
     "e9c76ccb": "a family of one has nobody to be computed with",
     "ed3ef303": "no call reads what it makes",
     "da9e8f6c": "what is below a change is put in order where it is rearranged",
-    "91c9203a": "a body of one result has two with its tangent, so that the second is the last",
+    "ca3d17fe": "a body of one result has two with its tangent, so that the second is the last",
 }

@@ -25,7 +25,7 @@ QUOTAS = {"rule": 62, "fact": 27, "rewriting": 27, "numbering": 27, "lock": 16}
 MUST_BE_FOUND = ("rule", "fact", "rewriting")
 
 WHERE = {
-    "rule": ("backward_registry/*.py",),
+    "rule": ("backward_registry/*.py", "nngrad/functions/bodies/*.py"),
     "fact": ("nngrad/functions/*.py", "nngrad/graph/axes.py", "backward_registry/*.py"),
     "rewriting": ("nngrad/rewrite/*.py",),
     "numbering": ("nngrad/graph/*.py", "nngrad/autodiff/**/*.py", "nngrad/execution/**/*.py"),
