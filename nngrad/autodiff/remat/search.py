@@ -168,7 +168,7 @@ class Search:
     def graded(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """Plans of every kind, those that add less arithmetic than others first, for as long as `more` arithmetic than
         that of a candidate is to be tried."""
-        yield from self.restricted(lambda f: not f.heavy)
+        yield from self._in_a_row(lambda f: not f.heavy)
         for cutting in self._cuttings:
             full = list(_nested(cutting, 1))
             yield from full
@@ -200,6 +200,9 @@ class Search:
             dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
             if dropped:
                 yield source.following(by_blocks(source.schedule, dropped))
+        yield from self._in_a_row(named)
+
+    def _in_a_row(self, named: Named) -> Iterator[Candidate]:
         for cutting in self._cuttings:
             if any(map(named, cutting.forward.droppable)):
                 units = cutting.forward.units
