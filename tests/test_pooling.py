@@ -11,6 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.lower import by_itself
 from tests.oracle import compiled_cheaply
 from tests.refusals import refused
 from tests.together import Test, at_once
@@ -177,9 +178,7 @@ def test_overlapping_windows_are_searched_once() -> None:
     x, dy = np.zeros((1, 8, 8), np.float32), np.zeros((1, 6, 6), np.float32)
 
     def compiled(kernel: tuple[int, int], stride: tuple[int, int], dy: np.ndarray) -> str:
-        def backward(dy: Any, x: Any) -> Any:
-            return F.max_pooling_backward.forward(dy, x, kernel=kernel, stride=stride)
-
+        backward = by_itself(F.max_pooling_backward, (kernel, stride, True, None, False))
         with jax.default_device(jax.devices("cpu")[0]):
             return jax.jit(backward).lower(dy, x).compile().as_text()
 

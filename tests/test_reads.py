@@ -227,7 +227,7 @@ def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations:
 
 
 def test_what_takes_too_much_memory_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "_MOST_BYTES", 10)
+    monkeypatch.setattr(sections, "MOST_BYTES_PASSING", 10)
     x, steps = chain(100, np.linspace(-1, 1, 8))
     for i, y in ORDERS["shuffled"](steps):
         np.testing.assert_allclose(y.d, sines(x.d, 100)[i], rtol=1e-12)

@@ -335,15 +335,15 @@ def test_what_is_known_is_bounded() -> None:
 
 
 def test_gradients_of_long_graphs_are_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(known_gradients, "MOST", 9)
+    monkeypatch.setattr(known_gradients, "MOST_ASKED", 9)
     for _ in range(3):
         wave(leaf(3))  # five functions, and more in the gradient
     assert known_gradients._known.info().size == 0
-    monkeypatch.setattr(known_gradients, "MOST", 4)
+    monkeypatch.setattr(known_gradients, "MOST_ASKED", 4)
     for _ in range(3):
         wave(leaf(4))
     assert known_gradients._known.info().size == 0
-    monkeypatch.setattr(known_gradients, "MOST", 30)
+    monkeypatch.setattr(known_gradients, "MOST_ASKED", 30)
     for _ in range(3):
         wave(leaf(5))
     assert known_gradients._known.info().size == 1

@@ -19,7 +19,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.calls import calls_of
 from nngrad.execution.cpu import rolling
-from nngrad.execution.cpu.rolling import LoopFound, rolled
+from nngrad.execution.cpu.rolling import LoopFound, loops_in, size_of, with_recurrences_rolled
 from nngrad.execution.fingerprint import structure_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import loops_found, prepared
@@ -39,8 +39,8 @@ WIDTH, BATCH = 3, 2
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short recurrences become loops too."""
     monkeypatch.setattr(rolling, "LEAST_CALLS", 1)
-    monkeypatch.setattr(rolling, "_LEAST_SAVED", 4)
-    monkeypatch.setattr(rolling, "_LEAST_STEPS", 4)
+    monkeypatch.setattr(rolling, "LEAST_SAVED", 4)
+    monkeypatch.setattr(rolling, "LEAST_STEPS", 4)
 
 
 def drawn(*shapes: tuple[int, ...]) -> list[np.ndarray]:
@@ -59,9 +59,9 @@ def outputs_of(y: Variable, wanted: list[Variable], penalised: Variable | None =
 def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
     """With loops and without, each graph is the same, by one executable; returns what the loops of each are."""
     linears = [linearize(outputs) for outputs in graphs]
-    again = [rolled(linear.program.block) for linear in linears]
+    again = [with_recurrences_rolled(linear.program.block) for linear in linears]
     functions = [in_one(program) for each, linear in zip(again, linears, strict=True)
-                 for program in (linear.program._replace(block=each.block), linear.program)]  # fmt: skip
+                 for program in (linear.program._replace(block=each), linear.program)]  # fmt: skip
 
     @compiled_cheaply
     def run(leaves: Any) -> Any:
@@ -73,7 +73,7 @@ def check(*graphs: list[Variable]) -> list[tuple[LoopFound, ...]]:
         for a, b in zip(found, expected, strict=True):
             assert a.shape == b.shape and a.dtype == b.dtype
             np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-10 * (1 + np.abs(b).max(initial=0)))
-    return [each.loops for each in again]
+    return [loops_in(each) for each in again]
 
 
 # ---------------------------------------------------------------- an LSTM
@@ -109,7 +109,7 @@ def test_an_lstm_is_as_many_loops_as_it_has_recurrences(order: int, loops: int) 
 
 @pytest.mark.parametrize("order", [1, 2])
 def test_what_is_compiled_does_not_depend_on_the_length(order: int) -> None:
-    sizes = [rolled(linearize(lstm(steps, order)[0]).program.block).size for steps in (20, 40)]
+    sizes = [size_of(with_recurrences_rolled(linearize(lstm(steps, order)[0]).program.block)) for steps in (20, 40)]
     assert sizes[0] == sizes[1] < 500
 
 
@@ -268,7 +268,7 @@ def test_a_key_for_each_step_and_no_weight_for_each() -> None:
     for each in weights:
         h = F.tanh(h @ each)
     program = linearize(outputs_of(F.sum(h * h), weights)).program
-    assert rolled(program.block).block is program.block
+    assert with_recurrences_rolled(program.block) is program.block
 
 
 def test_a_thousand_layers_stay_as_they_are() -> None:
@@ -277,7 +277,7 @@ def test_a_thousand_layers_stay_as_they_are() -> None:
     for w in weights:
         h = F.tanh(h @ w)
     program = linearize(outputs_of(F.sum(h), weights)).program
-    assert rolled(program.block).block is program.block
+    assert with_recurrences_rolled(program.block) is program.block
 
 
 @pytest.mark.usefixtures("small")
@@ -291,7 +291,7 @@ def test_effects_are_applied_once_for_each_step() -> None:
             h = F.tanh(F.batch_normalization(x[t] + h @ w, beta, gamma, mean, variance, batch_stat=True))
         (g,) = nn.grad(F.sum(h**2), gamma)
         program = linearize([g]).program
-        assert program.without or rolled(program.block).loops
+        assert program.without or loops_in(with_recurrences_rolled(program.block))
         g.forward()
         return g.d, mean.d, variance.d
 
@@ -315,7 +315,7 @@ def test_a_chain_that_is_too_long_for_the_compiler_is_one_executable() -> None:
     program = linearize([g]).program
     with jax.enable_x64(True):
         text = compiled_cheaply(lower(program)).lower(x.d).compile().as_text()
-    assert text.count(" while(") == len(rolled(program.block).loops) == 2
+    assert text.count(" while(") == len(loops_in(with_recurrences_rolled(program.block))) == 2
     with nn.unrolled():  # in pieces
         (again,) = nn.grad(F.sum(y), x)
         np.testing.assert_allclose(again.d, expected, rtol=1e-9, atol=1e-12)
@@ -362,7 +362,7 @@ def test_finding_takes_time_in_proportion_to_the_length() -> None:
 
         sys.setprofile(counted)
         try:
-            assert rolled(block).loops
+            assert loops_in(with_recurrences_rolled(block))
         finally:
             sys.setprofile(None)
         return count

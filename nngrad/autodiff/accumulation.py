@@ -17,13 +17,10 @@ from ..execution.tiers import count_of
 from ..graph import NdArray
 from ..graph.half_made import unharmed
 from ..graph.spec import x64_if
+from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
 from ..graph.value import put_together
 
 Terms = tuple[tuple[Any, ...], ...]
-
-_ON_HOST = 30
-"""In so many calls NumPy adds, which takes 35 us longer for each array; to compile a sum of one takes 10 ms, of 100
-arrays 200 ms."""
 
 
 def _sums(terms: Terms) -> tuple[Any, ...]:
@@ -48,7 +45,7 @@ class _Sums:
             # NumPy rounds each sum of 16 bits, where XLA may round the last one alone.
             is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
             is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
-            if not is_on_host or not self._count.count(_ON_HOST):
+            if not is_on_host or not self._count.count(SUMS_ON_HOST):
                 return tuple(unharmed(self._jitted)(terms))
             with np.errstate(all="ignore"):
                 return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
@@ -62,9 +59,6 @@ def _is_on_host(array: Any) -> bool:
 
 _executables = executables.registered(BoundedCache(256))
 
-
-_MOST_SUMS = 256
-"""How many sums one executable computes: the time to compile it grows with the square of their number."""
 
 _cell = operator.itemgetter(0)
 _accumulating = threading.RLock()
@@ -84,7 +78,7 @@ def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[
                 parts[cell] = [gx] if cell.is_empty else [cell.raw(), gx]
         added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
         while added:
-            cells = list(added)[:_MOST_SUMS]
+            cells = list(added)[:MOST_SUMS]
             terms = tuple([added.pop(cell) for cell in cells])
             key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
             sums = _executables.get(key, functools.partial(_Sums, terms, key)).of(terms)

@@ -8,7 +8,8 @@ gradient of that. What the user has in hand stays as it is, and knows its other 
 computed and differentiated by (`graph/forms.py`). This is done where
 
 - both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
-  moves one element of the outputs, or each row of few columns one row of them. These are at most `MOST` together;
+  moves one element of the outputs, or each row of few columns one row of them. Together they are
+  at most `MOST_COORDINATES`;
 - what is differentiated again is the derivative by one of them: a product of the gradient with a vector, as Hessians
   are multiplied, takes one tangent of the reverse pass, and no more.
 
@@ -28,6 +29,7 @@ from ..graph.body_op import Axes
 from ..graph.forms import Form
 from ..graph.function import watched
 from ..graph.spec import Spec, spec_of
+from ..graph.thresholds import MOST_COORDINATES
 from ..rewrite.builder import emitting
 from ..rewrite.slices import windows
 from .forward_mode import Pushforward
@@ -35,10 +37,6 @@ from .request import Derivation, Request, Task, remembered_of, task_of
 from .sparsity import followed_axes
 from .symmetry import NotApplicable, forward_task, gathered, long_axes, summand
 from .walk import ones, order_of
-
-MOST = 4
-"""Up to how many coordinates there are tangents: of all second derivatives by d of them forward mode takes
-(d + 1) (d + 2) / 2 passes and gradients of gradients 2 (d + 1), but of those along the axes alone 2 d + 1."""
 
 
 class _Direction(NamedTuple):
@@ -79,7 +77,7 @@ def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axe
     """Returns the task in forward form, the outputs that the inputs reach, and what `_apart` says of each input."""
     if any([seed is not None for seed in task.seeds]):
         raise NotApplicable("gradients are given to start with")
-    if count_of(task.inputs) > MOST:
+    if count_of(task.inputs) > MOST_COORDINATES:
         raise NotApplicable("there are too many coordinates")
     task = forward_task(task)
     reached = [y for y in task.outputs if id(y) in task.active]
@@ -175,7 +173,7 @@ def has_shapes(derivation: Derivation) -> bool:
         return False
     if derivation.stop_gradients or any([seed is not None for seed in derivation.seeds]):
         return False
-    if not 1 < count_of(derivation.inputs) <= MOST:
+    if not 1 < count_of(derivation.inputs) <= MOST_COORDINATES:
         return False
     rows = {x.shape[0] if x.ndim else 1 for x in derivation.inputs}
     outputs = [summand(y, frozenset()) for y in derivation.outputs]
@@ -210,7 +208,7 @@ def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list
     """Whether `x` has columns, which move the same elements, and where its rows, or elements, are in the outputs."""
     rows = [0] if x.ndim and x.shape[0] != 1 else []
     wanted = [long_axes(x.spec)]
-    if x.ndim == 2 and 1 < x.shape[1] <= MOST:
+    if x.ndim == 2 and 1 < x.shape[1] <= MOST_COORDINATES:
         wanted.append(tuple(rows))
     for axes in wanted:
         places = followed_axes(task.path, x, axes, task.stands_for)

@@ -22,11 +22,12 @@ from ..graph import Function, Variable, build_options, contained, create, engine
 from ..graph.family import together
 from ..graph.function import next_serial, watched
 from ..graph.options import pause_collector, watching_for_users_code
+from ..graph.thresholds import FEWEST_ASKED
 from ..rewrite.builder import builder_for, emitting
 from .binding import owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
 from .equal_functions import Equal, equal_functions
-from .known_gradients import FEWEST, Results, came_before, known_answer, question_of, remember_answer
+from .known_gradients import Results, came_before, known_answer, question_of, remember_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
@@ -149,7 +150,7 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
 def results(request: Request, since: int) -> Results:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
-    question = question_of(request, functions, since, request.handled) if len(functions) >= FEWEST else None
+    question = question_of(request, functions, since, request.handled) if len(functions) >= FEWEST_ASKED else None
     derived = derived_in(functions) if question is None else question.closing.derived
     forms = in_forward_mode(request, functions, derived) if derived else ()
     if forms:

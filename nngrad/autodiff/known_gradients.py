@@ -25,19 +25,12 @@ from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
+from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
 from .request import Derivation, Mode, Remembered, Request, remembered_of
 
 Numbers = tuple[int, ...]
 
-FEWEST = 4
-"""The gradient of fewer functions is emitted as quickly as it is looked for."""
-MOST = 50_000
-"""A graph of more functions is not remembered: it would take the place of all others."""
-
 _known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
-_BYTES_OF_A_FUNCTION = 400
-"""About what a step takes, of what is asked about or of the answer: 280 measured, and 400 once it was instantiated."""
-
 _seen = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions that were asked before."""
 
@@ -175,7 +168,7 @@ def question_of(request: Request, functions: list[Function], since: int, options
     """Returns what a request asks, if that decides what is emitted, as far as it can be told so early; else None. The
     arguments are those of a `Question`."""
     in_force = build_options()
-    if len(functions) > MOST or request.aggregate is not None or request.recompute not in (None, False):
+    if len(functions) > MOST_ASKED or request.aggregate is not None or request.recompute not in (None, False):
         return None
     if in_force.applying.no_grad or in_force.applying.mark is not None:
         return None
@@ -257,10 +250,10 @@ def remember_answer(question: Question, results: Results, since: int) -> None:
         return
     answer = answer_to(question, results, since)
     count = 0 if answer is None else len(question.closing.functions) + len(answer.block.steps)
-    if answer is None or count > MOST:
+    if answer is None or count > MOST_ASKED:
         _foreign.keep(number, True)
     else:
-        _known.keep(question.key, answer, count * _BYTES_OF_A_FUNCTION)
+        _known.keep(question.key, answer, count * BYTES_ASKED)
 
 
 # ---------------------------------------------------------------- from what was emitted to what is known

@@ -42,6 +42,7 @@ from ..graph import Function, NdArray, RuleCall, Variable, apply, contained, cre
 from ..graph.block import bodies_in
 from ..graph.function import next_serial
 from ..graph.options import Builder
+from ..graph.thresholds import FEW_VALUES
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
@@ -73,7 +74,7 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
     (inputs,) = own_leaves([y], [x])
     path, active, known = path_between([y], inputs)
     values, linear = values_carried(count), linear_part(path, active, inputs)
-    many = values > _FEW_VALUES
+    many = values > FEW_VALUES
     if count == 0 or (many and values * len(path) > _MOST_VALUES):
         raise NotApplicable("the graph would be large")
     if many and not carries_products(path, active, linear):
@@ -101,9 +102,6 @@ def values_carried(count: int) -> int:
     return 2 + 2 * count + count * (count + 1) // 2
 
 
-_FEW_VALUES = 16
-"""Up to how many values for each Variable each is a Variable of its own, whatever they are of: these make no larger
-graph than the Laplacian of a Laplacian."""
 _MOST_VALUES, _MOST_FUNCTIONS = 1000, 5000
 """Up to how many values in all, and functions to compute them, where there are more for each Variable: compiling takes
 some ten milliseconds for each matrix product, and the chain rule of what is neither linear nor of single elements, as

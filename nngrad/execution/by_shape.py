@@ -17,13 +17,11 @@ from ..graph import NdArray, Spec, Variable, build_options, switched
 from ..graph.capture import placeholder
 from ..graph.ndarray import host_array
 from ..graph.spec import spec_of
+from ..graph.thresholds import MOST_GRAPHS
 from .compiled import BoundedCache
 
 T = TypeVar("T")
 R = TypeVar("R")
-
-MOST_GRAPHS = 64
-"""For so many combinations of shapes and dtypes graphs are kept."""
 
 
 class ByShape(Generic[T]):

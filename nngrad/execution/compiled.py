@@ -14,6 +14,7 @@ import numpy as np
 
 from ..graph import Op
 from ..graph.process import check_process
+from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from . import recompilations
 from .across import Across
 from .compiling import spent
@@ -197,16 +198,10 @@ executables = Executables(512, most_bytes=512 << 20)
 Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
 """
 
-_BYTES = 3 << 19
-"""About what an executable takes, however small: measured as the growth of the process, for XLA's CPU backend."""
-
-_BYTES_OF_A_FUNCTION = 16 << 10
-"""About what it takes besides for each function: 5 kB for a `sin`, 20 kB for a matrix product."""
-
 
 def bytes_of(*counts: int) -> int:
     """About how many bytes executables take, from their numbers of functions."""
-    return sum([_BYTES + count * _BYTES_OF_A_FUNCTION for count in counts])
+    return sum([BYTES_OF_AN_EXECUTABLE + count * BYTES_OF_A_FUNCTION for count in counts])
 
 
 def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
@@ -220,10 +215,6 @@ def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | 
         return None if taking is None else functools.partial(taking, *numbers)
 
     return found
-
-
-MOST_TRUSTED = 500
-"""Programs of so many functions XLA compiles, whatever they are."""
 
 
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:

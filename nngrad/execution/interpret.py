@@ -15,6 +15,7 @@ from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
 from ..graph.spec import arguments_need_x64
+from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together
 from .across import Across
 from .compiled import BoundedCache, bytes_of, executables
@@ -30,11 +31,6 @@ Arrays = tuple[Any, ...]
 
 single_ops = executables.registered(BoundedCache(4096, most_bytes=1 << 30))
 """Executables of single ops, by op, arguments and device."""
-
-
-MOST_INPUTS = 100
-"""Past so many inputs an op is not compiled by itself: an executable for the sum of 1,000 arrays takes seconds to
-compile, whatever its shape, and adding them one after the other takes milliseconds."""
 
 
 def executable_of_op(
@@ -72,7 +68,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
     needs_x64 = any([s.needs_x64 for s in given]) or arguments_need_x64(f.arguments)
     device = None if f.context is None else f.context.device
     mesh = build_options().running.mesh
-    out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS, mesh)(*arrays)
+    out = executable_of_op(f.op, f.arguments, device, needs_x64, len(arrays) <= MOST_INPUTS_OF_AN_OP, mesh)(*arrays)
     return tuple(out) if f.op.multiple_results else (out,)
 
 

@@ -22,23 +22,9 @@ from ..graph.arguments import Shape
 from ..graph.block import Block
 from ..graph.parts import Key
 from ..graph.spec import spec_of
+from ..graph.thresholds import MOST_CALLS, MOST_FUSED, MOST_OPERANDS, MOST_PARTS
 from .calls import Call, block_of, calls_of
 from .hoisting import as_array, hoist_from
-
-MOST_FUSED = 2000
-"""How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with
-1,500 of them, four with 3,000, and fails with 4,500."""
-
-MOST_PARTS = 500
-"""How many leaves XLA may join, and parts of arrays give, in one program. To compile a join of 1,000 takes it a second,
-of 4,000 ten, of 16,000 a minute; and 1,000 parts 4 to 18 seconds."""
-
-MOST_CALLS = 64
-"""How many operations a partition has. Of a chain whose values are all returned XLA computes each from the first one
-again, so that the work of a partition may grow with the square of this."""
-
-MOST_INPUTS = 128
-"""How many inputs a sum or a join has in a partition."""
 
 
 class Partition(NamedTuple):
@@ -141,15 +127,15 @@ def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) 
         return number
 
     for op, arguments, ins, outs in calls:
-        divisible = len(ins) > MOST_INPUTS and len({specs[i].dtype for i in ins}) == 1
+        divisible = len(ins) > MOST_OPERANDS and len({specs[i].dtype for i in ins}) == 1
         if divisible and op.fold is not None:
             before: tuple[int, ...] = ()
-            for start in range(0, len(ins) - MOST_INPUTS, MOST_INPUTS):
-                stop = start + MOST_INPUTS
+            for start in range(0, len(ins) - MOST_OPERANDS, MOST_OPERANDS):
+                stop = start + MOST_OPERANDS
                 before = (made(op, op.fold(arguments, start, stop, len(ins)), (*before, *ins[start:stop])),)
             arguments, ins = op.fold(arguments, stop, len(ins), len(ins)), (*before, *ins[stop:])
-        while divisible and op.joined_by is not None and len(ins) > MOST_INPUTS:
-            stretches = [ins[start : start + MOST_INPUTS] for start in range(0, len(ins), MOST_INPUTS)]
+        while divisible and op.joined_by is not None and len(ins) > MOST_OPERANDS:
+            stretches = [ins[start : start + MOST_OPERANDS] for start in range(0, len(ins), MOST_OPERANDS)]
             ins = tuple([made(op, arguments, stretch) for stretch in stretches])
             op = op.joined_by()
         keys: tuple[Key, ...] = ()

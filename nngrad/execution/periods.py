@@ -6,13 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-_WINDOWS = (2, 8, 32, 128, 512)
-"""How many labels in a row are looked for where they were before. A stretch of one period is seen by those windows that
-occur once in it: short ones where a step has few labels, long ones where a step repeats within itself."""
-
-_MOST_PERIODS = 6
-"""How many periods are tried for each length of a window, the most frequent first. So the work is in proportion to the
-length of the sequence."""
+from ..graph.thresholds import MOST_PERIODS, WINDOWS
 
 
 class Stretch(NamedTuple):
@@ -61,7 +55,7 @@ def _periods(labels: Sequence[int], least: int) -> list[int]:
     periods: set[int] = set()
     numbers = list(labels)
     width = 1
-    for window in _WINDOWS:
+    for window in WINDOWS:
         while width < window:
             # Windows of twice the width, numbered anew: two are equal if their halves are.
             pairs = zip(numbers, numbers[width:], strict=False)
@@ -77,5 +71,5 @@ def _periods(labels: Sequence[int], least: int) -> list[int]:
             last[number] = i
         limit = len(labels) // least
         often = [d for d, count in distances.items() if d <= limit and count >= d]
-        periods.update(sorted(often, key=lambda d: -distances[d])[:_MOST_PERIODS])
+        periods.update(sorted(often, key=lambda d: -distances[d])[:MOST_PERIODS])
     return sorted(periods)

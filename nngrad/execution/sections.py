@@ -14,33 +14,15 @@ import jax
 import numpy as np
 
 from ..graph import Function, Variable, build_options, functions_of
+from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE, STRIDES_AT_MOST
 from .compiled import executable_of
 from .lower import linearize
 from .plans import numbers_of
 
-DEEP = 32
-"""A graph of fewer ranks is one executable."""
-
-STRIDE = 8
-"""Ranks between two places where a deeper one may be cut."""
-
-_THIN = 2
-"""So many values may pass a cut, as the states of an LSTM."""
-
-_ALWAYS = 128
-"""At each multiple of so many strides a graph is cut whatever passes, so that there is a bound to what is compiled for
-one value in the middle of a graph that has no thin cuts."""
-
-_SMALL = 1 << 14
-"""Bytes of an array of NumPy that it costs nothing to keep."""
-
-_MOST_BYTES = 64 << 20
-"""What passes a cut and takes more is not remembered."""
-
 
 def reference_to(array: Any) -> Callable[[], Any]:
     """What gives an array as long as it is alive; a small one of NumPy, which is quickly replaced, is kept."""
-    if isinstance(array, np.ndarray) and array.nbytes <= _SMALL:
+    if isinstance(array, np.ndarray) and array.nbytes <= SMALL_RESULT:
         return lambda: array
     return weakref.ref(array)
 
@@ -158,7 +140,7 @@ def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
     width, may_be = 0, []
     for i, more in enumerate(widths[:-1]):
         width += more
-        if i and (width <= _THIN or i % _ALWAYS == 0):
+        if i and (width <= MOST_PASSING or i % STRIDES_AT_MOST == 0):
             may_be.append(i)
     zeros = 0
     for i in reversed(may_be):
@@ -199,6 +181,6 @@ def _remembered(part: Section, by_leaf: dict[int, Any], settings: tuple[Any, ...
 
 def _remember(part: Section, by_leaf: dict[int, Any], settings: tuple[Any, ...], arrays: Sequence[Any]) -> None:
     root = part.root()
-    if part.nbytes <= _MOST_BYTES and root is not None:
+    if part.nbytes <= MOST_BYTES_PASSING and root is not None:
         versions = [reference_to(by_leaf[id(x)]) for x in part.leaves]
         _passed[root] = _Passed(part.numbers, settings, versions, arrays)

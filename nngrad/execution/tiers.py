@@ -18,29 +18,15 @@ from typing import NamedTuple
 import jax
 
 from ..graph.body_op import ControlOp
+from ..graph.thresholds import (
+    LARGE,
+    SECONDS_OF_A_CALL,
+    SECONDS_OF_A_COPY,
+    SECONDS_OF_A_KIND,
+    SECONDS_OF_AN_ELEMENT,
+    SHARE_LOST,
+)
 from .program import Program
-
-LARGE = 50
-"""Programs of so many functions have two tiers. The optimised executable of a gradient of 50 functions takes half a
-second to compile, if there are convolutions in it some seconds; the quick one about a fifth of that."""
-
-_SHARE = 1 / 3
-"""Of what compiling the optimised executable takes, the calls of the quick one may lose so much. A program that is
-called no more from then on has lost the rest."""
-
-_OF_A_KIND = 15e-3
-"""Seconds in which XLA optimises what functions of one kind do. By this, and by the two that follow, programs of 25 to
-140 kinds and of 1e5 to 2e7 elements were estimated to 0.5 to 1.5 of what was measured: residual networks, a
-transformer block, an LSTM of 50 steps, derivatives of order 6 and 10."""
-
-_OF_AN_ELEMENT = 1e-9
-"""Seconds that the quick executable takes longer for each element that a function reads or writes."""
-
-_OF_A_CALL = 5e-5
-"""Seconds that a call of it takes longer: it goes through Python."""
-
-_OF_A_COPY = 1e-5
-"""Seconds for each array that the quick executable is given a copy of, where the optimised one takes it over."""
 
 PLATFORM = "cpu"
 """Where there are tiers. On other platforms the options mean something else, or nothing."""
@@ -92,8 +78,8 @@ class Work(NamedTuple):
     @property
     def quick_calls(self) -> int:
         """How many calls run the quick tier."""
-        lost = _OF_A_CALL + self.copies * _OF_A_COPY + self.elements * _OF_AN_ELEMENT
-        return int(_SHARE * self.kinds * _OF_A_KIND / lost)
+        lost = SECONDS_OF_A_CALL + self.copies * SECONDS_OF_A_COPY + self.elements * SECONDS_OF_AN_ELEMENT
+        return int(SHARE_LOST * self.kinds * SECONDS_OF_A_KIND / lost)
 
 
 def work_of(program: Program) -> Work:

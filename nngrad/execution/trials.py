@@ -7,6 +7,7 @@ from typing import NamedTuple
 from jax.sharding import SingleDeviceSharding
 
 from ..graph.process import Process
+from ..graph.thresholds import BYTES_OF_A_STEP
 from .compiled import BoundedCache, executable_in_one, hoisted_of, keep_executable
 from .executable import Executable
 from .hoisting import Hoisted
@@ -16,9 +17,6 @@ from .program import Program
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
 """Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
 once."""
-
-_BYTES_OF_A_STEP = 200
-"""About what a step of a program takes as a part of a key."""
 
 
 class Trial(NamedTuple):
@@ -53,7 +51,7 @@ def trial_of(program: Program) -> Trial:
     nbytes = _allotted(executable, given)
     if nbytes is None:
         return Trial(given, None, None)
-    return Trial(given, table.keep(given.program, nbytes, _BYTES_OF_A_STEP * len(program.block.steps)), executable)
+    return Trial(given, table.keep(given.program, nbytes, BYTES_OF_A_STEP * len(program.block.steps)), executable)
 
 
 def _allotted(executable: Executable, of: Hoisted) -> int | None:

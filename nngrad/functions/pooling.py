@@ -20,10 +20,10 @@ from ..graph.arguments import Ints, Shape
 from ..graph.axes import rowwise
 from ..graph.barrier import computed_once
 from ..graph.layouts import Named, with_flag
+from ..graph.thresholds import MOST_SLICES
 from . import reduction
 from .arithmetic import floating, is_floating
 from .pooling_windows import (
-    MOST_SLICES,
     Axis,
     at_places,
     need_elements,

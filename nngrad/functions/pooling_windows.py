@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import Ints, as_ints, per_axis
+from ..graph.thresholds import MOST_SLICES
 
 
 class Axis(NamedTuple):
@@ -100,11 +101,6 @@ def over_windows(x: Any, axes: list[Axis], combine: Callable[[Any, Any], Any], n
             slices = [lax.slice_in_dim(padded, k, k + span, a.stride, a.axis) for k in range(a.kernel)]
             x = functools.reduce(combine, slices)
     return x
-
-
-MOST_SLICES = 32
-"""Into so many slices arrays are cut, each with the elements at one place of all windows, and combined by functions
-that the compiler fuses: several times faster than its own loops over windows, on a CPU."""
 
 
 def _padded(x: Any, axes: list[Axis], fill: Any) -> Any:

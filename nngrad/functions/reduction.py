@@ -14,6 +14,7 @@ from ..graph import Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
+from ..graph.thresholds import MANY_SUMS
 from .arithmetic import floating, widened
 
 
@@ -23,16 +24,12 @@ def total(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     return lax.convert_element_type(lax.reduce_sum(widened(x), axes), x.dtype)
 
 
-_MANY = 512
-"""From how many sums on those over leading axes are, on CPUs, a matrix product with ones. XLA's reduction there draws
-all that is before it into one fusion, and where more than 16384 sums are made takes twenty times as long."""
-
-
 def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
     (given,) = specs
     axes = axes_of(arguments["axis"], given.ndim)
-    is_leading = axes and axes == tuple(range(len(axes)))
-    return _by_product if is_leading and given.differentiable and given.size > _MANY * count(given, axes) > 0 else None
+    if not axes or axes != tuple(range(len(axes))) or not given.differentiable:
+        return None
+    return _by_product if given.size > MANY_SUMS * count(given, axes) > 0 else None
 
 
 def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:

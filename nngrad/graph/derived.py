@@ -8,12 +8,10 @@ from typing import Any, ParamSpec, TypeVar
 
 from .block import bodies_in
 from .options import build_options, contained, switch_to, watching_for_users_code
+from .thresholds import MOST_DERIVED
 
 P = ParamSpec("P")
 R = TypeVar("R")
-
-_MOST_DERIVED = 1024
-"""How many results are remembered of each way to derive bodies from bodies."""
 
 
 class _NotRemembered(Exception):
@@ -33,7 +31,7 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
         switch_to(simplify=simplify)
         return derive(*args, **kwargs)
 
-    @functools.lru_cache(maxsize=_MOST_DERIVED)
+    @functools.lru_cache(maxsize=MOST_DERIVED)
     def remembered(simplify: Any, written: Any, *args: P.args, **kwargs: P.kwargs) -> R:
         del written
         answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))

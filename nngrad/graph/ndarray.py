@@ -14,6 +14,7 @@ from .mesh import Axes
 from .options import build_options
 from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
+from .thresholds import SMALL_ARRAY
 from .value import Deferred, NotKept, Value, Zeros, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
@@ -21,9 +22,6 @@ _MOST_BYTES = 2**63 - 1
 
 _KEPT = SUPPORTED - {np.dtype(np.float64)}
 """Dtypes that a NumPy array keeps in every context."""
-
-_SMALL = 1 << 14
-"""Bytes up to which a NumPy array stays one: handing it to an executable is cheaper than a transfer."""
 
 
 class NdArray(CellOperators):
@@ -344,7 +342,7 @@ def _settled(value: Any) -> Any:
         return value
     value = value.copy()
     # A mesh takes it from the host, to each device its part.
-    if value.nbytes > _SMALL and build_options().running.mesh is None:
+    if value.nbytes > SMALL_ARRAY and build_options().running.mesh is None:
         check_process()
         # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
         with x64_if(value.dtype.itemsize == 8):

@@ -20,6 +20,7 @@ from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
+from .thresholds import MOST_ANSWERS
 from .variable import Variable
 from .widening import Widened, marked_if_wide, warn_where_widened
 
@@ -40,9 +41,6 @@ Two: TypeAlias = tuple[T, T]
 Three: TypeAlias = tuple[T, T, T]
 Array: TypeAlias = Any
 """An input of an op: an array for its forward; for the caller a Variable, an array or a number."""
-
-_MOST_ANSWERS = 1 << 14
-"""Of how many questions about shapes an op remembers the answers."""
 
 
 _spec_of_variable = attrgetter("spec")
@@ -142,7 +140,7 @@ class Op(Facts, Generic[P, R]):
             return given[0].alone
         specs = self._specs.get((arguments, given))
         if specs is None:
-            if len(self._specs) >= _MOST_ANSWERS:
+            if len(self._specs) >= MOST_ANSWERS:
                 self._specs.clear()
             specs = self._told_specs(given, arguments) or self.traced_specs(given, arguments)
             specs = self._specs[arguments, given] = marked_if_wide(specs, given)
@@ -162,7 +160,7 @@ class Op(Facts, Generic[P, R]):
         """Whether it does much arithmetic for each element of such inputs. Where nothing is declared, as of what users
         wrote, its forward is looked into, once per distinct question."""
         if self.cost is unknown and (arguments, given) not in self._heavy:
-            if len(self._heavy) >= _MOST_ANSWERS:
+            if len(self._heavy) >= MOST_ANSWERS:
                 self._heavy.clear()
             with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
                 jaxpr = unharmed(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr

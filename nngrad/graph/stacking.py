@@ -8,15 +8,11 @@ from typing import Any
 
 import jax
 from jax import lax
-from jaxlib import version
+
+from .thresholds import SLOW_BELOW
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
 """A carry and slices in; the carry for the next step and a tuple of what is stacked out."""
-
-SLOW_BELOW = 512 if version.__version__ == "0.11.1" else 0
-"""Rows of fewer bytes are stacked in segments, so that no step writes less than this at once into the whole stack. On
-CPUs XLA of jaxlib 0.11.1 goes over all of a stack to write a row of less than 450 to 480 bytes into it: 40,000 steps of
-four bytes take 0.7 s, and of 128 bytes 15 s, where 0.11.0, 0.11.2 and 0.12 take 0.0003 s and 0.003 s."""
 
 
 def scan(step: Step, first: Any, scanned: tuple[Any, ...], length: int, reverse: bool = False, unroll: int = 1) -> Any:

@@ -28,6 +28,7 @@ from backward_registry import Rule
 from ..functions.array import zeros_like
 from ..functions.conditions import condition_at, condition_axes
 from ..graph import Function, Op, Variable, apply, build_options
+from ..graph.thresholds import MOST_MASKS
 from .numbers import WITH_NUMBERS, as_multiple, is_zero
 from .rules import Number, declared
 
@@ -69,11 +70,6 @@ def unshaped(condition: Variable) -> Variable:
     while condition.parent is not None and condition.parent.op is F.reshape:
         condition = condition.parent.inputs[0]
     return condition
-
-
-MOST_MASKS = 4
-"""How many masks are moved at once. In a longer row the older ones stay where they are, or each of n functions in a row
-would have to move up to n of them."""
 
 
 def may_be_masked(g: Variable) -> bool:

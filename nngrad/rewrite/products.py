@@ -20,6 +20,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.spec import Spec
+from ..graph.thresholds import MOST_POWER
 from .builder import HashConsTable
 from .numbers import (
     ONES,
@@ -38,9 +39,6 @@ from .rules import Arguments, Inputs, Number, declared, rule
 
 Factors = dict[Variable, int]
 """The power of each factor of a product."""
-
-MOST_POWER = 64
-"""Up to which power factors merge: so far a power is computed by multiplication."""
 
 PRODUCTS = (F.mul2, F.mul_n, F.div2, F.monomial, F.square, F.reciprocal, F.pow_scalar, F.r_div_scalar)
 

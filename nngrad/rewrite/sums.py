@@ -22,6 +22,7 @@ import nngrad.functions as F
 
 from ..graph import Op, Variable
 from ..graph.spec import Spec
+from ..graph.thresholds import DEEPEST_SUM, MOST_TERMS
 from .builder import HashConsTable
 from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, is_exact, multiple, of_float, ratio, simplest
 from .rules import Arguments, Inputs, Number, declared, rule
@@ -30,11 +31,6 @@ Terms = dict[Variable, Number]
 """The coefficient of each term of a sum."""
 Operands = Sequence[tuple[Variable, Number]]
 """What is added up, each with its coefficient."""
-
-MOST_TERMS = 64
-"""From how many distinct terms on a sum is itself a term."""
-_DEEPEST = 16
-"""How far into sums of sums one looks, where they are not in canonical form."""
 
 SUMS = (F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combination)
 _SUMS = frozenset(SUMS)
@@ -169,7 +165,7 @@ def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, 
     f = x.parent
     assert f is not None
     result: tuple[Terms, Number] = {x: 1}, 0
-    summed = _summands(f.op, f.inputs, f.arguments) if depth < _DEEPEST and NESTED_SUMS not in table.off else None
+    summed = _summands(f.op, f.inputs, f.arguments) if depth < DEEPEST_SUM and NESTED_SUMS not in table.off else None
     if summed is not None and _of_one_spec(x):
         terms, added, met, _ = merged(table, *summed, depth + 1)
         if len(terms) <= MOST_TERMS and not (met and LIKE_TERMS in table.off):

@@ -247,7 +247,7 @@ def test_thousands_of_readers_with_numbers_of_their_own_take_a_few_executables(
 ) -> None:
     monkeypatch.setattr(partitions, "MOST_FUSED", 300)
     monkeypatch.setattr(partitions, "MOST_CALLS", 16)
-    monkeypatch.setattr(partitions, "MOST_INPUTS", 16)
+    monkeypatch.setattr(partitions, "MOST_OPERANDS", 16)
     numbers = np.random.default_rng(0).uniform(0.5, 2, 320)
     x = leaf(POINTS, dtype)
     y = F.add_n(*[F.sin(x * float(c)) for c in numbers])
@@ -274,7 +274,7 @@ def test_many_arrays_are_joined_and_parted_in_equal_partitions(name: str, monkey
     """XLA takes minutes to join thousands of leaves, and for thousands of parts as results."""
     ours, theirs = JOINS[name]
     monkeypatch.setattr(partitions, "MOST_PARTS", 20)
-    monkeypatch.setattr(partitions, "MOST_INPUTS", 4)
+    monkeypatch.setattr(partitions, "MOST_OPERANDS", 4)
     monkeypatch.setattr(partitions, "MOST_CALLS", 8)
     arrays = [np.array([[i + 0.25, 0.5 - i]]) for i in range(1, 38)]
     xs = [leaf(a) for a in arrays]

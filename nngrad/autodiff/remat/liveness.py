@@ -30,12 +30,10 @@ from ...execution.program import Program
 from ...graph import Op, Spec
 from ...graph.block import Block
 from ...graph.body_op import ControlOp
+from ...graph.thresholds import MOST_READ
 from ...graph.traverse import operands_first
 from .costs import is_costly
 from .occupancy import Occupancy
-
-_MOST_READ = 512
-"""A function that would have a loop read more than this has memory of its own."""
 
 
 class Loop(NamedTuple):
@@ -133,7 +131,7 @@ def _loops(block: Block) -> tuple[list[Loop], list[int]]:
         if op.view or not (
             not op.fuses
             or not in_memory.isdisjoint(outs)
-            or len(read) > _MOST_READ
+            or len(read) > MOST_READ
             or (max([readers.get(o, 0) for o in outs]) > 1 and _is_worth_keeping(call, specs))
         ):
             through.update(dict.fromkeys(outs, read))

@@ -190,7 +190,7 @@ def _is_number(value: Any) -> bool:
 _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
-def policy_of(given: Any, name: str = "recompute") -> Policy | None:
+def policy_of(given: Any) -> Policy | None:
     """Returns what is given for `recompute=` as a policy; None leaves it to marks, and False to nothing.
 
     Raises:
@@ -201,7 +201,7 @@ def policy_of(given: Any, name: str = "recompute") -> Policy | None:
         return given or None
     if isinstance(given, str):
         if given not in _NAMED:
-            raise ValueError(f"{name}: {given!r} is not one of {', '.join(map(repr, _NAMED))}")
+            raise ValueError(f"recompute: {given!r} is not one of {', '.join(map(repr, _NAMED))}")
         return _NAMED[given]
     if callable(given):
         return Chosen(given)
@@ -210,7 +210,7 @@ def policy_of(given: Any, name: str = "recompute") -> Policy | None:
         if all([isinstance(x, Variable) for x in listed]):
             return Kept(listed)
     raise TypeError(
-        f"{name}: expected None, False, 'sqrt', 'auto', nn.MemoryBudget(bytes), nn.Segments(levels), "
+        "recompute: expected None, False, 'sqrt', 'auto', nn.MemoryBudget(bytes), nn.Segments(levels), "
         f"nn.LeastMemory(extra), a predicate on a Function or a list of the Variables to keep, got {given!r}"
     )
 

@@ -1,9 +1,9 @@
 """The one way by which something is computed again: a gradient graph built anew, which reads some forward values from
 recomputations and not from the forward pass.
 
-A recomputation begins behind a barrier, which ties what it starts from to gradients that must have arrived; without it
-the compiler would take it for the computation that it repeats. The gradient then reads `F.recomputed(clone, original)`,
-whose own gradient passes to the original: further derivatives are those of the plain graph.
+A recomputation waits for gradients that must have arrived (`functions/recomputation.py`). What the gradient reads is
+`F.recomputed(clone, original)`, whose own gradient passes to the original: further derivatives are those of the plain
+graph.
 """
 
 from __future__ import annotations
@@ -14,10 +14,11 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ...functions.control import computed_again
+from ...functions.recomputation import Recomputation
 from ...graph import Function, Variable, by_rank, functions_of
 from .costs import reads
 from .plan import Node, Plan
-from .stages import NEVER, BackwardPass, created_like
+from .stages import BackwardPass, created_like
 
 Outputs = tuple[Variable, ...]
 
@@ -38,14 +39,11 @@ class Sweep:
     def __init__(self, node: Node, outer: Sweep | None, tokens: list[Variable]) -> None:
         self.first, self.end = node.first, node.end
         self.outer = outer
-        self.tokens = tokens
-        """Gradients that must have arrived before it begins."""
+        self.recomputation = Recomputation(tokens)
         self.values: dict[Function, Outputs] = {}
         """What stands for the outputs of a forward function."""
         self.made: set[Function | None] = set()
         """The new functions."""
-        self.tied: dict[Variable, Variable] = {}
-        """Inputs from before it, as they are after the tokens."""
 
 
 class _Renewed:
@@ -87,6 +85,8 @@ class _Rebuilding(_Renewed):
         super().__init__()
         self._plan, self._pass, self._mark, self._outputs, self._awaited = plan, passing, mark, outputs, awaited
         self.again: list[Function] = []
+        self._clones: dict[Hashable, Outputs] = {}
+        """By op, arguments and inputs."""
         self._latest: dict[Function, Outputs] = {}
         """What last stood for the outputs of a forward function."""
         self._bases: dict[Function, Sweep] = {}
@@ -170,18 +170,15 @@ class _Rebuilding(_Renewed):
         if g.op.forwards_inputs or g.op.reads is not None:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
-            # Without this it would be the same function as one of those that are there already.
-            i = min(range(len(inputs)), key=lambda i: inputs[i].spec.nbytes or NEVER)
-            x = inputs[i]
-            if x not in sweep.tied:
-                sweep.tied[x] = created_like(g, F.optimization_barrier, (x, *sweep.tokens))[0]
-            inputs[i] = sweep.tied[x]
+            inputs = sweep.recomputation.begun(
+                inputs, range(len(inputs)), lambda given: created_like(g, F.optimization_barrier, given)[0]
+            )
         # What computes something again already may have the same clone as that which it computes.
         key = g.op, g.arguments, tuple(inputs)
-        if key not in self._made:
-            self._made[key] = created_like(g, g.op, tuple(inputs), g.arguments, self._mark)
-            self.again.append(self._made[key][0].parent)  # type: ignore[arg-type]
-        new = self._made[key]
+        if key not in self._clones:
+            self._clones[key] = created_like(g, g.op, tuple(inputs), g.arguments, self._mark)
+            self.again.append(self._clones[key][0].parent)  # type: ignore[arg-type]
+        new = self._clones[key]
         sweep.made.add(new[0].parent)
         for old, y in zip(g.outputs, new, strict=True):
             if old._need_grad is False:

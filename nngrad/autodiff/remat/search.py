@@ -17,23 +17,10 @@ from ...execution.program import Program
 from ...execution.trials import Trial, trial_of
 from ...graph import Variable, contained, functions_of, leaves_of, switch
 from ...graph.options import pause_collector
+from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
 from .candidates import Candidate, Cutting, Emit, Graphs, Named, ProgramOf
 from .plan import binomial, by_blocks, slots_for, uniform
 from .policies import policy_of, policy_of_marks
-
-_MOST_FINALISTS = 3
-
-_CLOSE = 1.2
-"""Candidates whose predicted peaks differ by less are compared by the compiler."""
-
-_CLOSE_TO_PLAIN = 5
-"""So is the plain graph, which is less alike: of convolutions, whose operands are copied, the structure shows half."""
-
-_WORTH = 0.95
-"""What of the arithmetic of a plan may be left for one with less of it to be taken: another graph is another risk."""
-
-_MOST_LEVELS = 10
-_MOST_SEGMENTS = 256
 
 
 @contained
@@ -108,17 +95,17 @@ class Search:
             all_anew: Whether a segment's gradient is to read nothing but what was computed again for it, where a
                 further gradient is likely.
         """
-        ranked = _ranked(candidates)[:_MOST_FINALISTS]
-        if not ranked or self.plain.peak * _CLOSE < ranked[0].peak:
+        ranked = _ranked(candidates)[:MOST_FINALISTS]
+        if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
             return self.plain
-        close = [c for c in ranked if c.peak <= _CLOSE * ranked[0].peak]
+        close = [c for c in ranked if c.peak <= CLOSE * ranked[0].peak]
         best = self._decided(close, all_anew)
         return self._decided(ranked, all_anew) if best is self.plain and len(close) < len(ranked) else best
 
     def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
         """The one of some candidates and the plain graph that takes least by the compiler's account."""
         finalists = candidates if all_anew and self._further else list(map(self.spared, candidates))
-        if self.plain.peak <= _CLOSE_TO_PLAIN * candidates[0].peak:
+        if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
             finalists = [*finalists, self.plain]
         finalists = _ranked(finalists)
         if len(finalists) > 1:
@@ -129,13 +116,13 @@ class Search:
 
     def fitting(self, nbytes: float) -> tuple[bool, Candidate]:
         """The candidate with the least arithmetic among those that fit, or else the smallest; and whether it fits."""
-        if self.plain.peak * _CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
+        if self.plain.peak * CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
             return True, self.plain
         # What the structure does not show is much the same in all candidates.
         most = nbytes * self.plain.peak / self.bytes_of(self.plain)
         tried = list(self.graded(lambda c: c.peak > most))
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
-        for candidate in fitting[: _MOST_FINALISTS - 1]:
+        for candidate in fitting[: MOST_FINALISTS - 1]:
             spared = self.spared(candidate)
             if self.bytes_of(spared) <= nbytes:
                 return True, spared
@@ -147,7 +134,7 @@ class Search:
         if candidate.sparing is None:
             return candidate
         other = candidate.sparing()
-        return other if other.peak <= candidate.peak and other.extra <= _WORTH * candidate.extra else candidate
+        return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
         """What it takes by the compiler's account; the predicted peak where there is none."""
@@ -181,7 +168,7 @@ class Search:
     def graded(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
         """Plans of every kind, those that add less arithmetic than others first, for as long as `more` arithmetic than
         that of a candidate is to be tried."""
-        yield from self.restricted(lambda f: not f.heavy)
+        yield from self._in_a_row(lambda f: not f.heavy)
         for cutting in self._cuttings:
             full = list(_nested(cutting, 1))
             yield from full
@@ -193,13 +180,13 @@ class Search:
                     candidate = cutting.partly(middle)
                     yield candidate
                     low, high = (middle, high) if more(candidate) else (low, middle)
-            for levels in range(2, _MOST_LEVELS + 1):
+            for levels in range(2, MOST_LEVELS + 1):
                 if not more(least._replace(extra=least.extra * levels / (levels - 1))):
                     break
                 full = list(_nested(cutting, levels))
                 yield from full
                 least = min(full, key=lambda c: c.extra)
-        for levels in range(1, _MOST_LEVELS + 1):
+        for levels in range(1, MOST_LEVELS + 1):
             cut = self._graphs.cut(levels)
             yield from [source.plain for source in cut]
             yield from [c for cutting in (cut[0].cuttings if cut else ()) for c in _nested(cutting, 1)]
@@ -213,11 +200,14 @@ class Search:
             dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
             if dropped:
                 yield source.following(by_blocks(source.schedule, dropped))
+        yield from self._in_a_row(named)
+
+    def _in_a_row(self, named: Named) -> Iterator[Candidate]:
         for cutting in self._cuttings:
             if any(map(named, cutting.forward.droppable)):
                 units = cutting.forward.units
                 for count in _counts(math.sqrt(units), units / 2, units):
-                    yield cutting(uniform(min(count, _MOST_SEGMENTS)), named)
+                    yield cutting(uniform(min(count, MOST_SEGMENTS)), named)
 
 
 def _nested(cutting: Cutting, levels: int) -> Iterator[Candidate]:

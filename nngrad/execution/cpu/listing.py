@@ -9,10 +9,8 @@ from typing import Any, NamedTuple
 from ...graph import Spec
 from ...graph.block import has_opaque
 from ...graph.parts import Keys
+from ...graph.thresholds import LEAST
 from ..calls import Call
-
-LEAST = 4
-"""How many steps a recurrence has at least."""
 
 
 class Window(NamedTuple):

@@ -20,19 +20,8 @@ from typing import Any
 from ...graph import Op, op
 from ...graph.barrier import known_after
 from ...graph.block import Block
+from ...graph.thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP
 from ..calls import Call, block_of, calls_of, late, makers, without_identities
-
-MOST_SOURCES = 8
-"""What one loop reads more arrays for than this is to be computed once."""
-
-_MANY = 4 * MOST_SOURCES
-"""Only where some loop would read more than this, it is worth it: a barrier takes memory of its own."""
-
-_FAR = 512
-"""How many calls after a sum are searched for something heavy."""
-
-_GROUP = 8
-"""How many parts of a sum over the steps are added up together."""
 
 
 @op(reads=1, fuses="in place")
@@ -73,7 +62,7 @@ class _Recurrences:
 
     def with_barriers(self) -> Block | None:
         """The block with barriers; None where it needs none."""
-        if self._most_read(self._is_computed_once) <= _MANY:
+        if self._most_read(self._is_computed_once) <= MANY_SOURCES:
             return None
         self._most_read(self._is_made_once)
         if not self._waiting:
@@ -128,7 +117,7 @@ class _Recurrences:
         token: int | None = None
         near: set[int] = {value}
         far: set[int] = set()
-        for m in range(n + 1, min(last + 1, n + _FAR)):
+        for m in range(n + 1, min(last + 1, n + FAR)):
             g = self._calls[m]
             through = not far.isdisjoint(g.ins)
             if through and any([i == value and _combines_at_once(g, k) for k, i in enumerate(g.ins)]):
@@ -179,7 +168,7 @@ class _Recurrences:
             start = 0
             for reader in readers:
                 end = bisect.bisect_left(places, reader)
-                if end - start >= _GROUP and reader < n:
+                if end - start >= PARTS_ADDED_UP and reader < n:
                     self._partial.setdefault(reader, []).append((n, parts[start:end]))
                     start = end
 

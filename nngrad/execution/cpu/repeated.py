@@ -53,13 +53,6 @@ class Total(NamedTuple):
     """Whether it takes the place of that part instead."""
 
 
-class Kept(NamedTuple):
-    """A value that is kept of some steps."""
-
-    value: int
-    steps: tuple[int, ...]
-
-
 @dataclass(frozen=True)
 class Repeated:
     """A loop: values are numbered as in a program, where the inputs of a step are what is the same at each step, what
@@ -78,7 +71,6 @@ class Repeated:
     last: tuple[int, ...]
     """The numbers of the values whose last one is wanted."""
     totals: tuple[Total, ...]
-    kept: tuple[Kept, ...]
     stacked: tuple[int, ...]
     """The numbers of the values that are stacked."""
     specs: tuple[Spec, ...]
@@ -87,13 +79,9 @@ class Repeated:
     def results(self, given: tuple[Spec, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output: what was handed on by the last step, and what is wanted besides."""
         carried = given[self.same : self.same + len(self.after)]
-        n, m = len(self.last), len(self.last) + len(self.kept)
-        kept = [
-            spec_of((len(each.steps) + 1, *spec.shape), spec.dtype)
-            for each, spec in zip(self.kept, self.specs[n:m], strict=True)
-        ]
-        stacks = [spec_of((self.length, *spec.shape), spec.dtype) for spec in self.specs[m:]]
-        return (*carried, *self.specs[:n], *[total.spec for total in self.totals], *kept, *stacks)
+        n = len(self.last)
+        stacks = [spec_of((self.length, *spec.shape), spec.dtype) for spec in self.specs[n:]]
+        return (*carried, *self.specs[:n], *[total.spec for total in self.totals], *stacks)
 
 
 class _LoopOfSteps(Op):
@@ -114,15 +102,13 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
         loop: What is computed.
 
     Returns:
-        What the last step hands on, last values, totals, what is kept (each followed by an entry that nobody reads),
-        and stacks.
+        What the last step hands on, last values, totals, and stacks.
     """
     first = loop.same + len(loop.after)
     same, start, sources = x[: loop.same], x[loop.same : first], x[first:]
-    rows = [_rows(each.steps, loop.length) for each in loop.kept]
 
     def step(carry: Any, _: tuple[()]) -> Any:
-        t, handed, _, totals, kept = carry
+        t, handed, _, totals = carry
         given = (*same, *handed, *[part.of(array, t) for part, array in zip(loop.parts, sources, strict=True)])
         values = run_steps(loop.steps, given)
 
@@ -137,23 +123,13 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
                 _added(each, total, value(each.value), t, loop.length)
                 for each, total in zip(loop.totals, totals, strict=True)
             ]),
-            tuple([
-                lax.dynamic_update_index_in_dim(array, value(each.value), table[t], 0)
-                for each, array, table in zip(loop.kept, kept, rows, strict=True)
-            ]),
         )
         return after, tuple(map(value, loop.stacked))
 
-    n = len(loop.last)
-    last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[:n]])
+    last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[: len(loop.last)]])
     totals = tuple([lax.full(each.spec.shape, 0, each.spec.dtype) for each in loop.totals])
-    kept = tuple([
-        lax.full((len(each.steps) + 1, *s.shape), 0, s.dtype)
-        for each, s in zip(loop.kept, loop.specs[n:], strict=False)
-    ])
-    carry = (jnp.int32(0), tuple(start), last, totals, kept)
-    (_, handed, last, totals, kept), stacks = scan(step, carry, (), loop.length)
-    return (*handed, *last, *totals, *kept, *stacks)
+    (_, handed, last, totals), stacks = scan(step, (jnp.int32(0), tuple(start), last, totals), (), loop.length)
+    return (*handed, *last, *totals, *stacks)
 
 
 def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
@@ -166,12 +142,6 @@ def _added(each: Total, total: Any, value: Any, t: Any, length: int) -> Any:
     if each.part is None:
         return after
     return lax.dynamic_update_slice_in_dim(total, after, each.part.place(t), each.part.axis)
-
-
-def _rows(steps: tuple[int, ...], length: int) -> Any:
-    """For each step the row that its value is kept in; the last row for those whose value is not."""
-    row = {t: i for i, t in enumerate(steps)}
-    return jnp.array([row.get(t, len(steps)) for t in range(length)], jnp.int32)
 
 
 _loop_of_steps.__name__ = "loop_of_steps"

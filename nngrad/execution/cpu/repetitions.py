@@ -11,17 +11,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from typing import NamedTuple
 
+from ...graph.thresholds import LEAST, MOST_BEFORE, MOST_BYTES_STACKED, TRIALS
 from ..periods import Stretch, stretches_of
-from .listing import LEAST, Listing, Window
-
-_MOST_BEFORE = 4
-"""How many steps back a value is read at most."""
-
-_MOST_BYTES = 64
-"""Arrays of so many bytes may be stacked for a loop to read: a random key for each step, and not a layer's weight."""
-
-_TRIALS = 8
-"""How often a step that differs is left off at the ends."""
+from .listing import Listing, Window
 
 
 class Place(NamedTuple):
@@ -166,7 +158,7 @@ class _Finder:
         start = self._best_start(stretch)
         period = stretch.period
         count = (stretch.end - start) // period
-        for _ in range(_TRIALS):
+        for _ in range(TRIALS):
             if count < LEAST:
                 return None
             try:
@@ -228,7 +220,7 @@ class _Finder:
         n, output = places[-1]
         step, call = divmod(n - start, period)
         back = count - 1 - step
-        if not inside[-1] or not 0 <= back <= min(_MOST_BEFORE, count - 2):
+        if not inside[-1] or not 0 <= back <= min(MOST_BEFORE, count - 2):
             raise _Uneven(count - 1)
         for t in range(count - 2, -1, -1):
             if t >= back and places[t] != (start + (t - back) * period + call, output):
@@ -296,7 +288,7 @@ class _Finder:
         return Along(other.start, Before(place, starts), begin + len(starts), steps)
 
     def _each(self, start: int, end: int, numbers: list[int]) -> Each:
-        if self._listing.specs[numbers[0]].nbytes > _MOST_BYTES:
+        if self._listing.specs[numbers[0]].nbytes > MOST_BYTES_STACKED:
             raise _Uneven(len(numbers) // 2)  # perhaps one half is even
         for i in set(numbers):
             self._check_source(i, start, end)

@@ -9,7 +9,7 @@ from ...graph import Op, Spec
 from ...graph.block import Step
 from ...graph.spec import spec_of
 from .listing import Listing, Window
-from .repeated import Kept, Part, Repeated, Total, part_of, put_at
+from .repeated import Part, Repeated, Total, part_of, put_at
 from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Slices
 
 Outside = Along | Slices | Each
@@ -91,15 +91,13 @@ class Steps:
         number = self._add(put_at, (key, shape), [number])
         return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part, replaces)
 
-    def loop(self, last: Sequence[Place], totals: Sequence[Total], kept: Sequence[tuple[Place, Sequence[int]]],
-             stacked: Sequence[Before]) -> Repeated:  # fmt: skip
+    def loop(self, last: Sequence[Place], totals: Sequence[Total], stacked: Sequence[Before]) -> Repeated:
         """The loop, of which these values are wanted."""
         after = [self.number(Before(before.place, before.starts[1:])) for before in self.handed]
-        specs = [self.spec(place) for place in [*last, *[place for place, _ in kept], *[b.place for b in stacked]]]
+        specs = [self.spec(place) for place in [*last, *[before.place for before in stacked]]]
         return Repeated(
             tuple(self._steps), self._each.length, len(self.same), tuple(after), tuple(self._parts),
             tuple([self.number(Before(place, ())) for place in last]), tuple(totals),
-            tuple([Kept(self.number(Before(place, ())), tuple(steps)) for place, steps in kept]),
             tuple([self.number(before) for before in stacked]), tuple(specs),
         )  # fmt: skip
 

@@ -3,7 +3,7 @@
 XLA compiles what it is given: of 200 steps of a recurrent network, 200 times the same. The gradients of such a program
 are recurrences too, forward and back, and each becomes a loop of its own (`repetitions.py` finds them). At the edges
 nothing is copied. A loop reads the slices of an array, and the stacks of the loops before it, where they are. What only
-the last step makes is handed on; what is read of a few steps is kept; a sum over the steps, as a weight's gradient, is
+the last step makes is handed on, what is read of others is stacked; a sum over the steps, as a weight's gradient, is
 added up on the way; and parts that are put into one array, as the gradient of what slices were taken of, go there at
 once.
 
@@ -18,27 +18,13 @@ from typing import Any, NamedTuple
 
 from ...graph import Spec
 from ...graph.block import Block
+from ...graph.thresholds import LEAST, LEAST_CALLS, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
 from ...graph.traverse import operands_first
 from ..calls import Call, block_of, calls_of, late, without_identities
-from .listing import LEAST, Listing, Window, is_long_sum
+from .listing import Listing, Window, is_long_sum
 from .repeated import MOVING, completed, entry, loop_of_steps, stack_of
 from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
 from .rolled_steps import Added, Outside, Steps
-
-LEAST_CALLS = 256
-"""Blocks of so many calls are looked through."""
-
-_LEAST_STEPS = 8
-"""How many steps a loop must have to be worth it."""
-
-_LEAST_SAVED = 16
-"""How many calls fewer a loop must leave."""
-
-_MOST_LEFT = 4
-"""A block is looked through again where, for each call in a loop, so many are left that are in none."""
-
-_MOST_AT_THE_EDGES = 2
-"""Of so many calls, one at most may be needed to take a loop's values apart or to put together what it reads."""
 
 
 class LoopFound(NamedTuple):
@@ -50,50 +36,32 @@ class LoopFound(NamedTuple):
     """How many functions each of these is."""
 
 
-class Rolled(NamedTuple):
-    """A block with loops, and what they stand for."""
-
-    block: Block
-    loops: tuple[LoopFound, ...]
-
-    @property
-    def size(self) -> int:
-        """How many calls there are to compile."""
-        return self.left + sum([loop.functions for loop in self.loops])
-
-    @property
-    def left(self) -> int:
-        """How many of them are in no loop."""
-        return len(self.block.steps)
-
-
-def with_recurrences_rolled(block: Block) -> Block:
-    """The block with a loop in place of each recurrence that was unrolled; itself where there is none."""
-    return rolled(block).block
-
-
 def loops_in(block: Block) -> tuple[LoopFound, ...]:
     """The loops that recurrences have become in a block."""
     loops = [arguments[0] for op, arguments, _ in block.steps if op is loop_of_steps]
     return tuple([LoopFound(loop.length, sum([op not in MOVING for op, _, _ in loop.steps])) for loop in loops])
 
 
-def rolled(block: Block) -> Rolled:
-    """The same, with what the loops stand for."""
+def size_of(block: Block) -> int:
+    """How many functions there are to compile in a block."""
+    return len(block.steps) + sum([loop.functions for loop in loops_in(block)])
+
+
+def with_recurrences_rolled(block: Block) -> Block:
+    """The block with a loop in place of each recurrence that was unrolled; itself where there is none."""
     if len(block.steps) < LEAST_CALLS:
-        return Rolled(block, ())
+        return block
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     found = _rolled_in(block, Listing(calls, specs, outputs))
-    if found.left > _MOST_LEFT * (found.size - found.left):
+    if len(found.steps) > MOST_LEFT * (size_of(found) - len(found.steps)):
         # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
         # between those of another.
-        again = _rolled_in(block, Listing(late(calls, outputs), specs, outputs))
-        found = min(found, again, key=lambda rolled: rolled.size)
-    return found if found.loops else Rolled(block, ())
+        found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=size_of)
+    return found
 
 
-def _rolled_in(block: Block, listing: Listing) -> Rolled:
+def _rolled_in(block: Block, listing: Listing) -> Block:
     """The block with the loops that are seen in a listing of its calls."""
     stretches = regular_stretches(listing)
     while stretches:
@@ -101,9 +69,9 @@ def _rolled_in(block: Block, listing: Listing) -> Rolled:
         writer = _Writer(block.inputs, listing, list(found.values()))
         costly = writer.costly()
         if not costly and found:
-            return Rolled(writer.rewritten(), tuple([LoopFound(each.length, each.period) for each in found.values()]))
+            return writer.rewritten()
         stretches = [stretch for stretch, each in found.items() if each not in costly]
-    return Rolled(block, ())
+    return block
 
 
 class _Demand:
@@ -122,20 +90,11 @@ class _Demand:
         self.totals: dict[Added, None] = {}
         """Sums over steps."""
 
-    def division(self) -> tuple[list[Place], list[Place], list[Before]]:
-        """The values whose last one is handed on, those that are kept of some steps, and what is stacked."""
-        count = self.repetition.length
-        last, kept, stacked = [], [], list(self.stacks)
-        for place, steps in self.singles.items():
-            if Before(place, ()) in self.stacks:
-                continue
-            if steps == {count - 1}:
-                last.append(place)
-            elif 2 * len(steps) <= count:
-                kept.append(place)
-            else:
-                stacked.append(Before(place, ()))
-        return last, kept, stacked
+    def division(self) -> tuple[list[Place], list[Before]]:
+        """The values of which the last one alone is read, and those that are stacked."""
+        others = {place: steps for place, steps in self.singles.items() if Before(place, ()) not in self.stacks}
+        last = [place for place, steps in others.items() if steps == {self.repetition.length - 1}]
+        return last, [*self.stacks, *[Before(place, ()) for place in others if place not in last]]
 
 
 class _Writer:
@@ -240,9 +199,9 @@ class _Writer:
         saved = (each.length - 1) * each.period
         loose = {read for reads in each.reads for read in reads if isinstance(read, Each)}
         at_edges = sum([len(steps) for steps in demand.singles.values()]) + len(loose) * each.length
-        if each.length < _LEAST_STEPS:
+        if each.length < LEAST_STEPS:
             return False
-        return saved - at_edges >= _LEAST_SAVED and at_edges * _MOST_AT_THE_EDGES <= each.length * each.period
+        return saved - at_edges >= LEAST_SAVED and at_edges * MOST_AT_THE_EDGES <= each.length * each.period
 
     # ---------------------------------------------------------------- the block
 
@@ -290,10 +249,9 @@ class _Writer:
     def _write_loop(self, index: int, demand: _Demand) -> None:
         """Append the call of a loop, and those that take its values apart."""
         steps = Steps(self._listing, demand.repetition)
-        last, kept, stacked = demand.division()
+        last, stacked = demand.division()
         totals = [steps.total(added) for added in demand.totals]
-        chosen = [(place, sorted(demand.singles[place])) for place in kept]
-        loop = steps.loop(last, totals, chosen, stacked)
+        loop = steps.loop(last, totals, stacked)
         ins = [*steps.same, *[before.starts[0] for before in steps.handed], *map(self._source, steps.outside)]
         outs = [self._number() for _ in range(len(loop.after) + len(loop.specs) + len(totals))]
         self._calls.append(Call(loop_of_steps, (loop,), tuple(ins), tuple(outs)))
@@ -302,13 +260,12 @@ class _Writer:
             self._instead[steps.in_block(place, loop.length - 1)] = next(made)
         for added in demand.totals:
             self._totals[index, added] = next(made)
-        for place, kept_steps in chosen:
-            self._take(next(made), {row: steps.in_block(place, t) for row, t in enumerate(kept_steps)})
         for before in stacked:
             stack = self._stacks[demand.repetition.start, before] = next(made)
-            if not before.starts:
-                singles = demand.singles.get(before.place, ())
-                self._take(stack, {t: steps.in_block(before.place, t) for t in singles})
+            for step in () if before.starts else demand.singles.get(before.place, ()):
+                i = steps.in_block(before.place, step)
+                self._instead[i] = self._number()
+                self._calls.append(Call(entry, (step,), (stack,), (self._instead[i],)))
 
     def _source(self, read: Outside) -> int:
         """The number of the array that parts are read of."""
@@ -320,12 +277,6 @@ class _Writer:
         number = self._number()
         self._calls.append(Call(stack_of, (), read.numbers, (number,)))
         return number
-
-    def _take(self, stack: int, entries: dict[int, int]) -> None:
-        """Have entries of a stack stand for values of the block."""
-        for row, i in entries.items():
-            self._instead[i] = self._number()
-            self._calls.append(Call(entry, (row,), (stack,), (self._instead[i],)))
 
 
 def _at(window: Window, place: int) -> tuple[Any, ...]:

@@ -7,6 +7,7 @@ that is taken: then nothing is kept for those that are not. That of a checkpoint
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any, NamedTuple
 
 import jax
@@ -21,6 +22,7 @@ from ...graph.derived import derived_once
 from .. import array, comparison, control, indexing, reduction
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
+from ..recomputation import Recomputation
 from .carries import followed_through, is_zeros, kinds_of, zeros_of
 from .costs import operations_in
 from .selections import is_hidden, with_stand_ins
@@ -330,9 +332,6 @@ def _come_after(directions: Sequence[Variable], f: Function) -> bool:
 def begun_after(body: Block, seeds: int) -> Block:
     """A body whose steps do not begin before the last inputs are there.
 
-    Without this, what a derivative of a checkpoint computes again would be the same functions as those that it repeats,
-    and the compiler would compute them once, and keep the results.
-
     Args:
         body: The gradient of a body, or its tangents.
         seeds: How many of its inputs, the last ones, are the gradients that have arrived, or directions.
@@ -344,17 +343,13 @@ def begun_after(body: Block, seeds: int) -> Block:
         return body
     before = {id(x) for x in inputs[:first] if x.size}
     """What could be computed from too early."""
-    tied: dict[int, Variable] = {}
+    again = Recomputation(tokens)
     values: list[Variable] = []
     for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
         given = body.picked(inputs, values, ins)
         own = [k for k, x in enumerate(given) if id(x) in before]
         if own and all([id(x) in before or not _depends(x) for x in given]):
-            k = min(own, key=lambda k: given[k].spec.nbytes)
-            x = given[k]
-            if id(x) not in tied:
-                tied[id(x)] = create(control.optimization_barrier, (x, *tokens), (), order=order)
-            given[k] = tied[id(x)]
+            given = again.begun(given, own, partial(create, control.optimization_barrier, arguments=(), order=order))
         made = create(op, tuple(given), arguments, order=order)
         values.extend(made if op.multiple_results else (made,))
     for number in body.stops:
