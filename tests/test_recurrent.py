@@ -6,7 +6,6 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
-import nngrad.sequences as sequences
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -15,6 +14,7 @@ from hypothesis import strategies as st
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
+import nngrad.training.sequences as sequences
 from nngrad.functions.bodies.loop import Loop
 from nngrad.graph import Variable, functions_of
 from nngrad.parameter import clear_parameters, get_parameter, get_parameters

@@ -14,7 +14,7 @@ import jax
 import numpy as np
 
 from ..graph import Function, Variable, build_options, functions_of
-from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE, STRIDES_AT_MOST
+from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE
 from .compiled import executable_of
 from .lower import linearize
 from .plans import numbers_of
@@ -140,7 +140,7 @@ def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
     width, may_be = 0, []
     for i, more in enumerate(widths[:-1]):
         width += more
-        if i and (width <= MOST_PASSING or i % STRIDES_AT_MOST == 0):
+        if i and width <= MOST_PASSING:
             may_be.append(i)
     zeros = 0
     for i in reversed(may_be):

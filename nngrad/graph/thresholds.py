@@ -146,10 +146,6 @@ STRIDE = 8
 MOST_PASSING = 2
 """So many values may pass a cut, as the states of an LSTM."""
 
-STRIDES_AT_MOST = 128
-"""At each multiple of so many strides a graph is cut whatever passes, so that there is a bound to what is compiled for
-one value in the middle of a graph that has no thin cuts."""
-
 MOST_BYTES_PASSING = 64 << 20
 """What passes a cut and takes more is not remembered."""
 
