@@ -36,11 +36,14 @@ class Signatures(griffe.Extension):
             obj.docstring.value = of_docstring(completed or obj.docstring.value)
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
-        """Called by Griffe for each module: functions that are made by calls are functions, not attributes."""
-        for name, member in list(mod.members.items()):
-            if not member.is_alias and member.is_attribute and callable(value := _decorated(f"{mod.path}.{name}")):
+        """Called by Griffe for each module: functions that are made by calls are functions, not attributes. Griffe does
+        not see those of an assignment to several names."""
+        for name, value in _made_by_calls(mod.path):
+            member = mod.members.get(name)
+            if member is None or (not member.is_alias and member.is_attribute):
+                line = None if member is None else member.lineno
                 doc = inspect.getdoc(value)
-                function = griffe.Function(name, lineno=member.lineno, endlineno=member.endlineno, parent=mod)
+                function = griffe.Function(name, lineno=line, endlineno=line, parent=mod)
                 function.docstring = None if doc is None else griffe.Docstring(of_docstring(doc), parent=function)
                 self.on_function(func=function)
                 mod.set_member(name, function)
@@ -66,6 +69,20 @@ def _decorated(path: str) -> Any:
     except (ImportError, AttributeError):  # a method, or within a function
         return None
     return value if isinstance(value, Op | Composite) or inspect.isfunction(value) else None
+
+
+def _made_by_calls(module: str) -> list[tuple[str, Any]]:
+    """The functions of a module of F or PF, and their names."""
+    if not module.startswith(DECORATED):
+        return []
+    names = vars(importlib.import_module(module))
+    own = [(n, _decorated(f"{module}.{n}")) for n in names]
+    return [(n, f) for n, f in own if f is not None and _module_of(f) == module]
+
+
+def _module_of(function: Any) -> str:
+    module: str = function.module if isinstance(function, Op | Composite) else function.__module__
+    return module
 
 
 def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:
