@@ -177,6 +177,8 @@ def _by_platform(
 
     @functools.cache
     def made() -> Way:
+        if program.block.groups:  # JAX cannot choose between collectives, and a process knows its platform
+            return function(lowered(program, platform_of(program), as_a_whole))
         other = lowered(program, None, as_a_whole)
         others = {name: found for name in PLATFORMS if (found := lowered(program, name, as_a_whole)) != other}
         if not others:
