@@ -19,7 +19,7 @@ from nngrad.execution.interpret import interpret
 from nngrad.graph import Array, Spec, Variable, functions_of, op
 from nngrad.rewrite import RULES
 from nngrad.rewrite.builder import emitting
-from nngrad.rewrite.numbers import collectable
+from nngrad.rewrite.numbers import collectable, ratio
 
 
 def leaf(*shape: int, need_grad: bool = False) -> Variable:
@@ -339,3 +339,8 @@ def test_what_is_carried_and_what_is_scanned_are_not_equal_at_a_step() -> None:
         (a, b), ys = F.scan(step, (x, x), x)
     for y, expected in ((a, [-0.075, 0.045]), (b, [-0.075, 0.045]), (ys, [[0.75, -0.45], [0.175, -0.105]])):
         np.testing.assert_allclose(y.d, expected, rtol=1e-12)
+
+
+def test_what_no_float_holds_makes_nothing_exact() -> None:
+    assert repr(ratio(1, 0.1)) == "10.0" and repr(ratio(0.3, 3)) == "0.09999999999999999"
+    assert ratio(Fraction(1, 3), Fraction(2, 3)) == Fraction(1, 2)

@@ -228,7 +228,15 @@ OF_FACTS = {
     "fuses": ("tests/test_declarations.py::test_what_is_computed_in_place_moves_no_elements",),
 }
 """Tests of facts that are not about each sample."""
+_LOOPS = ("tests/test_loops.py::test_scan_to_order_3",)
 OF_FILES = {
+    **{f"nngrad/functions/bodies/{name}.py": _LOOPS for name in ("scans", "carries", "loop", "scan_back")},
+    "nngrad/functions/bodies/alternatives.py": ("tests/test_branches.py::test_branches_to_order_3",),
+    "nngrad/functions/bodies/while_loops.py": ("tests/test_while_loops.py::test_forward_to_order_3",),
+    "nngrad/functions/bodies/segments.py": ("tests/test_segments.py::test_derivatives_of_order_3",),
+    "nngrad/functions/bodies/implicit.py": ("tests/test_implicit.py::test_linear_solve_to_every_order",),
+    "nngrad/functions/bodies/flows.py": ("tests/test_odeint.py::test_dormand_prince_to_order_2",),
+    "nngrad/rewrite/numbers.py": ("tests/test_rewrites.py::test_what_no_float_holds_makes_nothing_exact",),
     "backward_registry/jax_derivatives.py": ("tests/test_jax_function.py::test_to_order_3",),
     "nngrad/autodiff/seeds.py": ("tests/test_grad.py::test_errors_of_grad_outputs",),
     "nngrad/graph/function.py": ("tests/test_graph.py::test_ranks_are_one_more_than_the_highest_that_is_read",),
