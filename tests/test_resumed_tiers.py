@@ -29,7 +29,7 @@ def early_switch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Programs of any size have two tiers, which round in different ways, and the quick one runs in so many calls."""
     monkeypatch.setattr(tiers, "LARGE", 1)
     # All that tests compile is compiled quickly (conftest.py), so that here the quick tier is what is optimised.
-    monkeypatch.setattr(tiers, "_OPTIONS", {"xla_backend_optimization_level": "3", "xla_cpu_use_fusion_emitters": True})
+    monkeypatch.setattr(tiers, "_OPTIONS", {"xla_backend_optimization_level": "3", "xla_cpu_enable_fast_math": True})
     tiers.quick_options.cache_clear()
     monkeypatch.setattr(tiers.Work, "quick_calls", SWITCH)
     monkeypatch.setattr(tiers, "_counts", {})
