@@ -138,9 +138,6 @@ def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
     Args:
         x0: The first summand, of any shape.
         x1: The second summand, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return add2(x0, x1)
 

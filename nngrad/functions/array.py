@@ -14,6 +14,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
+from ..graph.ranges import Size
 from ..graph.spec import FLOAT32
 from . import axis_maps
 from .movement import broadcast, reshape
@@ -124,7 +125,7 @@ def _wide(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 @op
-def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) -> jax.Array:
+def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -> jax.Array:
     """`num` evenly spaced numbers from `start` to `stop`, both included.
 
     Args:
@@ -137,8 +138,6 @@ def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) ->
     Raises:
         ValueError: `num` is negative; or `dtype` is of integers, and `start` or `stop` does not fit; or it is bool.
     """
-    if num < 0:
-        raise ValueError(f"num must not be negative, got {num}")
     given = np.dtype(dtype)
     if given.kind in "iu":
         bounds = np.iinfo(given)

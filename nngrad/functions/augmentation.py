@@ -17,6 +17,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Axes, Ignored, Ints, Shape, Static, as_ints, axes_of
 from ..graph.axes import AxisMap, Places
+from ..graph.ranges import Probability
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
 from .indexing import where
@@ -68,9 +69,6 @@ def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
     Returns:
         `(*batch, *sizes)`.
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     batch = _batch(x.shape, starts, sizes)
     if any(n > m for n, m in zip(sizes, x.shape[len(batch) :], strict=True)):
@@ -92,9 +90,6 @@ def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
     Returns:
         `(*batch, *sizes)`.
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     batch = _batch(y.shape, starts, sizes)
     if any(n > m for n, m in zip(y.shape[len(batch) :], sizes, strict=True)):
@@ -217,7 +212,7 @@ def _split(x: Variable, base_axis: int, name: str) -> tuple[tuple[int, ...], tup
 
 @composite
 def random_erase(
-    x: Array, /, prob: float = 0.5, area_ratios: Static = (0.02, 0.4), aspect_ratios: Static = (0.3, 3.3333),
+    x: Array, /, prob: Probability = 0.5, area_ratios: Static = (0.02, 0.4), aspect_ratios: Static = (0.3, 3.3333),
     replacements: Static = (0.0, 255.0), n: int | None = None, share: bool = True, inplace: Ignored = False,
     base_axis: int = 1, seed: int = -1, channel_last: bool = False, ste_fine_grained: bool = True,
 ) -> Variable:
@@ -245,8 +240,6 @@ def random_erase(
     batch, sample = _split(x, base_axis, name)
     if len(sample) != 3:
         raise ValueError(f"{name}: x {x.shape} must have three axes, channels, height and width, from base_axis on")
-    if not 0 <= prob <= 1:
-        raise ValueError(f"{name}: prob must be from 0 to 1, got {prob}")
     for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
                            ("replacements", replacements)):
         _check_range(pair, f"{name}: {argument}", -math.inf if argument == "replacements" else 0)
@@ -310,9 +303,6 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
         w: What gets the gradient, of the shape of `x`.
         base_axis: Number of batch axes.
         eps: The norm of the noise of each sample.
-
-    Raises:
-        ValueError: The shapes differ, or `base_axis` is out of range.
     """
     name = "vat_noise"
     batch, _ = _split(x, base_axis, name)

@@ -6,9 +6,11 @@ All are made of means and products, so their gradients need no rules.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
+from ..graph.ranges import one_of
 from . import activation, array, collectives, control, movement, reduction
 from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
 
@@ -140,8 +142,8 @@ def _running_updates(
 def fused_batch_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, z: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9,
-    eps: float = 1e-5, batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False,
-    n_outputs: Ignored = None, group: int = 1,
+    eps: float = 1e-5, batch_stat: bool = True, nonlinearity: Annotated[str, one_of("relu")] = "relu",
+    output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
@@ -154,8 +156,6 @@ def fused_batch_normalization(
         ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
     """
     name = "fused_batch_normalization"
-    if nonlinearity != "relu":
-        raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
     if z is not None and z.shape != x.shape:
         raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
     y, *statistics = batch_normalization.body(

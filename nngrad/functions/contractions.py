@@ -214,9 +214,6 @@ def bilinear(
 
     Returns:
         (batch, outputs).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     flat = [reshape(e, shape=(e.shape[0], math.prod(e.shape[1:]))) if e.ndim else e for e in (e1, e2)]
     sizes = tuple(e.shape[-1] if e.ndim == 2 else -1 for e in flat)

@@ -182,9 +182,6 @@ def convolution(
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     x, batch, count = with_one_batch_axis("convolution", x, base_axis)
     pad, stride, dilation = steps_of("convolution", count, pad, stride, dilation)

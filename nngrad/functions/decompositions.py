@@ -15,6 +15,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.axes import AxisMap, Places
+from ..graph.ranges import NotNegative
 from .arithmetic import alike, floating, widened
 from .array import cast
 from .factors import tall_qr
@@ -106,7 +107,7 @@ def _pinv_cost(f: Function) -> int:
 
 
 @op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_pinv_cost, precision="high")
-def batch_pinv(x: Array, /, rtol: float | None = None) -> jax.Array:
+def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     """The pseudoinverse `p` of each matrix in the last two axes, after Moore and Penrose.
 
     `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those along which the rank stays
@@ -125,8 +126,6 @@ def batch_pinv(x: Array, /, rtol: float | None = None) -> jax.Array:
     """
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
-    if rtol is not None and not rtol >= 0:
-        raise ValueError(f"rtol must be at least 0, got {rtol}")
     wide = widened(floating(x))
     y = jnp.linalg.pinv(wide, rtol=rtol)
     return lax.convert_element_type(y, floating(x).dtype)

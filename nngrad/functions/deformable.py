@@ -43,9 +43,6 @@ def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
 
     Returns:
         (B, *places, C).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
         raise ValueError(
@@ -125,9 +122,6 @@ def deformable_convolution(
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
     name = "deformable_convolution"
     x, batch, count = with_one_batch_axis(name, x, base_axis)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Shape, Static
 from ..graph.leaf import common_floating
+from ..graph.ranges import Probability, between
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along
@@ -29,7 +30,9 @@ from .stochastic import by_position, key_leaf, typed_key
 
 @op
 @by_position
-def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> jax.Array:
+def binomial(
+    key: Array, /, n: Annotated[int, between(0, 1 << 24)] = 1, p: Probability = 0.5, shape: Shape = ()
+) -> jax.Array:
     """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
 
     Args:
@@ -39,10 +42,6 @@ def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> ja
     Raises:
         ValueError: `n` is negative or too large for float32, or `p` is not from 0 to 1.
     """
-    if not 0 <= n <= 1 << 24:
-        raise ValueError(f"n must be from 0 to 2**24, up to which float32 counts, got {n}")
-    if not 0 <= p <= 1:
-        raise ValueError(f"p must be from 0 to 1, got {p}")
     return jax.random.binomial(typed_key(key), np.float32(n), np.float32(p), shape=shape, dtype=jnp.float32)
 
 

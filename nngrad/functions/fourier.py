@@ -57,9 +57,6 @@ def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
 
     Returns:
         The shape of x.
-
-    Raises:
-        ValueError: As in `fft`.
     """
     return _transformed(x, signal_ndim, lax.FftType.IFFT, 0.5 if normalized else 0)
 
@@ -201,9 +198,6 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
     Args:
         y: Of the shape that `frames` gives.
         ...: As for `frames`.
-
-    Raises:
-        ValueError: As in `frames`, or the shape of y does not fit.
     """
     return transposed(lambda x: frames.forward(x, size, stride), shape, y, "y")
 

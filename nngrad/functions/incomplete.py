@@ -10,6 +10,7 @@ import jax.scipy.special
 from jax import lax
 
 from ..graph import Array, op
+from ..graph.ranges import AtLeastOne
 from .arithmetic import floating, widened
 
 
@@ -60,7 +61,7 @@ def expi(x: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def expn(x: Array, /, n: int) -> jax.Array:
+def expn(x: Array, /, n: AtLeastOne) -> jax.Array:
     """The exponential integral E_n: that of `exp(-x t) / t^n` from 1 to infinity.
 
     Args:
@@ -70,7 +71,5 @@ def expn(x: Array, /, n: int) -> jax.Array:
     Raises:
         ValueError: The order is not positive.
     """
-    if n < 1:
-        raise ValueError(f"n must be from 1 on, got {n}")
     x = floating(x)
     return lax.convert_element_type(jax.scipy.special.expn(n, widened(x)), x.dtype)

@@ -238,9 +238,6 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
         x0: Row numbers, as `embed` takes them; what is no row of the result is left out.
         shape: The shape of `w`, which is that of the result: (rows, *row).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     shape = as_shape(shape)
     if not shape or gy.shape != (*x0.shape, *shape[1:]):
@@ -264,9 +261,7 @@ def batch_inv(x: Array, /) -> jax.Array:
 
     Args:
         x: (*batch, n, n). A singular matrix gives values that are infinite or NaN.
-
-    Raises:
-        ValueError: The matrices are not square.
+        ...: As for `half_lower`.
     """
     return lax.convert_element_type(jnp.linalg.inv(square_matrices(x)), floating(x).dtype)
 
@@ -278,13 +273,10 @@ def batch_det(x: Array, /) -> jax.Array:
     Its derivatives of every order are those of a polynomial, and exact for singular matrices too (`batch_cofactor`).
 
     Args:
-        x: (*batch, n, n).
+        ...: As for `half_lower`.
 
     Returns:
         (*batch).
-
-    Raises:
-        ValueError: The matrices are not square.
     """
     return lax.convert_element_type(jnp.linalg.det(square_matrices(x)), floating(x).dtype)
 
@@ -294,13 +286,10 @@ def batch_logdet(x: Array, /) -> jax.Array:
     """log |det| of each matrix in the last two axes; -inf for a singular one.
 
     Args:
-        x: (*batch, n, n).
+        ...: As for `half_lower`.
 
     Returns:
         (*batch).
-
-    Raises:
-        ValueError: The matrices are not square.
     """
     return lax.convert_element_type(jnp.linalg.slogdet(square_matrices(x))[1], floating(x).dtype)
 
@@ -314,9 +303,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Args:
         x: (*batch, n, n). The symmetric part is taken; the factor is NaN where it is not positive definite.
         upper: Whether to return the upper factor U of x = U' U; else it is the lower, L of x = L L'.
-
-    Raises:
-        ValueError: The matrices are not square.
+        ...: As for `half_lower`.
     """
     y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)
     return lax.convert_element_type(y, floating(x).dtype)

@@ -136,9 +136,6 @@ def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
     Args:
         x: Any shape and dtype.
         axes: One axis or several; None for the last.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
     """
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
 
@@ -159,9 +156,6 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     Args:
         x: One or more arrays, of the same sizes but for `axis`.
         axis: The axis; by default the last.
-
-    Raises:
-        ValueError: The shapes do not fit, or the axis is out of range.
     """
     axis = axis_of(axis, x[0].ndim)
     for i, other in enumerate(x):
@@ -177,9 +171,6 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     Args:
         x: One or more arrays of one shape.
         axis: Where the new axis is in the result.
-
-    Raises:
-        ValueError: The shapes differ, or the axis is out of range.
     """
     axis = axis_of(axis, x[0].ndim + 1)
     for i, other in enumerate(x):

@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ..graph import Array, Variable, composite
 from ..graph.arguments import as_bool, as_float, axis_of
 from ..graph.leaf import as_variables
+from ..graph.ranges import Positive
 from ..graph.refusals import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
@@ -56,9 +57,6 @@ def gaussian(
 
     Returns:
         The sample, or the pair of it and `eps`.
-
-    Raises:
-        ValueError: The shapes differ, or `seed` is below -1.
     """
     if mean.shape != ln_var.shape or (eps is not None and eps.shape != mean.shape):
         given = "" if eps is None else f" and eps {eps.shape}"
@@ -70,19 +68,14 @@ def gaussian(
 
 
 @composite
-def gumbel_softmax(log_pi: Array, /, tau: float = 0.1, axis: int = 1, seed: int = -1) -> Variable:
+def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: int = -1) -> Variable:
     """Relaxed samples of categories, `softmax((log_pi + g) / tau)` with Gumbel noise g (Jang et al., 2017).
 
     Args:
         log_pi: Logarithms of probabilities, up to a constant.
         tau: The temperature, positive: the lower, the closer to one category.
         axis: The axis of the categories.
-
-    Raises:
-        ValueError: `tau` is not positive, the axis is out of range, or `seed` is below -1.
     """
-    if not tau > 0:
-        raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
     axis = axis_of(axis, log_pi.ndim, "gumbel_softmax: axis")
     u = uniform(key_leaf(seed, "gumbel_softmax"), low=_TINY, shape=log_pi.shape)
     return softmax((log_pi + _as(-log(-log(u)), log_pi)) * (1 / tau), axis=axis)

@@ -11,6 +11,7 @@ from typing import Any
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of
 from ..graph.leaf import as_variables
+from ..graph.ranges import AtLeastOne, Positive
 from ..graph.refusals import explained_by_name
 from . import arithmetic, array, control, linear, movement, reduction
 from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
@@ -192,7 +193,8 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12
 
 @composite
 def spectral_norm(
-    w: Array, u: Array, /, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, output_u: bool = False
+    w: Array, u: Array, /, dim: int = 0, itr: AtLeastOne = 1, eps: Positive = 1e-12, test: bool = False,
+    output_u: bool = False,
 ) -> Variable | Any:
     """`w / s`, with the largest singular value s of `w` as a matrix, found by power iteration (Miyato et al., 2018).
 
@@ -222,10 +224,6 @@ def spectral_norm(
     rows = w.shape[channel]
     if math.prod(u.shape) != rows:
         raise ValueError(f"{name}: u of shape {u.shape} must have {rows} elements, as w has along dim")
-    if itr < 1:
-        raise ValueError(f"{name}: itr must be 1 or more, got {itr}")
-    if not eps > 0:
-        raise ValueError(f"{name}: eps must be positive, got {eps}")
     wide = accurate(w)
     last = channel == w.ndim - 1  # then the matrix is taken as it lies in memory, transposed
     if last or channel == 0:

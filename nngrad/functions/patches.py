@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Annotated
 
 import jax
 from jax import lax
@@ -11,6 +12,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Ints, Shape, per_axis
 from ..graph.axes import rows
+from ..graph.ranges import AtLeastOne, one_of
 from . import comparison, indexing, movement, reduction
 from .array import arange, zeros_like
 from .pooling import average_pooling, max_pooling
@@ -63,9 +65,6 @@ def col2im(
         y: Of the shape that `im2col` gives.
         shape: The shape of the result, which is that of x.
         ...: As for `im2col`.
-
-    Raises:
-        ValueError: As in `im2col`, or the shape of y does not fit.
     """
     return transposed(lambda x: im2col.forward(x, ksize, stride, pad, cover_all, dilate), shape, y, "y")
 
@@ -218,7 +217,9 @@ def _each(
 
 
 @composite
-def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | None = None) -> Variable:
+def spatial_pyramid_pooling_2d(
+    x: Array, /, pyramid_height: AtLeastOne, pooling: Annotated[str, one_of("max")] | None = None
+) -> Variable:
     """Maxima over grids of 1, 4, 16, ... windows that cover x, one after another (He et al., 2014).
 
     Args:
@@ -236,10 +237,6 @@ def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | 
     name = "spatial_pyramid_pooling_2d"
     if x.ndim != 4 or 0 in x.shape[2:]:
         raise ValueError(f"{name}: x of shape {x.shape} must be (N, C, H, W), with elements")
-    if pooling not in (None, "max"):
-        raise ValueError(f"{name}: pooling must be 'max', got {pooling!r}")
-    if pyramid_height < 1:
-        raise ValueError(f"{name}: pyramid_height must be 1 or more, got {pyramid_height}")
     grids = []
     for bins in [2**level for level in range(pyramid_height)]:
         sizes = tuple([-(-n // bins) for n in x.shape[2:]])

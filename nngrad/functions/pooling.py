@@ -157,9 +157,6 @@ def max_pooling_backward(
         dy: Of the shape that `max_pooling` gives.
         x: As for `max_pooling`; the result has its shape.
         ...: As for `max_pooling`.
-
-    Raises:
-        ValueError: As in `max_pooling`, or the shape of `dy` does not fit.
     """
     return _gradient(dy, floating(x), _first_maxima, kernel, stride, ignore_border, pad, channel_last)
 
@@ -193,9 +190,6 @@ def max_pooling_select(
     Args:
         g: Of the shape of `x`.
         ...: As for `max_pooling`.
-
-    Raises:
-        ValueError: As in `max_pooling`, or the shape of `g` does not fit.
     """
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
@@ -270,9 +264,6 @@ def sum_pooling_backward(
         dy: Of the shape that `sum_pooling` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `sum_pooling`.
-
-    Raises:
-        ValueError: As in `sum_pooling`, or the shape of `dy` does not fit.
     """
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
 
@@ -288,9 +279,6 @@ def average_pooling_backward(
         dy: Of the shape that `average_pooling` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `average_pooling`.
-
-    Raises:
-        ValueError: As in `average_pooling`, or the shape of `dy` does not fit.
     """
     return _transposed(dy, shape, average_pooling, kernel, stride, ignore_border, pad, channel_last, including_pad)
 

@@ -232,9 +232,6 @@ def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Int
         y: Of the shape that `displaced_products` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `displaced_products`.
-
-    Raises:
-        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
     """
     y, w = alike(floating(y), floating(w))
     return transposed(lambda x: displaced_products.forward(x, w, count, step), shape, y, "y")
@@ -248,9 +245,6 @@ def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: In
         y: Of the shape that `displaced_products` gives.
         shape: The shape of w, which is that of the result.
         ...: As for `displaced_products`.
-
-    Raises:
-        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
     """
     y, x = alike(floating(y), floating(x))
     return transposed(lambda w: displaced_products.forward(x, w, count, step), shape, y, "y")

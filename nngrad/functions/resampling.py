@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_float, as_ints
 from ..graph.axes import AxisMap, Places
 from ..graph.layouts import Named, last_order, moved
+from ..graph.ranges import one_of
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
 from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps
@@ -76,9 +77,6 @@ def resample_transpose(
         y: Of the shape that `resample` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `resample`.
-
-    Raises:
-        ValueError: As in `resample`, or the shape of `y` does not fit.
     """
     y = floating(y)
     kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
@@ -142,8 +140,9 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
 
 @composite
 def interpolate(
-    x: Array, /, scale: Static | None = None, output_size: Ints | None = None, mode: str = "linear",
-    align_corners: bool = False, half_pixel: bool = False, half_pixel_for_nn: bool = False, channel_last: bool = False,
+    x: Array, /, scale: Static | None = None, output_size: Ints | None = None,
+    mode: Annotated[str, one_of("linear", "nearest")] = "linear", align_corners: bool = False, half_pixel: bool = False,
+    half_pixel_for_nn: bool = False, channel_last: bool = False,
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without a filter where it shrinks.
 
@@ -169,8 +168,6 @@ def interpolate(
     """
     if scale is None and output_size is None:
         raise ValueError("interpolate: give scale or output_size")
-    if mode not in ("linear", "nearest"):
-        raise ValueError(f"interpolate: mode {mode!r} must be 'linear' or 'nearest'")
     if align_corners and half_pixel:
         raise ValueError("interpolate: align_corners and half_pixel exclude each other")
     factors = _numbers(scale, "interpolate: scale") if output_size is None else ()

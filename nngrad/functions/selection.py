@@ -41,9 +41,6 @@ def select_item(x: Array, t: Array, /) -> Variable:
     Args:
         x: (rows, items).
         t: (rows,), whole numbers; negative ones count from the end, and where one is out of range there is NaN.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if x.ndim != 2 or t.shape != x.shape[:1]:
         raise ValueError(f"select_item: x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")

@@ -18,6 +18,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import axis_of
 from ..graph.axes import AxisMap
+from ..graph.ranges import Size
 from . import array, control, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
@@ -65,7 +66,7 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
 
 
 @op
-def true_places(mask: Array, /, size: int, whole: bool = False) -> jax.Array:
+def true_places(mask: Array, /, size: Size, whole: bool = False) -> jax.Array:
     """The indices of the elements of `mask` that are not 0, in their order.
 
     Args:
@@ -76,12 +77,7 @@ def true_places(mask: Array, /, size: int, whole: bool = False) -> jax.Array:
 
     Returns:
         int32 `(size, mask.ndim)`.
-
-    Raises:
-        ValueError: `size` is negative.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}")
     true = lax.reshape(holds(mask), (mask.size,))
     rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
     outside = np.asarray(mask.shape, np.int32).reshape(1, mask.ndim)
@@ -188,9 +184,6 @@ def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> V
 
     Returns:
         An array in the shape of `output`; without it `(*mask.shape, *rest)`.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if not input.ndim:
         raise ValueError("bool_scatter: input must have an axis for the elements, got a number")
@@ -242,7 +235,7 @@ def _check_mask(x: Variable, mask: Variable, name: str) -> None:
 
 @op(multiple_results=True)
 def distinct(
-    x: Array, /, size: int, axis: int | None = None, whole: bool = False
+    x: Array, /, size: Size, axis: int | None = None, whole: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The distinct elements of `x`, or slices along an axis, in ascending order.
 
@@ -256,12 +249,7 @@ def distinct(
     Returns:
         The elements or slices; for each the index where it comes first; for each element or slice of `x` its place
         among the distinct ones; and for each of these how often it comes; the last three int32.
-
-    Raises:
-        ValueError: `size` is negative, or the axis is out of range.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}")
     if axis is None:
         x, axis = lax.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ints, as_ints, axes_of, axis_of
+from ..graph.ranges import one_of
 from .movement import broadcast, concatenate, flip, pad, reshape, transpose
 from .slicing import take_slices
 
@@ -118,9 +121,6 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Variable:
         x: Any shape and dtype.
         axis: What is moved.
         start: Before which axis it comes; the number of axes for behind all.
-
-    Raises:
-        ValueError: One of them is out of range.
     """
     moving = axis_of(axis, x.ndim, "rollaxis: axis")
     before = start + x.ndim if start < 0 else start
@@ -241,7 +241,9 @@ def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
 
 
 @composite
-def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest") -> Variable:
+def shift(
+    x: Array, /, shifts: Ints | None = None, border_mode: Annotated[str, one_of("nearest", "reflect")] = "nearest"
+) -> Variable:
     """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
 
     Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
@@ -261,8 +263,6 @@ def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest")
         ValueError: There are more shifts than axes, an axis without elements is to be moved, or there is no such mode.
     """
     shifts = as_ints(shifts or ())
-    if border_mode not in ("nearest", "reflect"):
-        raise ValueError(f"shift: border_mode must be 'nearest' or 'reflect', got {border_mode!r}")
     if len(shifts) > x.ndim:
         raise ValueError(f"shift: shifts {shifts} are more than the {x.ndim} axes of x")
     y: Variable = x

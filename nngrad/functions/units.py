@@ -67,9 +67,6 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
 
     Returns:
         The state after the step, (batch, n, *more), and what goes out, (rows, n, *more).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     a, i, f, o = _gates(c_prev, x, "c_prev and x", "lstm_step")
     rows = x.shape[0]
@@ -96,9 +93,6 @@ def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple
 
     Returns:
         The state, and what goes out, both (batch, n, *more).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if c_prev1.shape != c_prev2.shape or c_prev1.shape[:1] != x1.shape[:1] or x1.shape != x2.shape:
         raise ValueError(f"slstm_step: c_prev1 {c_prev1.shape} and c_prev2 {c_prev2.shape}, x1 {x1.shape} and x2 "

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import axis_of
+from ..graph.ranges import AtLeastOne
 from . import array, comparison, movement, reduction, slicing
 from .arithmetic import check_broadcast
 from .indexing import take_along_axis, where
 
 
 @composite
-def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: int = 1) -> Variable:
+def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastOne = 1) -> Variable:
     """0 where the score of the right class is among the `n` highest, else 1.
 
     Equal scores of other classes count as higher, and so does NaN.
@@ -28,8 +29,6 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: int = 1)
         ValueError: The axis is out of range, `target` has another shape, or `n` is below 1.
     """
     axis = _class_axis(x, target, axis, "top_n_error")
-    if n < 1:
-        raise ValueError(f"top_n_error: n must be at least 1, got {n}")
     negative = comparison.less_scalar(target, val=0)
     known = where(negative, array.filled_like(target, x.shape[axis]), target)
     score = take_along_axis(x, known, axis=axis)
@@ -44,9 +43,6 @@ def binary_error(x: Array, target: Array, /) -> Variable:
     Args:
         x: Probabilities, of any shape.
         target: Truth values as numbers, of any shape that broadcasts with that of `x`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     check_broadcast("binary_error", x=x, target=target)
     high, wanted = (comparison.greater_equal_scalar(each, val=0.5) for each in (x, target))

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, as_ints
 from ..graph.axes import rows_of
+from ..graph.ranges import one_of
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
 from .contractions import contraction
@@ -54,9 +56,6 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
 
     Args:
         ...: As for `cell_fraction`.
-
-    Raises:
-        ValueError: As in `cell_fraction`.
     """
     return _held(floating(x), size, padding)[1]
 
@@ -206,7 +205,8 @@ def _constant(values: np.ndarray, like: Variable) -> Variable:
 
 @composite
 def warp_by_grid(
-    x: Array, grid: Array, /, mode: str = "linear", padding_mode: str = "zero", align_corners: bool = False,
+    x: Array, grid: Array, /, mode: Annotated[str, one_of("linear", "nearest")] = "linear",
+    padding_mode: Annotated[str, one_of("zero", "repeat", "reflect")] = "zero", align_corners: bool = False,
     channel_last: bool = False,
 ) -> Variable:
     """Images sampled at the positions of a grid, as a spatial transformer does it (Jaderberg et al. 2015).
@@ -231,10 +231,6 @@ def warp_by_grid(
     Raises:
         ValueError: The shapes do not fit, a spatial axis of x is empty, or a mode is unknown.
     """
-    if mode not in ("linear", "nearest"):
-        raise ValueError(f"warp_by_grid: mode {mode!r} must be 'linear' or 'nearest'")
-    if padding_mode not in ("zero", "repeat", "reflect"):
-        raise ValueError(f"warp_by_grid: padding_mode {padding_mode!r} must be 'zero', 'repeat' or 'reflect'")
     count = x.ndim - 2
     if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
         raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"

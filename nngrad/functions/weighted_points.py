@@ -37,9 +37,6 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
 
     Returns:
         (batch, C, Q), or (batch, Q, C).
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     _check(x.shape, weights.shape, indices.shape, "x", "weights")
     x, weights = alike(floating(x), floating(weights))

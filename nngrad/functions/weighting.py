@@ -106,9 +106,6 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         p: The share of `x`.
         x: Any shape.
         y: Any shape.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     check_broadcast("linear_interpolate", p=p, x=x, y=y)
     result: Variable = y + p * (x - y)
