@@ -118,12 +118,12 @@ def crelu(x: Array, /, axis: int = 1) -> Variable:
         x: Any shape of at least one axis.
         axis: The axis that becomes twice as long.
     """
-    return _both_signs(relu, x, axis, "crelu")
+    return _both_signs(relu, x, axis)
 
 
-def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int, name: str) -> Variable:
+def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
-    axis = axis_of(axis, x.ndim, f"{name}: axis")
+    axis = axis_of(axis, x.ndim, "axis")
     return movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
 
 
@@ -166,7 +166,7 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
         alpha: That of `elu`.
         axis: The axis that becomes twice as long.
     """
-    return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
+    return _both_signs(lambda z: elu(z, alpha=alpha), x, axis)
 
 
 # ---------------------------------------------------------------- sigmoids

@@ -74,14 +74,14 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     return x0, x1
 
 
-def check_broadcast(function: str, **inputs: Variable | None) -> None:
+def check_broadcast(**inputs: Variable | None) -> None:
     """Raise a ValueError that names the function and its inputs unless those that are given broadcast."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
         np.broadcast_shapes(*given.values())
     except ValueError:
         shapes = " and ".join([f"{name} of shape {shape}" for name, shape in given.items()])
-        raise ValueError(f"{function}: {shapes} do not broadcast") from None
+        raise ValueError(f"{shapes} do not broadcast") from None
 
 
 def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:

@@ -184,8 +184,8 @@ def assign(dst: Array, src: Array, /) -> Variable:
         ValueError: `dst` is not a leaf, or the shapes differ.
     """
     if dst.parent is not None:
-        raise ValueError(f"assign: dst must be a leaf, got an output of {dst.parent.op.name}")
+        raise ValueError(f"dst must be a leaf, got an output of {dst.parent.op.name}")
     if dst.shape != src.shape:
-        raise ValueError(f"assign: src of shape {src.shape} must have the shape {dst.shape} of dst")
+        raise ValueError(f"src of shape {src.shape} must have the shape {dst.shape} of dst")
     y = value_of(dst, src)
     return with_updates(y, {dst: y})

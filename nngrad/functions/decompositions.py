@@ -51,7 +51,7 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
         ValueError: The matrices are not square.
     """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"batch_eigh: x of shape {x.shape} must hold square matrices in its last two axes")
+        raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
     w, v = eigh(accurate(x))
     return _like(w, x), _like(v, x)
 
@@ -73,7 +73,7 @@ def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    u, s, vh = svd(_matrices_in(x, "batch_svd"))
+    u, s, vh = svd(_matrices_in(x))
     return _like(u, x), _like(s, x), _like(vh, x)
 
 
@@ -93,7 +93,7 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    wide = _matrices_in(x, "batch_qr")
+    wide = _matrices_in(x)
     m, n = x.shape[-2:]
     q, r = tall_qr(wide if m >= n else wide[..., :m])
     if m < n:
@@ -131,10 +131,10 @@ def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     return lax.convert_element_type(y, floating(x).dtype)
 
 
-def _matrices_in(x: Variable, function: str) -> Variable:
+def _matrices_in(x: Variable) -> Variable:
     """`x`, which holds matrices, in a dtype in which they can be factored."""
     if x.ndim < 2:
-        raise ValueError(f"{function}: x of shape {x.shape} must have at least 2 axes")
+        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
     return accurate(x)
 
 

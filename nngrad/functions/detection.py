@@ -227,5 +227,5 @@ def onnx_non_max_suppression(
     )
     if size is not None:
         return selected_rows(numbers, size=size)
-    count = int(np.count_nonzero(known_values(numbers, "onnx_non_max_suppression") >= 0))
+    count = int(np.count_nonzero(known_values(numbers) >= 0))
     return selected_rows(numbers, size=count, whole=True)

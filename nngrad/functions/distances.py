@@ -19,7 +19,6 @@ from .linear import batch_matmul
 from .movement import reshape
 from .reduction import mean, norm, sum
 
-
 MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
 SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
 """Whether a loss is a number, or there is one for each sample."""
@@ -38,7 +37,7 @@ def mean_squared_error(x0: Array, x1: Array, /) -> Variable:
         x0: Any shape; integers are taken as float32.
         x1: The same shape.
     """
-    d = _difference(x0, x1, "mean_squared_error")
+    d = _difference(x0, x1)
     return mean(d * d)
 
 
@@ -50,12 +49,12 @@ def mean_absolute_error(x0: Array, x1: Array, /) -> Variable:
         x0: Any shape; integers are taken as float32.
         x1: The same shape.
     """
-    return mean(abs(_difference(x0, x1, "mean_absolute_error")))
+    return mean(abs(_difference(x0, x1)))
 
 
-def _difference(x0: Variable, x1: Variable, function: str) -> Variable:
+def _difference(x0: Variable, x1: Variable) -> Variable:
     if x0.shape != x1.shape:
-        raise ValueError(f"{function}: x0 {x0.shape} and x1 {x1.shape} must have one shape")
+        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must have one shape")
     difference: Variable = x0 - x1
     return difference
 
@@ -72,7 +71,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
         reduce: 'mean', or 'no' for the loss of each pair.
     """
     if x0.ndim != 2 or x0.shape != x1.shape or y.shape != x0.shape[:1]:
-        raise ValueError(f"contrastive: x0 {x0.shape} and x1 {x1.shape} must be (pairs, n), and y {y.shape} (pairs,)")
+        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must be (pairs, n), and y {y.shape} (pairs,)")
     difference = x0 - x1
     y = cast(y, difference.dtype)
     near = relu(margin - norm(difference, axis=1))
@@ -94,7 +93,7 @@ def triplet(
         reduce: 'mean', or 'no' for the loss of each triple.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
-        raise ValueError(f"triplet: anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
+        raise ValueError(f"anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
                          "must have one shape (triples, n)")
     near, far = anchor - positive, anchor - negative
     return reduced(relu(sum(near * near - far * far, axis=1) + margin), reduce)
@@ -112,7 +111,7 @@ def cross_covariance(
         reduce: 'half_squared_sum', or 'no' for the covariances (m, n) themselves.
     """
     if y.ndim != 2 or z.ndim != 2 or y.shape[0] != z.shape[0]:
-        raise ValueError(f"cross_covariance: y {y.shape} and z {z.shape} must be (samples, features)")
+        raise ValueError(f"y {y.shape} and z {z.shape} must be (samples, features)")
     y, z = (x - mean(x, axis=0, keepdims=True) for x in (y, z))
     covariance = batch_matmul(y, z, transpose_a=True) * (1 / y.shape[0])
     return covariance if reduce == "no" else 0.5 * sum(covariance * covariance)
@@ -139,10 +138,9 @@ def discriminative_margin_based_clustering_loss(
     Returns:
         The loss of pixels far from their centres, that of centres near each other, and the size of the centres.
     """
-    name = "discriminative_margin_based_clustering_loss"
     k = max_embedding_dim
     if embeddings.ndim != 4 or embeddings.shape[1] != k or labels.shape != (embeddings.shape[0], *embeddings.shape[2:]):
-        raise ValueError(f"{name}: embeddings {embeddings.shape} must be (batch, {k}, height, width), and labels "
+        raise ValueError(f"embeddings {embeddings.shape} must be (batch, {k}, height, width), and labels "
                          f"{labels.shape} have the same pixels")
     batch = embeddings.shape[0]
     instances = as_variable(np.arange(1, k + 1, dtype=np.int32).reshape(k, 1, 1, 1))

@@ -19,7 +19,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Shape, Static
 from ..graph.leaf import common_floating
-from ..graph.ranges import Probability, between
+from ..graph.ranges import Probability, Size, between
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along
@@ -110,7 +110,7 @@ def _quadrature(count: int) -> tuple[list[float], list[float]]:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
-def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.Array:
+def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax.Array:
     """The integral of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)), over positive or over negative w.
 
     That is part of an integral over the gamma distribution with shape `k`, in the variable w = log(t / z). Where `z` is
@@ -121,12 +121,7 @@ def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.A
         z: The place, not negative, of a shape that broadcasts with that of `k`.
         order: The power of w.
         power: The power of exp(w) - 1.
-
-    Raises:
-        ValueError: `order` or `power` is negative, or the shapes do not broadcast.
     """
-    if order < 0 or power < 0:
-        raise ValueError(f"order and power must not be negative, got {order} and {power}")
     k, z = broadcast_pair(floating(k), floating(z))
     dtype = k.dtype
     k, z = widened(k), widened(z)
@@ -282,7 +277,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
             -1.
     """
     if x.shape != w.shape:
-        raise ValueError(f"random_choice: w {w.shape} must have the shape of x {x.shape}")
+        raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")
     shape = shape or (1,)
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
     points, rows = along(index, x.ndim - 1)

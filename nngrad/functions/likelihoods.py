@@ -22,10 +22,10 @@ from .reduction import logsumexp, sum
 from .special import log1p
 
 
-def _alike(function: str, **inputs: Variable) -> None:
+def _alike(**inputs: Variable) -> None:
     if len({x.shape for x in inputs.values()}) > 1:
         shapes = ", ".join([f"{name} {x.shape}" for name, x in inputs.items()])
-        raise ValueError(f"{function}: {shapes} must have one shape")
+        raise ValueError(f"{shapes} must have one shape")
 
 
 @composite
@@ -37,7 +37,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
         y: Scores, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike("bernoulli_nll", x=x, y=y)
+    _alike(x=x, y=y)
     return reduced(softplus(y) - x * y, reduce)
 
 
@@ -51,7 +51,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
+    _alike(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
     return reduced(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
 
@@ -65,7 +65,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
+    _alike(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
     return reduced(loss, reduce)
 
@@ -97,7 +97,7 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo 
     """
     _check_words("black_out", x, t, W)
     if samples.ndim != 2 or samples.shape[0] != x.shape[0]:
-        raise ValueError(f"black_out: samples {samples.shape} must be (batch, k) for x {x.shape}")
+        raise ValueError(f"samples {samples.shape} must be (batch, k) for x {x.shape}")
     positive = _scores(x, reshape(t, shape=(*t.shape, 1)), W)
     negative = _scores(x, samples, W)
     total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)

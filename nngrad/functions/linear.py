@@ -93,12 +93,12 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
         y = apply(batch_matmul, (x, weight), (False, False))
     else:
         if not -len(shape) <= base_axis <= len(shape):
-            raise ValueError(f"affine: base_axis {base_axis} is out of range for x of shape {shape}")
+            raise ValueError(f"base_axis {base_axis} is out of range for x of shape {shape}")
         base_axis = base_axis + len(shape) if base_axis < 0 else base_axis
         batch, out, size = shape[:base_axis], w[1:], math.prod(shape[base_axis:])
         if not w or w[0] != size:
             raise ValueError(
-                f"affine: weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
+                f"weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
             )
         # Axes of the batch stay apart: to be one with others, one that is divided over devices would be gathered.
         if shape != (*batch, size) or not batch:
@@ -110,7 +110,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
             y = reshape(y, shape=(*batch, *out))
     if bias is not None:
         if bias.spec.shape != out:
-            raise ValueError(f"affine: bias must have shape {out}, got {bias.spec.shape}")
+            raise ValueError(f"bias must have shape {out}, got {bias.spec.shape}")
         y = apply(add2, (y, bias))
     return y
 
@@ -137,7 +137,7 @@ def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
         return y
     cell = out.cell if isinstance(out, Variable) else out
     if not isinstance(cell, NdArray):
-        raise TypeError(f"dot: out must be an NdArray or a Variable, got {type(out).__name__}")
+        raise TypeError(f"out must be an NdArray or a Variable, got {type(out).__name__}")
     cell.copy_from(y.data)
     return None
 
@@ -177,7 +177,7 @@ def matmul(a: Array, b: Array, /) -> Variable:
         ValueError: An input has no axes, or the shapes do not fit.
     """
     if a.ndim == 0 or b.ndim == 0:
-        raise ValueError(f"matmul: a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
     y: Variable
     if a.ndim > 1 and b.ndim > 1:
         y = apply(batch_matmul, (a, b), (False, False))

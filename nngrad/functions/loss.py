@@ -244,8 +244,8 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
         The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
     """
     if p.shape != q.shape:
-        raise ValueError(f"kl_multinomial: p of shape {p.shape} and q of shape {q.shape} must have one shape")
-    base = axis_of(base_axis, p.ndim, "kl_multinomial: base_axis")
+        raise ValueError(f"p of shape {p.shape} and q of shape {q.shape} must have one shape")
+    base = axis_of(base_axis, p.ndim, "base_axis")
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))

@@ -301,7 +301,7 @@ def global_average_pooling(x: Array, /) -> Variable:
         ValueError: x has fewer than three axes.
     """
     if x.ndim < 3:
-        raise ValueError(f"global_average_pooling: x of shape {x.shape} must be (N, C, *sizes)")
+        raise ValueError(f"x of shape {x.shape} must be (N, C, *sizes)")
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 

@@ -233,18 +233,17 @@ def min_max_quantize(
     Raises:
         TypeError: `x` is not floating.
     """
-    name = "min_max_quantize"
     y: Variable = x
     if not quantize:
         return y
     if not x.spec.differentiable:
-        raise TypeError(f"{name}: x must be floating, got {x.dtype.name}")
+        raise TypeError(f"x must be floating, got {x.dtype.name}")
     shape = qr_min.shape
     for argument, value in (("qr_max", qr_max), ("ql_min", ql_min), ("ql_max", ql_max)):
         if value.shape != shape:
-            raise ValueError(f"{name}: {argument} of shape {value.shape} must have that of qr_min, {shape}")
+            raise ValueError(f"{argument} of shape {value.shape} must have that of qr_min, {shape}")
     if len(shape) != x.ndim or any([n not in (1, m) for n, m in zip(shape, x.shape, strict=True)]):
-        raise ValueError(f"{name}: qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
+        raise ValueError(f"qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
                          "along each its size or 1")
     wide = accurate(x)
     low, high = qr_min, qr_max
@@ -323,8 +322,8 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
         TypeError: `scale` is not floating.
     """
     if not scale.spec.differentiable:
-        raise TypeError(f"dequantize_linear: scale must be floating, got {scale.dtype.name}")
-    check_broadcast("dequantize_linear", x=x, scale=scale, zero_point=zero_point)
+        raise TypeError(f"scale must be floating, got {scale.dtype.name}")
+    check_broadcast(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
     y: Variable = (code - zero) * scale
     return y

@@ -7,7 +7,7 @@ given for it.
 from __future__ import annotations
 
 import math
-from typing import Annotated
+from typing import Annotated, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -16,7 +16,7 @@ from jax import lax
 
 from ..graph import Array, NdArray, Variable, composite, op
 from ..graph.arguments import Ints, as_ints
-from ..graph.ranges import between
+from ..graph.ranges import between, one_of
 from ..graph.variable import leaf_of
 from . import array, elementwise, movement, reduction, stochastic
 from .arithmetic import widened
@@ -127,6 +127,8 @@ def binary_weight_convolution(
 
 # ---------------------------------------------------------------- powers of two, one half after the other
 
+Algorithm: TypeAlias = Annotated[str, one_of("largest_abs", "random")]
+
 
 @op(multiple_results=True)
 def inq_quantize(
@@ -182,8 +184,6 @@ def _incremental(
     name: str, weight: Variable, indicators: Variable, num_bits: int, inq_iterations: Ints, algorithm: str, seed: int
 ) -> Variable:
     """The weights of a layer under incremental quantisation, with what its forward passes write."""
-    if algorithm not in ("largest_abs", "random"):
-        raise ValueError(f"{name}: selection_algorithm must be 'largest_abs' or 'random', got {algorithm!r}")
     _same_shape(name, "indicator_fixedweights", indicators, weight)
     iterations = as_ints(inq_iterations)
     # What is kept from one forward pass to the next belongs to this application, as in nnabla.
@@ -204,7 +204,7 @@ def _incremental(
 @composite
 def inq_affine(
     x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
-    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: Algorithm = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`affine`, whose weights are fixed at powers of two step by step as `forward()` is called (Zhou and others, 2017).
 
@@ -236,7 +236,7 @@ def inq_affine(
 def inq_convolution(
     x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
-    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: Algorithm = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`convolution`, whose weights are fixed at powers of two step by step, as those of `inq_affine` are.
 

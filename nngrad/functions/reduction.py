@@ -247,9 +247,7 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
     return (y, indices(*arguments)) if with_index else y
 
 
-def _arg_extremum(
-    search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool
-) -> jax.Array:
+def _arg_extremum(search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)

@@ -106,9 +106,7 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
-def separable_data_grad(
-    y: Array, vertical_kernel: Array, horizontal_kernel: Array, /
-) -> jax.Array:
+def separable_data_grad(y: Array, vertical_kernel: Array, horizontal_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in x.
 
     Args:

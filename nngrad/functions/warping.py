@@ -182,10 +182,10 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     size = as_ints(size)
     count = len(size)
     if count not in (2, 3) or min(size) < 1:
-        raise ValueError(f"affine_grid: size {size} must be (height, width) or (depth, height, width)")
+        raise ValueError(f"size {size} must be (height, width) or (depth, height, width)")
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
         shape = f"(batch, {count}, {count + 1})"
-        raise ValueError(f"affine_grid: theta of shape {theta.shape} must be {shape} for size {size}")
+        raise ValueError(f"theta of shape {theta.shape} must be {shape} for size {size}")
     along = [_evenly(n, align_corners) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
     points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)
@@ -233,11 +233,11 @@ def warp_by_grid(
     """
     count = x.ndim - 2
     if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
-        raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
+        raise ValueError(f"x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
                          " and (batch, *output sizes, number of sizes), with 2 or 3 sizes")
     sizes = x.shape[1:-1] if channel_last else x.shape[2:]
     if min(sizes) < 1:
-        raise ValueError(f"warp_by_grid: x of shape {x.shape} has an empty spatial axis")
+        raise ValueError(f"x of shape {x.shape} has an empty spatial axis")
     padding = "mirror" if padding_mode == "reflect" and align_corners else padding_mode
     batch, outputs = x.shape[0], grid.shape[1:-1]
     grid = reshape(_wide(grid), shape=(batch, math.prod(outputs), count))
@@ -265,7 +265,7 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
         ValueError: The shapes do not fit, or an image is empty.
     """
     if data.ndim != 4 or flow.shape != (data.shape[0], 2, *data.shape[2:]) or min(data.shape[2:]) < 1:
-        raise ValueError(f"warp_by_flow: data of shape {data.shape} and flow of shape {flow.shape} must be "
+        raise ValueError(f"data of shape {data.shape} and flow of shape {flow.shape} must be "
                          "(batch, C, height, width) and (batch, 2, height, width)")
     sizes = data.shape[2:]
     count = math.prod(sizes)

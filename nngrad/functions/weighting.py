@@ -55,15 +55,15 @@ def batch_l2_norm_squared(x: Array, /) -> Variable:
         ValueError: `x` has no axes.
     """
     if not x.ndim:
-        raise ValueError("batch_l2_norm_squared: x must have a batch axis, but it is a scalar")
+        raise ValueError("x must have a batch axis, but it is a scalar")
     return sum(x * x, axis=tuple(range(1, x.ndim)))
 
 
-def _placed(x: Variable, y: Variable, axis: int, function: str) -> Variable:
+def _placed(x: Variable, y: Variable, axis: int) -> Variable:
     """`y` with axes of size 1 around it, so that its own lie on those of `x` from `axis` on."""
-    first = axis_of(axis, x.ndim, f"{function}: axis") if x.ndim else 0
+    first = axis_of(axis, x.ndim, "axis") if x.ndim else 0
     if x.shape[first : first + y.ndim] != y.shape:
-        raise ValueError(f"{function}: y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
+        raise ValueError(f"y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
     shape = (1,) * first + y.shape + (1,) * (x.ndim - first - y.ndim)
     return y if y.shape == shape else reshape(y, shape=shape)
 
@@ -80,7 +80,7 @@ def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x + _placed(x, y, axis, "bias")
+    result: Variable = x + _placed(x, y, axis)
     return result
 
 
@@ -94,7 +94,7 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x * _placed(x, y, axis, "scale")
+    result: Variable = x * _placed(x, y, axis)
     return result
 
 
@@ -107,6 +107,6 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         x: Any shape.
         y: Any shape.
     """
-    check_broadcast("linear_interpolate", p=p, x=x, y=y)
+    check_broadcast(p=p, x=x, y=y)
     result: Variable = y + p * (x - y)
     return result

@@ -21,9 +21,7 @@ T = TypeVar("T")
 
 
 @explained_by_name
-def while_loop(
-    cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None
-) -> T:
+def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None) -> T:
     """A loop that goes on as long as a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
 
     As `jax.lax.while_loop`. How many steps it will take is not known before it runs, so nothing can be kept for a
