@@ -203,24 +203,21 @@ tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
 def tanh_shrink(x: Array, /) -> jax.Array:
     """`x - tanh(x)`."""
     x = floating(x)
-    y: jax.Array = x - lax.tanh(x)
-    return y
+    return x - lax.tanh(x)
 
 
 @op(type_name="SoftSign", elementwise=True, diagonal=True)
 def softsign(x: Array, /) -> jax.Array:
     """`x / (1 + |x|)`."""
     x = floating(x)
-    y: jax.Array = x / (1 + lax.abs(x))
-    return y
+    return x / (1 + lax.abs(x))
 
 
 @op(elementwise=True, diagonal=True)
 def swish(x: Array, /) -> jax.Array:
     """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU."""
     x = floating(x)
-    y: jax.Array = x * lax.logistic(x)
-    return y
+    return x * lax.logistic(x)
 
 
 @op(type_name="GELU", elementwise=True, diagonal=True)
@@ -230,16 +227,14 @@ def gelu(x: Array, /) -> jax.Array:
     The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
     """
     x = floating(x)
-    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
-    return y
+    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
 
 
 @op(elementwise=True, diagonal=True)
 def mish(x: Array, /) -> jax.Array:
     """`x * tanh(softplus(x))` (Misra, 2019)."""
     x = floating(x)
-    y: jax.Array = x * lax.tanh(_softplus(x))
-    return y
+    return x * lax.tanh(_softplus(x))
 
 
 def _softplus(x: jax.Array) -> jax.Array:

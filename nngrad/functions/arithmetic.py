@@ -232,8 +232,7 @@ def add_n(*x: Array) -> jax.Array:
     Args:
         x: One or more summands, of any shapes that broadcast.
     """
-    total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
-    return total
+    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
 @op(
@@ -247,8 +246,7 @@ def mul_n(*x: Array) -> jax.Array:
     Args:
         x: One or more factors, of any shapes that broadcast.
     """
-    product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
-    return product
+    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
 
 
 # ---------------------------------------------------------------- a Variable and a number

@@ -276,8 +276,7 @@ def _check_range(pair: Any, name: str, least: float) -> None:
 
 
 def _between(u: Variable, bounds: Sequence[float]) -> Variable:
-    y: Variable = u * float(bounds[1] - bounds[0]) + float(bounds[0])
-    return y
+    return u * float(bounds[1] - bounds[0]) + float(bounds[0])
 
 
 def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:

@@ -94,8 +94,7 @@ def einsum(*x: Array, equation: str) -> Variable:
     operands = tuple([
         each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
     ])
-    y: Variable = apply(contraction, operands, (terms, output))
-    return y
+    return apply(contraction, operands, (terms, output))
 
 
 @functools.lru_cache(maxsize=1024)

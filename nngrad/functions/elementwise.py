@@ -220,5 +220,4 @@ def identity(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    y: jax.Array = x
-    return y
+    return x

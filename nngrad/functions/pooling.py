@@ -76,8 +76,7 @@ def max_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
-    y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
-    return y
+    return over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
 
 
 def _dimensions(ndim: int, axes: list[Axis]) -> tuple[Any, ...]:
@@ -172,8 +171,7 @@ def _gradient(
     if _are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(places(axes)))]
-        y: jax.Array = to_places(parts, axes)
-        return y
+        return to_places(parts, axes)
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
@@ -223,8 +221,7 @@ def sum_pooling(
         ValueError: The windows do not fit x.
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
-    y: jax.Array = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
-    return y
+    return over_windows(x, axes, lax.add, np.zeros((), x.dtype))
 
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
@@ -249,8 +246,7 @@ def average_pooling(
     if not including_pad:
         need_elements(axes)
     sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
-    y: jax.Array = per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
-    return y
+    return per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)

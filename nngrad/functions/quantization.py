@@ -47,8 +47,7 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
         shape = jnp.broadcast_shapes(y.shape, x.shape)
     except ValueError:
         raise ValueError("y and x do not broadcast") from None
-    value: jax.Array = y if y.shape == shape else jnp.broadcast_to(y, shape)
-    return value
+    return y if y.shape == shape else jnp.broadcast_to(y, shape)
 
 
 def written(y: Variable, values: Mapping[Variable, Variable]) -> Variable:
@@ -325,8 +324,7 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
         raise TypeError(f"scale must be floating, got {scale.dtype.name}")
     check_broadcast(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
-    y: Variable = (code - zero) * scale
-    return y
+    return (code - zero) * scale
 
 
 def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:

@@ -185,8 +185,7 @@ def repeat(x: Array, /, repeats: Ints, axis: int | None = None) -> Variable:
         return reshape(apart, shape=(*before, size * counts[0], *behind))
     if len(counts) != size:
         raise ValueError(f"repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
-    taken: Variable = x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
-    return taken
+    return x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
 
 
 @composite

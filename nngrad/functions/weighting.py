@@ -37,8 +37,7 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
         weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
     total = sum(x * weights, axis=axes, keepdims=keepdims)
     given = sum(weights, axis=axes, keepdims=keepdims)
-    y: Variable = total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
-    return y
+    return total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
 
 
 @composite
@@ -80,8 +79,7 @@ def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x + _placed(x, y, axis)
-    return result
+    return x + _placed(x, y, axis)
 
 
 @composite
@@ -94,8 +92,7 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x * _placed(x, y, axis)
-    return result
+    return x * _placed(x, y, axis)
 
 
 @composite
@@ -108,5 +105,4 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         y: Any shape.
     """
     check_broadcast(p=p, x=x, y=y)
-    result: Variable = y + p * (x - y)
-    return result
+    return y + p * (x - y)

@@ -95,8 +95,7 @@ class Layer:
             if name in self._given:
                 arguments[name] = self._given[name]
         function = getattr(F, f"{prefix}{self._kind.base.__name__}")
-        y: Variable = function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
-        return y
+        return function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
 
 
 def layer(

@@ -33,8 +33,7 @@ def spectral_norm(
     """
     dim = axis(dim, w.ndim, "spectral_norm: dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
-    normalised: Variable = F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
-    return normalised
+    return F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
 
 
 @own_parameters("wn")
