@@ -83,7 +83,7 @@ def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ops_of_a_family() -> None:
     shown = {entry.name: entry for entry in cli.entries("convolution")}
     file = "nngrad/functions/convolution.py"
-    rule = "backward_registry/convolution.py"
+    rule = "backward_registry/structural.py"
     assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule, "", "", "", "")
     assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file, "yes", "yes", "yes", "yes")
     shown = {entry.name: entry for family in F.FAMILIES for entry in cli.entries(family)}

@@ -242,7 +242,7 @@ def random_erase(
         raise ValueError(f"x {x.shape} must have three axes, channels, height and width, from base_axis on")
     for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
                            ("replacements", replacements)):
-        _check_range(pair, f"{argument}", -math.inf if argument == "replacements" else 0)
+        _check_range(pair, argument, -math.inf if argument == "replacements" else 0)
     count = 1 if n is None else n
     if count < 0:
         raise ValueError(f"n must not be negative, got {n}")
