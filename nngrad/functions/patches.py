@@ -239,7 +239,10 @@ def spatial_pyramid_pooling_2d(
     for bins in [2**level for level in range(pyramid_height)]:
         sizes = tuple([-(-n // bins) for n in x.shape[2:]])
         pads = tuple([(k * bins - n) // 2 for k, n in zip(sizes, x.shape[2:], strict=True)])
-        grid = _maxima(x, sizes, None, pads, True, False)
+        try:
+            grid = _maxima(x, sizes, None, pads, True, False)
+        except ValueError as error:
+            raise ValueError(f"pyramid_height {pyramid_height}: {error}") from None
         assert isinstance(grid, Variable)
         grids.append(movement.reshape(grid, shape=(x.shape[0], -1, 1, 1)))
     return movement.concatenate(*grids, axis=1)
