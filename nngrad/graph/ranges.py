@@ -24,7 +24,7 @@ def between(low: float, high: float) -> Range:
 
 def at_least(low: float) -> Range:
     """From a number on."""
-    return Range(lambda v: v >= low, f"must be {low} or more", f"`{{}}` is below {low}")
+    return Range(lambda v: v >= low, f"must be at least {low}", f"`{{}}` is below {low}")
 
 
 def one_of(*values: Any) -> Range:
