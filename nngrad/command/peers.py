@@ -1,34 +1,20 @@
-"""How often each function of F can be differentiated, here and in other libraries.
-
-`peers.csv` has a line for each function that another library has as well. The column of a library has its name there,
-with `:1` behind it if its gradient cannot be differentiated again, and `:0` if it has none.
-"""
+"""How often each function of F can be differentiated, here and in other libraries."""
 
 from __future__ import annotations
-
-import csv
-import functools
-from pathlib import Path
 
 import nngrad.functions as F
 from backward_registry import registry
 
 from ..graph import Composite, Op
+from ..graph.elsewhere import peers
 
 PEERS = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
-"""The libraries: the columns of `peers.csv`, and their names."""
-
-
-@functools.cache
-def table() -> dict[str, dict[str, str]]:
-    """The lines of `peers.csv` by the names of functions."""
-    with Path(__file__).with_suffix(".csv").open(encoding="utf-8", newline="") as file:
-        return {line["function"]: line for line in csv.DictReader(file)}
+"""The libraries: the columns of graph/peers.csv, and their names."""
 
 
 def peers_of(function: str) -> dict[str, str]:
     """The entry of each library for a function of F; empty where the library has no such function."""
-    line = table().get(function, {})
+    line = peers().get(function, {})
     return {peer: line.get(peer, "") for peer in PEERS}
 
 
