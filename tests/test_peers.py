@@ -15,9 +15,9 @@ import jax.scipy.signal
 import jax.scipy.special
 import pytest
 
+from docs_site.peers.differentiable import PEERS, capability, peers_of, table
 from docs_site.peers.facts import nnabla_names, resolve
 from docs_site.peers.pages import pages
-from nngrad.command.peers import PEERS, capability, peers_of, table
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITE = "python -m docs_site.peers"
