@@ -1,29 +1,16 @@
-"""How often other libraries can differentiate their functions.
-
-`peers.csv` has a line for each function of F that another library has as well. The column of a library has its name
-there, with `:1` behind it if its gradient cannot be differentiated again, and `:0` if it has none.
-"""
+"""How often other libraries can differentiate their functions, as `nngrad/graph/peers.csv` has it."""
 
 from __future__ import annotations
 
-import csv
-import functools
-from pathlib import Path
+from nngrad.graph.elsewhere import peers
 
 PEERS = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
-"""The libraries: the columns of `peers.csv`, and their names."""
-
-
-@functools.cache
-def table() -> dict[str, dict[str, str]]:
-    """The lines of `peers.csv` by the names of functions."""
-    with Path(__file__).with_name("peers.csv").open(encoding="utf-8", newline="") as file:
-        return {line["function"]: line for line in csv.DictReader(file)}
+"""The libraries: the columns of the table, and their names."""
 
 
 def peers_of(function: str) -> dict[str, str]:
     """The entry of each library for a function of F; empty where the library has no such function."""
-    line = table().get(function, {})
+    line = peers().get(function, {})
     return {peer: line.get(peer, "") for peer in PEERS}
 
 
