@@ -6,8 +6,9 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import nngrad.functions as F
-from nngrad.command.peers import PEERS, capability, functions_of_family, order_of, peers_of
+from nngrad.command.ops import functions_of_family, order_of_function
 
+from .differentiable import PEERS, capability, peers_of
 from .facts import nnabla_names
 from .from_chainer import from_chainer
 from .primitives import STATES, primitives
@@ -75,7 +76,7 @@ def _from_nnabla() -> str:
 def _functions() -> str:
     parts = [_FUNCTIONS]
     for family in F.FAMILIES:
-        rows = [(f"`{name}`", order_of(name), *_cells(name)) for name in functions_of_family(family)]
+        rows = [(f"`{name}`", order_of_function(name), *_cells(name)) for name in functions_of_family(family)]
         title = family.replace("_", " ").capitalize()
         parts.append(f"## {title}\n{_table(('function', 'here', *PEERS.values()), rows)}")
     return "\n".join(parts)
