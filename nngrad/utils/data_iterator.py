@@ -10,6 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .data_source import (
+    CacheDataSource,
     DataSource,
     DataSourceWithFileCache,
     DataSourceWithMemoryCache,
@@ -17,7 +18,7 @@ from .data_source import (
     Generator,
     SlicedDataSource,
 )
-from .data_source_implements import CacheDataSource, ConcatDataSource, CsvDataSource, SimpleDataSource
+from .data_source_implements import ConcatDataSource, CsvDataSource, SimpleDataSource
 
 Callback = Callable[[int], object]
 
@@ -157,7 +158,7 @@ class DataIterator:
 
         Args:
             rng: What draws orders of the part.
-            num_of_slices: Of how many parts of equal size; some examples are in none where the size is no multiple of it.
+            num_of_slices: Of how many parts of equal size; some examples are in none where they do not go into it.
             slice_pos: Which of them, from 0 on.
             slice_start: In place of these, the first position.
             slice_end: The position after the last.

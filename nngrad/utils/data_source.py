@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import functools
 import tempfile
 from collections.abc import Sequence
 from pathlib import Path
@@ -138,6 +139,71 @@ class DataSourceWithMemoryCache(_Of):
             self._order = self._new_order(self._size)
 
 
+class CacheDataSource(DataSource):
+    """The examples of a folder that `DataSourceWithFileCache`, here or in nnabla, has written: files of NumPy's, or
+    .h5 files. Random orders are random in the files, and within each.
+
+    Args:
+        cachedir: The folder.
+        shuffle: Whether orders are random.
+        rng: What draws them.
+        normalize: Whether arrays of uint8 are brought to numbers from 0 to 1, in float32.
+
+    Raises:
+        ImportError: The files are .h5, and h5py is not installed.
+        OSError: A file cannot be read.
+    """
+
+    def __init__(
+        self, cachedir: str | Path, shuffle: bool = False, rng: Generator | None = None, normalize: bool = False
+    ) -> None:
+        super().__init__(shuffle, rng)
+        self._folder, self._normalize = Path(cachedir), normalize
+        with (self._folder / "cache_index.csv").open(newline="") as file:
+            self._files = [(name, int(length)) for name, length in csv.reader(file)]
+        self._columns = functools.lru_cache(maxsize=2)(self._read)
+        info = self._folder / "cache_info.csv"
+        if info.exists():
+            self._variables = tuple(info.read_text().split())
+        else:
+            self._variables = tuple(_read_h5(self._folder / self._files[0][0]))
+        self._size = sum(length for _, length in self._files)
+        self._order = self._drawn()
+
+    def _drawn(self) -> list[tuple[str, int]]:
+        files = [self._files[i] for i in self._new_order(len(self._files))]
+        return [(name, int(i)) for name, length in files for i in self._new_order(length)]
+
+    def _read(self, name: str) -> list[Any]:
+        path = self._folder / name
+        if path.suffix == ".h5":
+            columns = _read_h5(path)
+            return [columns[variable] for variable in self._variables]
+        with path.open("rb") as file:
+            return [np.load(file, allow_pickle=False) for _ in self._variables]
+
+    def _get_data(self, position: int) -> Example:
+        name, index = self._order[position]
+        values = [column[index] for column in self._columns(name)]
+        if self._normalize:
+            values = [x.astype(np.float32) / 255 if x.dtype == np.uint8 else x for x in values]
+        return tuple(values)
+
+    def reset(self) -> None:
+        super().reset()
+        if self._generation:
+            self._order = self._drawn()
+
+
+def _read_h5(path: Path) -> dict[str, Any]:
+    try:
+        import h5py
+    except ImportError as error:
+        raise ImportError(f"{path} is read by h5py: pip install 'nngrad[nnabla]'") from error
+    with h5py.File(path, "r") as file:
+        return {name: values[()] for name, values in file.items()}
+
+
 class DataSourceWithFileCache(_Of):
     """A source whose examples are written to files of NumPy's, 100 to each, and read from there. Orders are random in
     the files and within each. `CacheDataSource` reads the folder later on.
@@ -154,8 +220,6 @@ class DataSourceWithFileCache(_Of):
         self, data_source: DataSource, cache_dir: str | Path | None = None, cache_file_name_prefix: str = "cache",
         shuffle: bool = False, rng: Generator | None = None,
     ) -> None:  # fmt: skip
-        from .data_source_implements import CacheDataSource
-
         super().__init__(data_source, shuffle, rng)
         self._temporary = None if cache_dir is not None else tempfile.TemporaryDirectory(ignore_cleanup_errors=True)
         folder = Path(self._temporary.name if self._temporary else cache_dir or "")

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import csv
-import functools
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from .data_source import CacheDataSource as CacheDataSource
 from .data_source import DataSource, Example, Generator
 from .data_source_loader import FileReader, load
 
@@ -140,68 +140,3 @@ class CsvDataSource(DataSource):
         super().reset()
         if self._generation:
             self._order = self._new_order(self._size)
-
-
-class CacheDataSource(DataSource):
-    """The examples of a folder that `DataSourceWithFileCache`, here or in nnabla, has written: files of NumPy's, or
-    .h5 files. Random orders are random in the files, and within each.
-
-    Args:
-        cachedir: The folder.
-        shuffle: Whether orders are random.
-        rng: What draws them.
-        normalize: Whether arrays of uint8 are brought to numbers from 0 to 1, in float32.
-
-    Raises:
-        ImportError: The files are .h5, and h5py is not installed.
-        OSError: A file cannot be read.
-    """
-
-    def __init__(
-        self, cachedir: str | Path, shuffle: bool = False, rng: Generator | None = None, normalize: bool = False
-    ) -> None:
-        super().__init__(shuffle, rng)
-        self._folder, self._normalize = Path(cachedir), normalize
-        with (self._folder / "cache_index.csv").open(newline="") as file:
-            self._files = [(name, int(length)) for name, length in csv.reader(file)]
-        self._columns = functools.lru_cache(maxsize=2)(self._read)
-        info = self._folder / "cache_info.csv"
-        if info.exists():
-            self._variables = tuple(info.read_text().split())
-        else:
-            self._variables = tuple(_read_h5(self._folder / self._files[0][0]))
-        self._size = sum(length for _, length in self._files)
-        self._order = self._drawn()
-
-    def _drawn(self) -> list[tuple[str, int]]:
-        files = [self._files[i] for i in self._new_order(len(self._files))]
-        return [(name, int(i)) for name, length in files for i in self._new_order(length)]
-
-    def _read(self, name: str) -> list[Any]:
-        path = self._folder / name
-        if path.suffix == ".h5":
-            columns = _read_h5(path)
-            return [columns[variable] for variable in self._variables]
-        with path.open("rb") as file:
-            return [np.load(file, allow_pickle=False) for _ in self._variables]
-
-    def _get_data(self, position: int) -> Example:
-        name, index = self._order[position]
-        values = [column[index] for column in self._columns(name)]
-        if self._normalize:
-            values = [x.astype(np.float32) / 255 if x.dtype == np.uint8 else x for x in values]
-        return tuple(values)
-
-    def reset(self) -> None:
-        super().reset()
-        if self._generation:
-            self._order = self._drawn()
-
-
-def _read_h5(path: Path) -> dict[str, Any]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"{path} is read by h5py: pip install 'nngrad[nnabla]'") from error
-    with h5py.File(path, "r") as file:
-        return {name: values[()] for name, values in file.items()}
