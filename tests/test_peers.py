@@ -20,9 +20,9 @@ import nngrad.functions as F
 import nngrad.jax
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from docs_site.peers.differentiable import PEERS, capability, peers_of
 from docs_site.peers.facts import nnabla_names, resolve
 from docs_site.peers.pages import pages
-from nngrad.command.peers import PEERS, capability, peers_of
 from nngrad.graph.elsewhere import others, peers
 
 DOCS = Path(__file__).parents[1] / "docs"
