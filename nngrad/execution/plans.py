@@ -55,9 +55,9 @@ class RunPlan:
         living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
         self.members: dict[OutputGroup, list[int]] = {}
         """The functions that compute members of output groups, by their serial numbers."""
-        for f, y in living:
+        for made_by, y in living:
             if y._group is not None:
-                self.members.setdefault(y._group, []).append(f.serial)
+                self.members.setdefault(y._group, []).append(made_by.serial)
         kept = [y for f, y in living if y.persistent and f not in roots]
         for f in roots:
             if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
