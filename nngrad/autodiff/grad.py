@@ -135,8 +135,7 @@ def grad(
 def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
     """Returns all that `grad` hands out, once more."""
     gradients, kept, _ = results(request, next_serial())
-    without = {request.inputs[i] for i in lost if kept}
-    return [*gradients, *[gx for x, gx in kept.items() if x not in without]]
+    return [*gradients, *[gx for x, gx in kept.items() if x not in [request.inputs[i] for i in lost]]]
 
 
 def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:
