@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import nngrad
 import nngrad.functions as F
-from nngrad.command.peers import functions_of_family
+from nngrad.command.ops import functions_of_family
 from nngrad.graph import Composite, Op
 
 from . import ROOT

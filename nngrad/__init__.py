@@ -52,8 +52,8 @@ from .files.graphs import load_graph, save_graph
 from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
+from .graph.elsewhere import no_attribute as _no_attribute
 from .graph.refusals import explained as _explained
-from .graph.spelling import did_you_mean as _did_you_mean
 from .inspection import checks as checks
 from .inspection import count, explain, find_nan, memory_report, remember_places, show, show_passes
 from .inspection import hooks as hooks
@@ -93,9 +93,10 @@ from .solvers import (
 )
 from .training import MovingAverage, train_step
 from .training.checkpoints import Checkpointer
+from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
 from .training.feeding import feed
 from .training.mixed_precision import precision
-from .training.modules import Module, Sequential
+from .training.modules import Module
 
 __all__ = [
     "Checkpointer",
@@ -111,8 +112,11 @@ __all__ = [
     "MemoryBudget",
     "MissingRule",
     "Module",
+    "ModuleDict",
+    "ModuleList",
     "MovingAverage",
     "NdArray",
+    "Parameter",
     "PythonFunction",
     "RecompilationWarning",
     "Segments",
@@ -226,4 +230,4 @@ if not TYPE_CHECKING:  # checkers of types say it themselves
         return [*__all__, "__version__"]
 
     def __getattr__(name: str) -> Any:
-        raise AttributeError(f"nngrad has no {name!r}{_did_you_mean(name, __all__)}")
+        raise _no_attribute(f"nngrad has no {name!r}", name, __all__)

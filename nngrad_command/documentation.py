@@ -32,19 +32,12 @@ DESCRIPTION = (
 def main(arguments: Sequence[str] | None = None) -> int:
     """`nngrad docs` with `arguments`; returns the exit code."""
     parser = argparse.ArgumentParser(prog="nngrad docs", description=DESCRIPTION)
-    _add_arguments(parser)
+    add_arguments(parser)
     return run(parser.parse_args(arguments))
 
 
-def add_to(commands: Any) -> None:
-    """Make `nngrad docs` one of several commands."""
-    parser = commands.add_parser("docs", help="build the documentation as a site, and serve it",
-                                 description=DESCRIPTION)
-    _add_arguments(parser)
-    parser.set_defaults(run=run)
-
-
-def _add_arguments(parser: argparse.ArgumentParser) -> None:
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """The arguments of `nngrad docs`."""
     parser.add_argument("--build-only", type=Path, metavar="DIR",
                         help="build the site into this folder, and serve nothing")
     parser.add_argument("--port", type=_port, default=PORT, metavar="N",

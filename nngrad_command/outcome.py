@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import io
 import os
 import sys
 import traceback
 from collections.abc import Callable
+from typing import Any
 
 
 def exit_code(run: Callable[[], int]) -> int:
@@ -41,6 +43,47 @@ def exit_code(run: Callable[[], int]) -> int:
         _discard_output()
         complain(f"nngrad: cannot write the output: {error.strerror or error}")
         return 1
+
+
+def reported(
+    command: str, *errors: type[Exception], devices: Callable[[], Any] | None = None
+) -> Callable[[Callable[[Any], int]], Callable[[Any], int]]:
+    """Let a command say in one line what keeps it from its work, and end with the code 1.
+
+    Args:
+        command: The command, as it is called.
+        errors: What is said, besides errors of files. An error that names no file is that of the output, and not ours.
+        devices: Raises an error where JAX finds no device; None where the command needs none.
+    """
+
+    def decorated(run: Callable[[Any], int]) -> Callable[[Any], int]:
+        @functools.wraps(run)
+        def guarded(given: Any) -> int:
+            if devices is not None and not has_devices(command, devices):
+                return 1
+            try:
+                return run(given)
+            except OSError as error:
+                if error.filename is None:
+                    raise
+                complain(f"nngrad {command}: {error.filename}: {error.strerror}")
+            except errors as error:
+                complain(f"nngrad {command}: {error}")
+            return 1
+
+        return guarded
+
+    return decorated
+
+
+def has_devices(command: str, devices: Callable[[], Any]) -> bool:
+    """Whether JAX finds devices, as it does not where JAX_PLATFORMS names what is not there; says so."""
+    try:
+        devices()
+    except Exception as error:
+        complain(f"nngrad {command}: JAX finds no device: {described(error)}\n`nngrad doctor` says what to do.")
+        return False
+    return True
 
 
 def complain(message: str) -> None:

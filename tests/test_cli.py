@@ -9,11 +9,12 @@ import tomllib
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 import nngrad.functions as F
 import nngrad_command
 from nngrad import __version__
-from nngrad.command import cli
+from nngrad.command import cli, ops
 from nngrad.graph import Composite, Op
 from nngrad_command.doctor import known_of
 from nngrad_command.installation import Requirement, parsed, release_of
@@ -81,31 +82,30 @@ def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_ops_of_a_family() -> None:
-    shown = {entry.name: entry for entry in cli.entries("convolution")}
+    shown = {entry.name: entry for entry in ops.functions_in("convolution")}
     file = "nngrad/functions/convolution.py"
     rule = "backward_registry/structural.py"
-    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule, "", "", "", "")
-    assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file, "yes", "yes", "yes", "yes")
-    shown = {entry.name: entry for family in F.FAMILIES for entry in cli.entries(family)}
+    assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule)
+    assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file)
+    shown = {entry.name: entry for family in F.FAMILIES for entry in ops.functions_in(family)}
     assert {entry.kind for entry in shown.values()} <= {
         "rule", "bilinear", "multilinear", "adjoint pair", "non-differentiable", "composite", "plain", "no rule"
     }  # fmt: skip
     assert [shown[name].orders for name in ("tanh", "round", "equal", "polygamma")] == [
         "any", "estimate", "none", "by its parts"
     ]  # fmt: skip
-    assert shown["mish"][5:] == ("once", "", "yes", "yes")
 
 
 def test_files_that_ops_names_are_there() -> None:
     root = Path(__file__).parents[1]
     for family in F.FAMILIES:
-        for entry in cli.entries(family):
+        for entry in ops.functions_in(family):
             assert not entry.file or (root / entry.file).is_file(), entry
 
 
 def test_families_cover_every_function() -> None:
     functions = [f for f in vars(F).values() if isinstance(f, Op | Composite)]
-    shown = {e.name for family in F.FAMILIES for e in cli.entries(family)}
+    shown = {e.name for family in F.FAMILIES for e in ops.functions_in(family)}
     assert {f.name for f in functions} | set(F.plain_names()) == shown
 
 
@@ -166,15 +166,17 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_demo_is_reproducible() -> None:
     pytest.importorskip("sklearn")
-    from nngrad.command.demo.gan import Gan, digits
+    pytest.importorskip("matplotlib")
+    from nngrad.command.digits import trained
+    from nngrad.command.recipes.gan import DigitGan, GanConfiguration
 
-    first, second = (Gan(digits(), seed=3).train(12, lambda _: None, every=4) for _ in range(2))
-    assert [r.step for r in first] == [0, 1, 2, 3, 4, 8, 12]
+    first, second = (trained(DigitGan(GanConfiguration(steps=12, seed=3)), 12, Console()) for _ in range(2))
+    assert [s.step for s in first] == [*range(11), 12]
     assert first == second
 
 
 def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli, "missing", lambda extra: [Requirement("scikit-learn", ">=1.4", extra, None)])
+    monkeypatch.setattr(cli.demo, "missing", lambda extra: [Requirement("scikit-learn", ">=1.4", extra, None)])
     assert cli.main(["demo"]) == 1
     said = capsys.readouterr().err
     assert "scikit-learn>=1.4" in said

@@ -179,8 +179,7 @@ GIVEN_ON = {"apply", "create", "created_like", "emit", "freed", "node"}
 """Functions that are given an op to apply it."""
 
 NAMES_FAMILIES = {
-    "command/cli.py": "lists functions by family",
-    "command/peers.py": "lists functions by family",
+    "command/ops.py": "lists functions by family",
     "autodiff/custom/base.py": "says where a rule is",
     "functions/__init__.py": "takes what a family defines itself",
     "autodiff/walk.py": "says in an error where a rule is",

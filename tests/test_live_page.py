@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
 
 from nngrad.files.metrics_file import MetricsFile
@@ -311,20 +310,15 @@ def test_a_server_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch, t
 def test_the_demo_writes_what_the_page_reads(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.command.demo.gan import Record
-    from nngrad.command.demo.run import LIVE_PICTURES, Live
-
-    class Gan:
-        def same_samples(self) -> Any:
-            return np.zeros((100, 64))
+    from nngrad.command.digits import LIVE_PICTURES, Live, Standing
+    from nngrad.command.recipes.pictures import figure
 
     (tmp_path / "metrics.csv").write_text("an earlier run's\n")
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "step-00000003.png").touch()
     written = Live(tmp_path)
     for step in (1, LIVE_PICTURES, LIVE_PICTURES + 1):
-        gan: Any = Gan()
-        written.write(Record(step, 0.5, 1.0, -0.25), gan, LIVE_PICTURES + 1)
+        written.write(Standing(step, 0.5, -0.25, 1.0), lambda: figure(1, 1), LIVE_PICTURES + 1)
     run = RunFolder(tmp_path)
     head, first, *_ = run.lines("").text.splitlines()
     assert head == "step,seconds,distance,critic_loss,gradient_norm"

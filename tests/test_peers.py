@@ -15,9 +15,15 @@ import jax.scipy.signal
 import jax.scipy.special
 import pytest
 
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.jax
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+from docs_site.peers.differentiable import PEERS, capability, peers_of
 from docs_site.peers.facts import nnabla_names, resolve
 from docs_site.peers.pages import pages
-from nngrad.command.peers import PEERS, capability, peers_of, table
+from nngrad.graph.elsewhere import others, peers
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITE = "python -m docs_site.peers"
@@ -47,13 +53,23 @@ def test_names_are_listed_once() -> None:
 
 def test_each_function_of_nnabla_has_itstable() -> None:
     named = {place.name for place in nnabla_names() if place.module == "nnabla.functions"}
-    assert {line["nnabla"].partition(":")[0] for line in table().values()} - {""} == named
-    lines = list(table())
+    assert {line["nnabla"].partition(":")[0] for line in peers().values()} - {""} == named
+    lines = list(peers())
     assert lines == sorted(set(lines)), "the lines of peers.csv are sorted, each function once"
 
 
+def test_names_of_other_libraries_lead_to_what_is_here() -> None:
+    assert list(others()) == list(dict.fromkeys(others())) and not others().keys() & peers().keys()
+    roots = {"nn": nn, "F": F, "PF": PF, "S": S, "nngrad": nn, "x": nn.Variable(()), "solver": S.Adam()}
+    for name, line in others().items():
+        expressions = re.findall(r"\b(nn|F|PF|S|nngrad|x|solver)((?:\.[A-Za-z]\w*)+)", line["here"])
+        assert expressions or name in ("outer", "hypot"), name
+        for root, path in expressions:
+            functools.reduce(getattr, path[1:].split("."), roots[root])
+
+
 def test_entries() -> None:
-    for function in table():
+    for function in peers():
         for peer, entry in peers_of(function).items():
             assert re.fullmatch(r"([\w.]+(:[01])?)?", entry), f"{function}, {peer}: {entry!r}"
     assert [capability(e) for e in ("", "tanh", "roi_align:1", "sign:0")] == ["", "yes", "once", "no"]
@@ -66,6 +82,6 @@ def in_jax(entry: str) -> Any:
 
 
 def test_what_jax_is_said_to_have_it_has() -> None:
-    for function in table():
+    for function in peers():
         entry = peers_of(function)["jax"]
         assert not entry or in_jax(entry) is not None

@@ -177,7 +177,7 @@ def test_each_name_is_defined_where_the_reference_says() -> None:
 
 def test_each_name_says_what_it_is() -> None:
     silent = [name.shown for page in names.pages() for name in page.names if not name.summary]
-    assert silent == ["nn.logger", "nn.timing.NETWORKS"]
+    assert silent == ["nn.logger"]
 
 
 def test_what_has_two_names_is_described_once() -> None:

@@ -6,6 +6,7 @@ import itertools
 import math
 import sys
 from collections.abc import Iterator
+from pathlib import Path
 
 import jax
 import numpy as np
@@ -14,10 +15,12 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad import Variable, timing
-from nngrad.command import cli
+from benchmarks.networks import NETWORKS, loss_of
+from nngrad import Variable
+from nngrad.command import cli, time_loss
 from nngrad.graph import functions_of, leaves_of
-from nngrad.inspection.timing import NETWORKS, Milliseconds, Network, Stages, Timing, measurement
+from nngrad.inspection import timing
+from nngrad.inspection.timing import Milliseconds, Stages, Timing
 
 # ---------------------------------------------------------------- networks
 
@@ -120,7 +123,7 @@ def test_layers_of_googlenet(weights: dict[str, tuple[int, ...]]) -> None:
 
 def test_loss_of_a_network() -> None:
     before = nn.get_parameters(grad_only=False)
-    build = timing.loss_of("googlenet", 1)
+    build = loss_of("googlenet", 1)
     first, second = build(), build()
     assert nn.get_parameters(grad_only=False) == before
     assert first is not second
@@ -132,13 +135,13 @@ def test_loss_of_a_network() -> None:
 
 def test_wrong_networks() -> None:
     with pytest.raises(ValueError, match="name: 'lenet' is not one of 'alexnet', 'overfeat', 'vgg_a', 'googlenet'"):
-        timing.loss_of("lenet", 1)
+        loss_of("lenet", 1)
     for batch in (0, -3):
         with pytest.raises(ValueError, match=f"batch_size: must be 1 or more, got {batch}"):
-            timing.loss_of("alexnet", batch)
+            loss_of("alexnet", batch)
     for batch in (2.0, True, "4"):
         with pytest.raises(TypeError, match="batch_size: expected an int"):
-            timing.loss_of("alexnet", batch)
+            loss_of("alexnet", batch)
 
 
 # ---------------------------------------------------------------- measuring
@@ -162,7 +165,7 @@ class Model:
 def clock(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """A clock that shows 0, 1, 3, 6, 10, 15, ... seconds: the n-th interval is n seconds long."""
     times = itertools.accumulate(itertools.count())
-    monkeypatch.setattr(measurement, "perf_counter", lambda: float(next(times)))
+    monkeypatch.setattr(timing, "perf_counter", lambda: float(next(times)))
     return
 
 
@@ -275,21 +278,28 @@ def test_table() -> None:
 
 
 @pytest.fixture
-def tiny(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A network that is small enough to be run."""
-    monkeypatch.setitem(NETWORKS, "tiny", Network("Tiny", lambda x: PF.affine(x, 1000, name="all"), 4, 8))
+def script(tmp_path: Path) -> Path:
+    """A script with losses."""
+    path = tmp_path / "model_of_a_test.py"
+    path.write_text("""
+import nngrad as nn, nngrad.functions as F
+w = nn.Variable.from_numpy_array([1.0, 2.0], need_grad=True)
+def loss():
+    return F.sum(F.exp(w) ** 2)
+fixed = loss()
+both = [fixed, loss()]
+number = 3
+""")
+    return path
 
 
-def test_command(tiny: None, capsys: pytest.CaptureFixture[str]) -> None:
-    numbers = ["--batch-size", "2", "--iterations", "3", "--warm-up", "2"]
-    assert cli.main(["time", "tiny", *numbers, "--device", "cpu"]) == 0
+@pytest.mark.parametrize("name", ["loss", "fixed"])
+def test_command(name: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["time", f"{script}:{name}", "--iterations", "3", "--warm-up", "2", "--device", "cpu"]) == 0
     lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "Tiny, 2 images of 3x4x4"
+    assert lines[0].strip() == f"model_of_a_test.py:{name}"
     assert [line.split()[0] for line in lines[2:6]] == ["ms", "average", "minimum", "deviation"]
     assert lines[6].startswith("3 iterations on cpu:0; the first one")
-    assert cli.main(["time", "tiny", "--batch-size", "1", "--iterations", "1"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert lines[0].strip() == "Tiny, 1 image of 3x4x4" and lines[6].startswith("1 iteration on")
 
 
 def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
@@ -297,20 +307,18 @@ def test_help_of_the_command(capsys: pytest.CaptureFixture[str]) -> None:
         cli.main(["time", "--help"])
     assert stopped.value.code == 0
     text = capsys.readouterr().out
-    assert "usage: nngrad time [-h] [--batch-size N] [--iterations K]" in text
-    for word in (*NETWORKS, *(f"\n  {name.replace('_', ' ')} " for name in Milliseconds._fields), "--device"):
+    assert "usage: nngrad time [-h] [--iterations K] [--warm-up W]" in text
+    for word in (*(f"\n  {name.replace('_', ' ')} " for name in Milliseconds._fields), "--device"):
         assert word in text
     assert max(len(line) for line in text.splitlines()) <= 80
 
 
 @pytest.mark.parametrize(("wrong", "says"), [
-    ([], "arguments are required: NETWORK"),
-    (["lenet"], "invalid choice: 'lenet'"),
-    (["alexnet", "--batch-size", "0"], "argument --batch-size: 0 is not positive"),
-    (["alexnet", "--iterations", "-1"], "argument --iterations: -1 is not positive"),
-    (["alexnet", "--warm-up", "0"], "argument --warm-up: 0 is not positive"),
-    (["alexnet", "--device", "abacus"], "invalid choice: 'abacus'"),
-    (["alexnet", "--batch-size", "many"], "argument --batch-size: 'many' is not a whole number"),
+    ([], "arguments are required: SCRIPT:NAME"),
+    (["x.py:loss", "--iterations", "-1"], "argument --iterations: -1 is not positive"),
+    (["x.py:loss", "--warm-up", "0"], "argument --warm-up: 0 is not positive"),
+    (["x.py:loss", "--device", "abacus"], "invalid choice: 'abacus'"),
+    (["x.py:loss", "--iterations", "many"], "argument --iterations: 'many' is not a whole number"),
 ])
 def test_wrong_usage_of_the_command(wrong: list[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
@@ -320,20 +328,37 @@ def test_wrong_usage_of_the_command(wrong: list[str], says: str, capsys: pytest.
     assert "nngrad time: error: " in error and says in error
 
 
-def test_a_device_that_is_not_there(tiny: None, capsys: pytest.CaptureFixture[str]) -> None:
-    assert cli.main(["time", "tiny", "--device", "tpu"]) == 1
+@pytest.mark.parametrize(("name", "says"), [
+    ("los", "there is no 'los' in it once it has run; did you mean 'loss'?"),
+    ("number", "model_of_a_test.py:number is of type int"),
+    ("both", "model_of_a_test.py:both has 2 Variables; a loss is one"),
+    ("w", "loss: is a leaf, so there is nothing to compute"),
+])
+def test_what_is_no_loss(name: str, says: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["time", f"{script}:{name}"]) == 1
+    error = capsys.readouterr().err
+    assert error.startswith("nngrad time: ") and says in error
+
+
+def test_a_script_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["time", f"{tmp_path / 'none.py'}:loss"]) == 1
+    assert capsys.readouterr().err == f"nngrad time: {tmp_path / 'none.py'}: No such file or directory\n"
+
+
+def test_a_device_that_is_not_there(script: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert cli.main(["time", f"{script}:loss", "--device", "tpu"]) == 1
     assert "nngrad time: no device '0' of backend 'tpu'; JAX has cpu:0" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("RESOURCE_EXHAUSTED: Out of memory")])
-def test_too_little_memory(tiny: None, monkeypatch: pytest.MonkeyPatch, error: Exception,
+def test_too_little_memory(script: Path, monkeypatch: pytest.MonkeyPatch, error: Exception,
                            capsys: pytest.CaptureFixture[str]) -> None:
     def fail(*_: object) -> None:
         raise error
 
-    monkeypatch.setattr(cli, "measure", fail)
-    assert cli.main(["time", "tiny", "--batch-size", "5"]) == 1
-    assert "nngrad time: out of memory with 5 images; give a smaller --batch-size" in capsys.readouterr().err
-    monkeypatch.setattr(cli, "measure", lambda *_: (_ for _ in ()).throw(RuntimeError("something else")))
+    monkeypatch.setattr(time_loss, "measure", fail)
+    assert cli.main(["time", f"{script}:loss"]) == 1
+    assert capsys.readouterr().err == f"nngrad time: out of memory with {script}:loss; give it a smaller batch\n"
+    monkeypatch.setattr(time_loss, "measure", lambda *_: (_ for _ in ()).throw(RuntimeError("something else")))
     with pytest.raises(RuntimeError, match="something else"):
-        cli.main(["time", "tiny"])
+        cli.main(["time", f"{script}:loss"])

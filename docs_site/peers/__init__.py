@@ -3,6 +3,7 @@ be differentiated where, and what becomes of JAX's primitives.
 
     facts.py          the tables of names, nnabla.csv beside it among them
     from_chainer.py   Chainer's functions, chainer.csv, and their page
+    differentiable.py how often others can differentiate their functions
     primitives.py     JAX's primitives, primitives.csv
     pages.py          the pages; `python -m docs_site.peers` writes them
 """

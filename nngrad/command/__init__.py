@@ -1,7 +1,6 @@
 """The `nngrad` command, where it needs the library (`nngrad_command` has the rest).
 
-    cli.py      the subcommands
-    demo/       `nngrad demo`
-    recipes/    `nngrad train`
-    peers.py    how often functions can be differentiated, here and elsewhere
+    cli.py      the subcommands, each in a file of its own beside it
+    digits.py   what `nngrad demo` does
+    recipes/    what `nngrad train` trains
 """

@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from ..graph import Composite, Op
-from ..graph.spelling import did_you_mean
+from ..graph.elsewhere import no_attribute
 
 FAMILIES = (
     "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "incomplete",
@@ -68,5 +68,5 @@ for _file in (*FAMILIES, *PLAIN):
 
 
 def __getattr__(name: str) -> Any:
-    hint = did_you_mean(name, [*names(), *plain_names()]) or "; `nngrad ops` lists those there are"
-    raise AttributeError(f"nngrad.functions has no function {name!r}{hint}")
+    message, known = f"nngrad.functions has no function {name!r}", [*names(), *plain_names()]
+    raise no_attribute(message, name, known, "; `nngrad ops` lists those there are")

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
+from .elsewhere import no_attribute
 from .html import table, titled
 from .place import Place
 from .shortening import printable, quoted, value_text
@@ -38,9 +39,17 @@ def array_text(array: np.ndarray[Any, Any], most: int = _LONGEST_VALUE) -> str:
 
 
 class ShownVariable:
-    """A Variable as text."""
+    """A Variable as text, and what is said of attributes that it has not."""
 
     __slots__ = ()
+
+    if not TYPE_CHECKING:  # checkers of types say it themselves
+
+        def __getattr__(self, name: str) -> Any:
+            if name.startswith("_"):  # a protocol that is asked for
+                raise AttributeError(f"a Variable has no attribute {name!r}")
+            known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
+            raise no_attribute(f"a Variable has no attribute {name!r}", name, known)
 
     def __repr__(self) -> str:
         x = cast("Variable", self)
@@ -103,7 +112,7 @@ def _has_changed(leaf: Variable, before: Any) -> bool:
         return True
     if cell.is_zero:
         return bool(np.any(on_host(before)))
-    now = cell._value.array if cell._value.lent else cell.raw()
+    now = cell._value.array if cell._value.has_view else cell.raw()
     return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 

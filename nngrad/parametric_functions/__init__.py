@@ -14,7 +14,7 @@ import importlib
 import inspect
 from typing import Any
 
-from ..graph.spelling import did_you_mean
+from ..graph.elsewhere import no_attribute
 from .layer_parameters import parametric_function_api as parametric_function_api
 from .recurrent import LSTMCell as LSTMCell
 
@@ -37,4 +37,4 @@ for _file in _FILES:
 
 
 def __getattr__(name: str) -> Any:
-    raise AttributeError(f"nngrad.parametric_functions has no function {name!r}{did_you_mean(name, globals())}")
+    raise no_attribute(f"nngrad.parametric_functions has no function {name!r}", name, globals())

@@ -2,7 +2,7 @@
 
 from typing import TYPE_CHECKING, Any
 
-from ..graph.spelling import did_you_mean
+from ..graph.elsewhere import no_attribute
 from .bounded import AdaBound, AMSBound
 from .loss_scale import DynamicLossScale
 from .named import (
@@ -62,4 +62,4 @@ __all__ = [
 if not TYPE_CHECKING:  # checkers of types say it themselves
 
     def __getattr__(name: str) -> Any:
-        raise AttributeError(f"nngrad.solvers has no {name!r}{did_you_mean(name, __all__)}")
+        raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__)

@@ -162,7 +162,7 @@ def test_doctor_where_nngrad_is_not_installed(bare: Path, tmp_path: Path) -> Non
     assert "nngrad: fails: ModuleNotFoundError" in done.stdout
 
 
-@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["time", "alexnet"], ["--help"], []])
+@pytest.mark.parametrize("arguments", [["ops"], ["demo"], ["time", "train.py:loss"], ["--help"], []])
 def test_other_commands_point_to_the_doctor(arguments: list[str], installation: Installation) -> None:
     installation.write("jax", "raise ImportError('jaxlib is too old')")
     done = installation.run(*arguments)
@@ -231,7 +231,7 @@ def test_doctor_where_jax_is_told_to_use_what_is_not_there() -> None:
 
 @pytest.mark.slow
 def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
-    done = command(["time", "alexnet"], JAX_PLATFORMS="abacus")
+    done = command(["time", "train.py:loss"], JAX_PLATFORMS="abacus")
     assert done.returncode == 1
     assert done.stderr.startswith("nngrad time: JAX finds no device: RuntimeError: Unable to initialize backend")
     assert "`nngrad doctor`" in done.stderr
@@ -312,7 +312,7 @@ def test_demo_looks_for_room_before_it_trains(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
     (tmp_path / "digits.png").write_text("of an earlier run")
-    done = demo(tmp_path, "import nngrad.command.demo.run as run; run.ROOM = 1", 1000)
+    done = demo(tmp_path, "import nngrad.command.digits as run; run.ROOM = 1", 1000)
     assert done.returncode == 1
     assert done.stderr == f"nngrad demo: {tmp_path / 'digits.png'}: cannot be written: File too large\n"
     assert (tmp_path / "digits.png").read_text() == "of an earlier run"
@@ -322,16 +322,16 @@ def test_demo_names_the_picture_that_cannot_be_written(tmp_path: Path) -> None:
 def test_demo_says_what_was_kept_when_interrupted(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    from nngrad.command.demo import run
+    from nngrad.command import digits
 
     def interrupt(*_: object) -> None:
         raise KeyboardInterrupt
 
     arguments = ["demo", "--steps", "1", "--output", str(tmp_path)]
-    monkeypatch.setattr(run, "draw_curves", interrupt)
+    monkeypatch.setattr(digits, "curves_of", interrupt)
     assert entry.main(arguments) == 130
     assert capsys.readouterr().err == f"nngrad: interrupted; kept: {tmp_path / 'digits.png'}\n"
-    monkeypatch.setattr(run, "_train", interrupt)
+    monkeypatch.setattr(digits, "trained", interrupt)
     assert entry.main(arguments) == 130
     assert "nngrad: interrupted; kept: nothing" in capsys.readouterr().err
 

@@ -62,7 +62,7 @@ class Bounds(NamedTuple):
         return ""
 
 
-class Key(NamedTuple):
+class ConfigurationKey(NamedTuple):
     """A key of a configuration."""
 
     name: str
@@ -102,9 +102,9 @@ def key(
     return dataclasses.field(default=default, metadata={"comment": comment, "bounds": bounds, "free": free})
 
 
-def keys_of(configuration: Any) -> dict[str, Key]:
+def keys_of(configuration: Any) -> dict[str, ConfigurationKey]:
     """The keys of a configuration by their names, with its values: those of a table after those that stand alone."""
-    found: dict[str, Key] = {}
+    found: dict[str, ConfigurationKey] = {}
     tables = [("", configuration)]
     while tables:
         prefix, holder = tables.pop(0)
@@ -115,7 +115,9 @@ def keys_of(configuration: Any) -> dict[str, Key]:
                 tables.append((f"{name}.", value))
                 continue
             facts = field.metadata
-            found[name] = Key(name, kinds[field.name], value, facts["comment"], facts["bounds"], facts["free"])
+            found[name] = ConfigurationKey(
+                name, kinds[field.name], value, facts["comment"], facts["bounds"], facts["free"]
+            )
     return found
 
 
@@ -185,7 +187,7 @@ def values_in(file: Path) -> dict[str, Any]:
     return found
 
 
-def _value_of(text: str, of: Key | None) -> Any:
+def _value_of(text: str, of: ConfigurationKey | None) -> Any:
     try:
         found = tomllib.loads(f"value = {text}")
     except tomllib.TOMLDecodeError:
@@ -197,7 +199,7 @@ def _value_of(text: str, of: Key | None) -> Any:
     return found["value"]
 
 
-def _checked(keys: Mapping[str, Key], values: Mapping[str, Any], place: str) -> dict[str, Any]:
+def _checked(keys: Mapping[str, ConfigurationKey], values: Mapping[str, Any], place: str) -> dict[str, Any]:
     """The values, whole numbers as floats where those are wanted. A ConfigurationError says what is wrong with one."""
     checked = {}
     for name, value in values.items():
@@ -251,7 +253,7 @@ def _as_toml(value: Any) -> str:
 
 
 def differences(
-    before: Mapping[str, Any], configuration: Any, chosen: Callable[[Key], bool] = lambda _: True
+    before: Mapping[str, Any], configuration: Any, chosen: Callable[[ConfigurationKey], bool] = lambda _: True
 ) -> list[str]:
     """What differs between the values that a run began with and a configuration, a line for each key that is chosen.
 

@@ -22,7 +22,7 @@ except ImportError:  # not a POSIX system: nothing is locked there
 LOCK = ".lock"
 
 
-class Folder:
+class TrainingFolder:
     """The folder of a run; a context, in which no other process runs there.
 
         config.toml              the configuration as it is used
@@ -49,7 +49,7 @@ class Folder:
         self.parameters = path / "parameters.safetensors"
         self._locked = ExitStack()
 
-    def __enter__(self) -> Folder:
+    def __enter__(self) -> TrainingFolder:
         with ExitStack() as opened:
             try:
                 self.path.mkdir(parents=True, exist_ok=True)

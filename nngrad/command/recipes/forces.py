@@ -16,11 +16,10 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.command.demo.pictures import BLUE, GREY
 from nngrad.command.recipes.configuration import key
-from nngrad.command.recipes.pictures import figure
+from nngrad.command.recipes.pictures import BLUE, GREY, figure
 from nngrad.command.recipes.recipe import Array, Recipe
-from nngrad.command.recipes.settings import Settings, Solver
+from nngrad.command.recipes.settings import RecipeSettings, SolverSettings
 
 BOND = 2 ** (1 / 6)
 """Where the pair potential is deepest. Lengths are in its diameter, energies in its depth."""
@@ -30,7 +29,7 @@ LANGEVIN_STEPS, LANGEVIN_STEP = 500, 1e-4
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data:
+class ClusterData:
     """The clusters, and what holds them together."""
 
     atoms: int = key(7, "atoms of a cluster", least=3, most=20)
@@ -41,7 +40,7 @@ class Data:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class ForcesModel:
     """The size of the network."""
 
     width: int = key(32, "features of an atom", least=1)
@@ -51,15 +50,15 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(Settings):
+class ForcesConfiguration(RecipeSettings):
     """The configuration of this recipe."""
 
     recipe: str = key("forces", "what is trained", choices=("forces",))
     steps: int = key(20000, "steps of training", least=1)
     batch: int = key(32, "clusters in a step", least=1)
-    data: Data = Data()
-    model: Model = Model()
-    solver: Solver = Solver(rate=1e-2)
+    data: ClusterData = ClusterData()
+    model: ForcesModel = ForcesModel()
+    solver: SolverSettings = SolverSettings(rate=1e-2)
 
 
 def distances(positions: nn.Variable, i: Array, j: Array) -> nn.Variable:
@@ -85,7 +84,7 @@ def two_layers(x: nn.Variable, outputs: int, width: int, name: str) -> nn.Variab
         return PF.affine(F.swish(PF.affine(x, width, name="hidden")), outputs, name="out")
 
 
-def energy(positions: nn.Variable, model: Model) -> nn.Variable:
+def energy(positions: nn.Variable, model: ForcesModel) -> nn.Variable:
     """The network: energies of shape (n,), which motions and exchanges of atoms leave as they are."""
     n, atoms, _ = positions.shape
     i, j = np.array(list(permutations(range(atoms), 2))).T
@@ -110,7 +109,7 @@ def forces_of(energies: nn.Variable, positions: nn.Variable) -> nn.Variable:
     return -slope
 
 
-def clusters(data: Data, rng: np.random.Generator) -> tuple[Array, Array, Array]:
+def clusters(data: ClusterData, rng: np.random.Generator) -> tuple[Array, Array, Array]:
     """Positions of shape (n, atoms, 3), energies of shape (n,) and forces of clusters: overdamped Langevin dynamics.
 
     Each begins as a spiral on a sphere, of which atoms are about a bond's length apart.
@@ -137,9 +136,9 @@ class Forces(Recipe):
     """The recipe `forces`."""
 
     title = "A force field of small clusters: its loss is made of forces, the gradient of an energy."
-    defaults = Configuration()
+    defaults = ForcesConfiguration()
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: ForcesConfiguration) -> None:
         super().__init__(configuration)
         self._batch, data, model = configuration.batch, configuration.data, configuration.model
         self._data = data

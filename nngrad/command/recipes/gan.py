@@ -15,11 +15,10 @@ from sklearn.datasets import load_digits
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.command.demo.pictures import tiled
 from nngrad.command.recipes.configuration import key
-from nngrad.command.recipes.pictures import figure
+from nngrad.command.recipes.pictures import draw_tiled, figure
 from nngrad.command.recipes.recipe import Array, Recipe
-from nngrad.command.recipes.settings import Settings, Solver
+from nngrad.command.recipes.settings import RecipeSettings, SolverSettings
 
 PIXELS, KINDS = 64, 10
 JUDGED = 1000
@@ -27,7 +26,7 @@ JUDGED = 1000
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class GanModel:
     """The sizes of both networks."""
 
     noise: int = key(16, "numbers that an image is made from, beside its label", least=1)
@@ -36,7 +35,7 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Critic:
+class CriticSettings:
     """How the critic is trained."""
 
     steps: int = key(3, "its steps for each step of the generator", least=1)
@@ -44,42 +43,42 @@ class Critic:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(Settings):
+class GanConfiguration(RecipeSettings):
     """The configuration of this recipe."""
 
     recipe: str = key("gan", "what is trained", choices=("gan",))
     steps: int = key(8000, "steps of the generator", least=1)
-    model: Model = Model()
-    critic: Critic = Critic()
-    solver: Solver = Solver(rate=1e-3, schedule="linear", beta1=0.5, beta2=0.9)
+    model: GanModel = GanModel()
+    critic: CriticSettings = CriticSettings()
+    solver: SolverSettings = SolverSettings(rate=1e-3, schedule="linear", beta1=0.5, beta2=0.9)
 
 
-def network(x: nn.Variable, outputs: int, model: Model) -> nn.Variable:
+def network(x: nn.Variable, outputs: int, model: GanModel) -> nn.Variable:
     """Affine layers with leaky ReLUs between them: from shape (n, inputs) to (n, outputs)."""
     for i in range(model.layers):
         x = F.leaky_relu(PF.affine(x, model.width, name=f"hidden{i + 1}"), 0.2)
     return PF.affine(x, outputs, name="out")
 
 
-def generator(z: nn.Variable, label: nn.Variable, model: Model) -> nn.Variable:
+def generator(z: nn.Variable, label: nn.Variable, model: GanModel) -> nn.Variable:
     """Images of shape (n, 64) with pixels in [-1, 1], from noise and from labels of shape (n, 10), of zeros and a 1."""
     with nn.parameter_scope("generator"):
         return F.tanh(network(F.concatenate(z, label, axis=1), PIXELS, model))
 
 
-def critic(x: nn.Variable, label: nn.Variable, model: Model) -> nn.Variable:
+def critic(x: nn.Variable, label: nn.Variable, model: GanModel) -> nn.Variable:
     """Scores of shape (n, 1) of images: high for what looks like a real digit of its label."""
     with nn.parameter_scope("critic"):
         return network(F.concatenate(x, label, axis=1), 1, model)
 
 
-class Gan(Recipe):
+class DigitGan(Recipe):
     """The recipe `gan`."""
 
     title = "A WGAN-GP on 8x8 digits: its critic is held by a penalty on a gradient."
-    defaults = Configuration()
+    defaults = GanConfiguration()
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: GanConfiguration) -> None:
         super().__init__(configuration)
         self._critic, model = configuration.critic, configuration.model
         self._batch, self._noise = configuration.batch, model.noise
@@ -97,6 +96,7 @@ class Gan(Recipe):
             distance = F.mean(critic(real, label, model)) - score
             loss = self._critic.penalty * F.mean((norm - 1) ** 2) - distance
         self._train_critic = self.train_step("critic", loss, [real, z, label, mix])
+        self._judge = nn.compile([distance, loss, F.mean(norm)], [real, z, label, mix])
         self._train_generator = self.train_step("generator", -score, [z, label])
         many = nn.Variable((JUDGED, model.noise)), nn.Variable((JUDGED, KINDS))
         with self.copies():
@@ -105,15 +105,28 @@ class Gan(Recipe):
     def step(self, number: int) -> None:
         """Some steps of the critic, and one of the generator."""
         for turn in range(self._critic.steps):
-            rng = self.draws(number, turn)
-            chosen = rng.integers(0, len(self._images), self._batch)
-            mix = rng.random((self._batch, 1), dtype=np.float32)
-            self._train_critic(self._images[chosen], self._random(rng), labelled(self._kinds[chosen]), mix)
+            self._train_critic(*self._batch_of(self.draws(number, turn)))
         rng = self.draws(number, self._critic.steps)
         self._train_generator(self._random(rng), labelled(rng.integers(0, KINDS, self._batch)))
 
     def _random(self, rng: np.random.Generator) -> Array:
         return rng.standard_normal((self._batch, self._noise), dtype=np.float32)
+
+    def critique(self, number: int) -> tuple[float, float, float]:
+        """The critic's estimate of the Wasserstein distance of generated from real images, its loss, and the mean norm
+        of its gradient with respect to an image, for which 1 is wanted: of a batch that is drawn for a step."""
+        distance, loss, slope = map(float, self._judge(*self._batch_of(self.draws(number, self._critic.steps + 1))))
+        return distance, loss, slope
+
+    def examples(self) -> tuple[Array, Array]:
+        """A hundred images that the copies of the parameters give, and a hundred real ones."""
+        return self._generated()[0][:100], self._images[:100]
+
+    def _batch_of(self, rng: np.random.Generator) -> tuple[Array, Array, Array, Array]:
+        """Real images, noise, the labels of the images, and mixing weights."""
+        chosen = rng.integers(0, len(self._images), self._batch)
+        mix = rng.random((self._batch, 1), dtype=np.float32)
+        return self._images[chosen], self._random(rng), labelled(self._kinds[chosen]), mix
 
     def _generated(self) -> tuple[Array, Array]:
         """Images, always from the same noise, and the digits that were asked for: 0 to 9, over and over."""
@@ -133,9 +146,7 @@ class Gan(Recipe):
         """Ten images of each digit."""
         images, _ = self._generated()
         drawn = figure(4, 4)
-        axes = drawn.subplots()
-        axes.imshow(tiled(images[:100]), cmap="gray_r", vmin=-1, vmax=1, interpolation="nearest")
-        axes.set_axis_off()
+        draw_tiled(drawn.subplots(), images[:100])
         return drawn
 
 
@@ -153,4 +164,4 @@ def frechet(a: Array, b: Array) -> float:
     return float(np.sum((a.mean(axis=0) - b.mean(axis=0)) ** 2) + np.trace(first) + np.trace(second) - 2 * between)
 
 
-RECIPE = Gan
+RECIPE = DigitGan

@@ -16,18 +16,17 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.command.demo.pictures import BLUE, GREY, ORANGE
 from nngrad.command.recipes.configuration import ConfigurationError, key
-from nngrad.command.recipes.pictures import figure
+from nngrad.command.recipes.pictures import BLUE, GREY, ORANGE, figure
 from nngrad.command.recipes.recipe import Array, Recipe
-from nngrad.command.recipes.settings import Settings, Solver
+from nngrad.command.recipes.settings import RecipeSettings, SolverSettings
 
 PLACES, TIMES = 201, 101
 """The grid on which the network is compared with the known solution."""
 
 
 @dataclass(frozen=True, kw_only=True)
-class Equation:
+class SolitonEquation:
     """What is solved, and where."""
 
     fast: float = key(1.4, "wave number of the fast soliton; its speed is the square, its height half of that", above=0)
@@ -40,7 +39,7 @@ class Equation:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Model:
+class PinnModel:
     """The size of the network."""
 
     width: int = key(64, "units of a hidden layer", least=1)
@@ -48,18 +47,18 @@ class Model:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Configuration(Settings):
+class PinnConfiguration(RecipeSettings):
     """The configuration of this recipe."""
 
     recipe: str = key("pinn", "what is trained", choices=("pinn",))
     steps: int = key(20000, "steps of training", least=1)
     batch: int = key(1024, "points at which the equation is imposed, drawn anew at each step", least=1)
-    equation: Equation = Equation()
-    model: Model = Model()
-    solver: Solver = Solver(rate=3e-3)
+    equation: SolitonEquation = SolitonEquation()
+    model: PinnModel = PinnModel()
+    solver: SolverSettings = SolverSettings(rate=3e-3)
 
 
-def solitons(x: Any, t: Any, equation: Equation) -> Any:
+def solitons(x: Any, t: Any, equation: SolitonEquation) -> Any:
     """The known solution at places x and times t, which are Variables or arrays of one shape."""
     k, m = equation.fast, equation.slow
     cosh = F.cosh if isinstance(x, nn.Variable) else np.cosh
@@ -82,9 +81,9 @@ class Pinn(Recipe):
     """The recipe `pinn`."""
 
     title = "Two solitons of the Korteweg-de Vries equation by a network with derivatives to the third order."
-    defaults = Configuration()
+    defaults = PinnConfiguration()
 
-    def __init__(self, configuration: Configuration) -> None:
+    def __init__(self, configuration: PinnConfiguration) -> None:
         super().__init__(configuration)
         self._equation, self._model = configuration.equation, configuration.model
         self._batch, self._steps = configuration.batch, configuration.steps

@@ -16,7 +16,7 @@ import nngrad.solvers as S
 from nngrad import hosts
 
 from .configuration import ConfigurationError
-from .settings import Settings
+from .settings import RecipeSettings
 
 Array = np.ndarray[Any, Any]
 
@@ -37,9 +37,9 @@ class Recipe(ABC):
 
     title: ClassVar[str]
     """What is trained, in a line."""
-    defaults: ClassVar[Settings]
+    defaults: ClassVar[RecipeSettings]
 
-    def __init__(self, settings: Settings) -> None:
+    def __init__(self, settings: RecipeSettings) -> None:
         if settings.batch % settings.accumulate:
             raise ConfigurationError(
                 f"accumulate: a batch of {settings.batch} does not have {settings.accumulate} equal parts"

@@ -11,15 +11,15 @@ import nngrad as nn
 
 from ...files.metrics_file import SECONDS, STEP, MetricsFile
 from ...files.replacing import write_whole
-from .folder import Folder
+from .folder import TrainingFolder
 from .metrics import TensorBoard
 from .pictures import as_png
 from .progress import NORM, Shown, in_words
 from .recipe import Recipe
-from .settings import Settings
+from .settings import RecipeSettings
 
 
-class Record:
+class RunRecord:
     """The record of a run; a context. Only the first process has one.
 
     Args:
@@ -33,7 +33,9 @@ class Record:
         OSError: A file cannot be read or written; the message names it.
     """
 
-    def __init__(self, recipe: Recipe, settings: Settings, folder: Folder, console: Console, step: int) -> None:
+    def __init__(
+        self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console, step: int
+    ) -> None:
         self._recipe, self._folder = recipe, folder
         self._metrics = MetricsFile(folder.metrics, step)
         self._shown = Shown(console, settings.steps, step)
@@ -41,7 +43,7 @@ class Record:
         self._before = float(self._metrics.last.get(SECONDS, 0))
         self._began = time.monotonic()
 
-    def __enter__(self) -> Record:
+    def __enter__(self) -> RunRecord:
         self._shown.__enter__()
         return self
 

@@ -18,10 +18,10 @@ from nngrad_command.following.beside import FollowedBeside
 
 from ...files.replacing import read_whole
 from .configuration import ConfigurationError, as_toml
-from .folder import Folder
+from .folder import TrainingFolder
 from .recipe import Recipe
-from .record import Record
-from .settings import Settings
+from .record import RunRecord
+from .settings import RecipeSettings
 
 
 def recipe_named(name: str) -> type[Recipe]:
@@ -47,14 +47,16 @@ def recipe_named(name: str) -> type[Recipe]:
     return found
 
 
-def printed(recipe: type[Recipe], settings: Settings) -> str:
+def printed(recipe: type[Recipe], settings: RecipeSettings) -> str:
     """A configuration as a TOML file, with a comment for each key."""
     name = recipe.__module__.removeprefix(f"{__package__}.").removeprefix("recipe in ")
     return as_toml(settings, f"{recipe.title}\n`nngrad train {name} --config FILE` trains with this file.")
 
 
-def run(recipe: type[Recipe], settings: Settings, out: Path, fresh: bool, changed: bool, console: Console,
-        live: bool = False) -> None:  # fmt: skip
+def train(
+    recipe: type[Recipe], settings: RecipeSettings, out: Path, fresh: bool, changed: bool, console: Console,
+    live: bool = False,
+) -> None:  # fmt: skip
     """Begin a run in a folder, or resume the one that is there.
 
     SIGTERM and Ctrl-C let the step finish and save. On several hosts only SIGTERM does, since all have to save the same
@@ -77,7 +79,7 @@ def run(recipe: type[Recipe], settings: Settings, out: Path, fresh: bool, change
         KeyboardInterrupt: It was interrupted; the message says what was kept.
         SystemExit: SIGTERM has ended it.
     """
-    folder = Folder(out)
+    folder = TrainingFolder(out)
     is_first = nn.hosts.is_first()
     with ExitStack() as entered:
         entered.enter_context(nn.deterministic())
@@ -93,7 +95,7 @@ def run(recipe: type[Recipe], settings: Settings, out: Path, fresh: bool, change
         begin = keeper.restore()
         if is_first:
             folder.write(settings, printed(recipe, settings))
-        record = Record(trained, settings, folder, console, begin) if is_first else None
+        record = RunRecord(trained, settings, folder, console, begin) if is_first else None
 
         def say(text: str) -> None:
             if is_first:
@@ -122,7 +124,7 @@ def run(recipe: type[Recipe], settings: Settings, out: Path, fresh: bool, change
         say(f"{out}: finished after {settings.steps:,} steps: {record}.")
 
 
-def _beginning(settings: Settings, begin: int) -> str:
+def _beginning(settings: RecipeSettings, begin: int) -> str:
     count = settings.devices or jax.device_count()
     where = f"{count} devices" if count > 1 else jax.devices()[0].device_kind
     processes = f" of {jax.process_count()} processes" if jax.process_count() > 1 else ""
@@ -130,7 +132,9 @@ def _beginning(settings: Settings, begin: int) -> str:
     return f"{steps}, on {where}{processes}"
 
 
-def _train(recipe: Recipe, settings: Settings, keeper: nn.Checkpointer, record: Record | None, begin: int) -> None:
+def _train(
+    recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, record: RunRecord | None, begin: int
+) -> None:
     log, steps = settings.log, settings.steps
     signals = (signal.SIGTERM,) if jax.process_count() > 1 else (signal.SIGTERM, signal.SIGINT)
     with keeper.saving_on_signals(*signals):
@@ -162,6 +166,6 @@ def _check_finite(recipe: Recipe, step: int, keeper: nn.Checkpointer) -> None:
         )
 
 
-def _last(keeper: nn.Checkpointer, folder: Folder) -> str:
+def _last(keeper: nn.Checkpointer, folder: TrainingFolder) -> str:
     steps = keeper.steps()
     return f"{folder.checkpoints / str(steps[-1])}" if steps else "nothing, since there is no checkpoint yet"

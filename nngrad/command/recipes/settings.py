@@ -9,7 +9,7 @@ from .configuration import key
 
 
 @dataclass(frozen=True, kw_only=True)
-class Solver:
+class SolverSettings:
     """How parameters are updated: by Adam."""
 
     rate: float = key(1e-3, "learning rate at the first step", above=0)
@@ -27,7 +27,7 @@ class Solver:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Checkpoint:
+class CheckpointSettings:
     """What is kept for resumption."""
 
     every: int = key(1000, "steps from one checkpoint to the next", least=1, free=True)
@@ -35,7 +35,7 @@ class Checkpoint:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Log:
+class LogSettings:
     """What is written while a run goes on."""
 
     every: int = key(100, "steps from one line of metrics to the next", least=1)
@@ -44,7 +44,7 @@ class Log:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Settings:
+class RecipeSettings:
     """What a recipe's own configuration begins with."""
 
     recipe: str = key("", "what is trained")
@@ -56,6 +56,6 @@ class Settings:
     accumulate: int = key(1, "parts of a batch that are computed one after the other", least=1)
     clip: float = key(0.0, "largest norm of all gradients together; 0: any", least=0)
     average: float = key(0.0, "decay of a moving average of parameters that is evaluated; 0: none", least=0, below=1)
-    solver: Solver = Solver()
-    checkpoint: Checkpoint = Checkpoint()
-    log: Log = Log()
+    solver: SolverSettings = SolverSettings()
+    checkpoint: CheckpointSettings = CheckpointSettings()
+    log: LogSettings = LogSettings()

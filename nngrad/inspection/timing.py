@@ -1,4 +1,4 @@
-"""Measures how long the phases of an iteration take: forward and backward, each with what precedes it on the host."""
+"""How long the phases of an iteration take: forward and backward, each with what precedes it on the host."""
 
 from __future__ import annotations
 
@@ -11,19 +11,21 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import jax
 
-from ...autodiff.grad import grad
-from ...context import Context
-from ...execution import executables
-from ...execution.compiled import executable_of
-from ...execution.compiling import Spent, spent
-from ...execution.forward import take_snapshot
-from ...execution.lower import linearize
-from ...execution.plans import plan_of
-from ...graph import Variable, leaves_of, switched
-from ...graph.leaf import arrays_of
+from ..autodiff.grad import grad
+from ..context import Context
+from ..execution import executables
+from ..execution.compiled import executable_of
+from ..execution.compiling import Spent, spent
+from ..execution.forward import take_snapshot
+from ..execution.lower import linearize
+from ..execution.plans import plan_of
+from ..graph import Variable, leaves_of, switched
+from ..graph.leaf import arrays_of
 
 if TYPE_CHECKING:
     from rich.table import Table
+
+__all__ = ["Milliseconds", "Stages", "Timing", "measure"]
 
 
 class Milliseconds(NamedTuple):

@@ -6,8 +6,8 @@ import argparse
 
 from nngrad_command.outcome import complain
 
-from . import executables
-from .disk_cache import described
+from ..execution import executables
+from ..execution.disk_cache import described
 
 DESCRIPTION = ("Show where executables are kept from run to run, whether they are used, how many there are and how "
                "much room they take; or remove them all.")

@@ -11,19 +11,17 @@ from typing import Any
 
 import jax
 import numpy as np
-from rich.console import Console
 from rich.table import Table
 
-from nngrad_command.outcome import complain, described
+from nngrad_command.outcome import reported
 
-from ...graph.spelling import did_you_mean
-from ..replacing import write_whole
-from .exported import ExportedFunction, load_exported
+from ..files.exporting import ExportedFunction, load_exported
+from ..files.replacing import write_whole
+from ..graph.spelling import did_you_mean
+from .console import console_of_output, plain_table
 
 DESCRIPTION = ("Run a function that nn.export has written, on arrays in '.npy' files, and show its outputs. The graph "
                "that it was made of is not needed.")
-_PIPED_WIDTH = 200
-"""Columns of a table that is not printed to a terminal."""
 _MOST_SHOWN = 6
 """Up to so many numbers of an output are shown as they are."""
 
@@ -39,31 +37,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         "where there is one")
 
 
+@reported("run", ImportError, TypeError, ValueError, devices=jax.devices)
 def run(given: argparse.Namespace) -> int:
     """`nngrad run`; returns the exit code."""
-    try:
-        jax.devices()
-    except Exception as error:
-        complain(f"nngrad run: JAX finds no device: {described(error)}\n`nngrad doctor` says what to do.")
-        return 1
-    try:
-        table, written = called(given.file, given.inputs, given.seed, given.output)
-    except OSError as error:
-        if error.filename is None:  # the output
-            raise
-        complain(f"nngrad run: {error.filename}: {error.strerror}")
-        return 1
-    except (ImportError, TypeError, ValueError) as error:
-        complain(f"nngrad run: {error}")
-        return 1
-    console = Console()
-    (console if console.is_terminal else Console(width=_PIPED_WIDTH)).print(table)
+    table, written = run_on_files(given.file, given.inputs, given.seed, given.output)
+    console_of_output().print(table)
     for path in written:
         print(path)
     return 0
 
 
-def called(path: Path, inputs: Sequence[str], seed: int | None, output: Path | None) -> tuple[Table, list[Path]]:
+def run_on_files(path: Path, inputs: Sequence[str], seed: int | None, output: Path | None) -> tuple[Table, list[Path]]:
     """Call an exported function with arrays that are read from files.
 
     Args:
@@ -121,9 +105,7 @@ def _read(path: Path) -> Any:
 
 
 def _table(outputs: Mapping[str, np.ndarray[Any, Any]]) -> Table:
-    table = Table(box=None, pad_edge=False, header_style="bold")
-    for title in ("output", "dtype", "shape", "values"):
-        table.add_column(title, overflow="fold")
+    table = plain_table("output", "dtype", "shape", "values")
     for name, array in outputs.items():
         table.add_row(name, array.dtype.name, str(array.shape), _values(array))
     return table

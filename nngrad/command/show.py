@@ -7,11 +7,12 @@ import sys
 
 from rich.console import Console
 
-from nngrad_command.outcome import complain
+from nngrad_command.outcome import reported
 
-from .difference import Difference
+from ..inspection import Difference, Listing
+from ..inspection import show as listing_of
+from ..inspection.listing import COLUMNS
 from .from_script import graph_named
-from .listing import COLUMNS, Listing, show
 
 DESCRIPTION = (
     "Print a graph as text, one line for each function. SCRIPT:NAME is a global of a Python script: a Variable, a "
@@ -33,21 +34,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
                         help="columns of text (default: those of the terminal; without one as many as it takes)")
 
 
+@reported("show", ValueError)
 def run(given: argparse.Namespace) -> int:
     """`nngrad show`; returns the exit code."""
-    try:
-        listing = _listing(given.graph, given)
-        shown: Listing | Difference = listing
-        if given.other is not None:
-            shown = listing.diff(_listing(given.other, given))
-    except OSError as error:
-        if error.filename is None:  # the output
-            raise
-        complain(f"nngrad show: {error.filename}: {error.strerror}")
-        return 1
-    except ValueError as error:
-        complain(f"nngrad show: {error}")
-        return 1
+    listing = _listing(given.graph, given)
+    shown: Listing | Difference = listing
+    if given.other is not None:
+        shown = listing.diff(_listing(given.other, given))
     console = Console(width=given.width) if given.width else Console()
     if console.is_terminal:
         console.print(shown, highlight=False)
@@ -58,7 +51,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _listing(target: str, given: argparse.Namespace) -> Listing:
     graph = graph_named(target)
-    return show(graph.outputs, given.columns, fold=given.fold, parameters=graph.parameters)
+    return listing_of(graph.outputs, given.columns, fold=given.fold, parameters=graph.parameters)
 
 
 def _columns(text: str) -> str | list[str]:

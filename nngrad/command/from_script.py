@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..files.graphs import load_graph
 from ..graph import Variable
 from ..graph.spelling import did_you_mean
-from .locations import remember_places
+from ..inspection import remember_places
 
 _ZIP = b"PK\x03\x04"
 
@@ -49,16 +49,48 @@ def graph_named(target: str) -> NamedGraph:
         ValueError: The file of a graph is damaged.
         OSError: The file cannot be read.
     """
+    path, name, is_kept = _found(target)
+    if is_kept:
+        return _of_file(path, name)
+    with remember_places():
+        value = _global_of(path, name)
+        if _is_function(value):
+            try:
+                value = value()
+            except Exception as error:
+                raise NoGraph(_failed(f"{path}: {name}()", error, path)) from error
+    return NamedGraph(f"{path.name}:{name}", _variables(value, f"{path}:{name}"), {})
+
+
+def loss_named(target: str) -> tuple[str, Any]:
+    """The title and the value of what `target` names, as `graph_named` finds it: one Variable, or a function that
+    builds one, which is not called here.
+
+    Raises:
+        NoGraph: There is no such name, or it is something else; or the script raises an error.
+        ValueError: The file of a graph is damaged.
+        OSError: The file cannot be read.
+    """
+    path, name, is_kept = _found(target)
+    title, value = (f"{path.name}:{name}", _global_of(path, name)) if not is_kept else _of_file(path, name)[:2]
+    if _is_function(value):
+        return title, value
+    outputs = _variables(value, title)
+    if len(outputs) != 1:
+        raise NoGraph(f"{title} has {len(outputs)} Variables; a loss is one")
+    return title, outputs[0]
+
+
+def _found(target: str) -> tuple[Path, str, bool]:
+    """The file, the name, and whether it is a file of `nn.save_graph`."""
     path, name = _parted(target)
     if not path.name:
         raise NoGraph(f"{target!r} names no file; give SCRIPT:NAME, or a file of nn.save_graph")
     with path.open("rb") as file:
-        kept = file.read(len(_ZIP)) == _ZIP
-    if kept:
-        return _of_file(path, name)
-    if not name:
+        is_kept = file.read(len(_ZIP)) == _ZIP
+    if not is_kept and not name:
         raise NoGraph(f"{path}: which Variable? Give the script and a name in it, {path}:NAME")
-    return NamedGraph(f"{path.name}:{name}", _of_script(path, name), {})
+    return path, name, is_kept
 
 
 def _parted(target: str) -> tuple[Path, str]:
@@ -91,20 +123,18 @@ def _of_file(path: Path, name: str) -> NamedGraph:
 # ---------------------------------------------------------------- scripts
 
 
-def _of_script(path: Path, name: str) -> tuple[Variable, ...]:
-    with remember_places():
-        module = _run(path)
-        if not hasattr(module, name):
-            names = [key for key, value in vars(module).items() if _may_give(value, path)]
-            hint = _known(name, names) or "; what is built under `if __name__ == \"__main__\":` is not there"
-            raise NoGraph(f"{path}: there is no {name!r} in it once it has run{hint}")
-        value = getattr(module, name)
-        if callable(value) and not isinstance(value, Variable):
-            try:
-                value = value()
-            except Exception as error:
-                raise NoGraph(_failed(f"{path}: {name}()", error, path)) from error
-    return _variables(value, f"{path}:{name}")
+def _global_of(path: Path, name: str) -> Any:
+    """The global `name` of a script once it has run."""
+    module = _run(path)
+    if not hasattr(module, name):
+        names = [key for key, value in vars(module).items() if _may_give(value, path)]
+        hint = _known(name, names) or "; what is built under `if __name__ == \"__main__\":` is not there"
+        raise NoGraph(f"{path}: there is no {name!r} in it once it has run{hint}")
+    return getattr(module, name)
+
+
+def _is_function(value: Any) -> bool:
+    return callable(value) and not isinstance(value, Variable)
 
 
 def _may_give(value: Any, path: Path) -> bool:

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import argparse
 
-from nngrad_command.outcome import complain
+from nngrad_command.outcome import reported
 
-from ..from_script import graph_named
-from .html import NoPage
-from .view import SUFFIXES, show_page, write_graph
+from ..inspection.viewing.html import NoPage
+from ..inspection.viewing.view import SUFFIXES, show_page, write_graph
+from .from_script import graph_named
 
 DESCRIPTION = (
     "Look at a graph as a page in the browser. The graph is that of a Variable of a script of Python, which is run for "
@@ -30,27 +30,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--timed", action="store_true", help="run each function a few times, to tell how long it takes")
 
 
+@reported("view", NoPage, TypeError, ValueError)
 def run(given: argparse.Namespace) -> int:
     """`nngrad view`; returns the exit code."""
-    try:
-        named = graph_named(given.graph)
-        file = write_graph(
-            named.outputs, given.output, title=named.title, values=given.values, timed=given.timed,
-            parameters=named.parameters,
-        )  # fmt: skip
-    except OSError as error:
-        if error.filename is None:  # the output
-            raise
-        return _failed(f"{error.filename}: {error.strerror}")
-    except (NoPage, TypeError, ValueError) as error:
-        return _failed(str(error))
+    named = graph_named(given.graph)
+    file = write_graph(
+        named.outputs, given.output, title=named.title, values=given.values, timed=given.timed,
+        parameters=named.parameters,
+    )  # fmt: skip
     if given.no_open or file.suffix.lower() != ".html":
         print(file)
     else:
         show_page(file)
     return 0
-
-
-def _failed(why: str) -> int:
-    complain(f"nngrad view: {why}")
-    return 1

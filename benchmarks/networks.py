@@ -2,21 +2,23 @@
 
 As there, they end in scores, and have neither dropout, nor local response normalisation, nor auxiliary classifiers.
 Each is a function from images, (batch, 3, size, size), to the scores of 1000 classes, (batch, 1000); its parameters are
-those of the present scope.
+those of the present scope. Time one:
+
+    nngrad time benchmarks/networks.py:alexnet_loss
 """
 
 from __future__ import annotations
 
+import functools
 from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
 import numpy as np
 
-from ... import functions as F
-from ... import parametric_functions as PF
-from ...graph import Variable
-from ...parameter import parameter_scope
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+from nngrad import Variable, parameter_scope
 
 CLASSES = 1000
 
@@ -149,7 +151,7 @@ def network_of(name: str) -> Network:
 
 
 def loss_of(name: str, batch_size: int) -> Callable[[], Variable]:
-    """A function that builds the loss of a network anew at each call, for `measure`.
+    """A function that builds the loss of a network anew at each call, for `nn.timing.measure`.
 
     The loss is the mean cross entropy on one batch of random images and labels, which stays the same. The parameters
     are made at the first call; the registry of parameters does not hold them.
@@ -167,14 +169,23 @@ def loss_of(name: str, batch_size: int) -> Callable[[], Variable]:
         raise TypeError(f"batch_size: expected an int, got {batch_size!r}")
     if batch_size < 1:
         raise ValueError(f"batch_size: must be 1 or more, got {batch_size}")
-    rng = np.random.default_rng(0)
-    images = rng.standard_normal((batch_size, 3, network.size, network.size), np.float32)
-    x = Variable.from_numpy_array(images)
-    t = Variable.from_numpy_array(rng.integers(0, CLASSES, (batch_size, 1), np.int32))
     scope: OrderedDict[str, Variable] = OrderedDict()
 
+    @functools.cache
+    def batch() -> tuple[Variable, Variable]:
+        rng = np.random.default_rng(0)
+        images = rng.standard_normal((batch_size, 3, network.size, network.size), np.float32)
+        labels = rng.integers(0, CLASSES, (batch_size, 1), np.int32)
+        return Variable.from_numpy_array(images), Variable.from_numpy_array(labels)
+
     def loss() -> Variable:
+        x, t = batch()
         with parameter_scope("", scope):
             return F.mean(F.softmax_cross_entropy(network.scores(x), t))
 
     return loss
+
+
+BATCH = 16
+"""Images in a batch of the losses below."""
+alexnet_loss, overfeat_loss, vgg_a_loss, googlenet_loss = [loss_of(name, BATCH) for name in NETWORKS]

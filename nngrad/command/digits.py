@@ -1,0 +1,200 @@
+"""The demo from end to end: train the recipe `gan` with a progress bar, draw, and say where the pictures are."""
+
+from __future__ import annotations
+
+import tempfile
+import time
+from collections.abc import Callable, Sequence
+from contextlib import ExitStack, nullcontext
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from rich.console import Console
+
+import nngrad as nn
+from nngrad_command.following.beside import FollowedBeside
+
+from ..files.metrics_file import SECONDS, STEP, MetricsFile
+from ..files.replacing import write_whole
+from .recipes.gan import DigitGan, GanConfiguration
+from .recipes.pictures import BLUE, GREY, ORANGE, as_png, draw_tiled, figure
+from .recipes.progress import Shown
+
+ROOM = 1 << 18
+"""Bytes that both pictures fit in."""
+MEASURED_EVERY = 10
+LIVE_PICTURES = 500
+"""Steps from one picture to the next for a page that follows the training."""
+
+
+class Standing(NamedTuple):
+    """Where training stands after some steps of the generator; see `DigitGan.critique`."""
+
+    step: int
+    distance: float
+    critic_loss: float
+    gradient_norm: float
+
+    @property
+    def figures(self) -> dict[str, float]:
+        """What was measured, by name."""
+        return dict(zip(self._fields[1:], self[1:], strict=True))
+
+
+def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console, live: bool = False) -> None:
+    """Train the GAN and write `digits.png` and `curves.png`, which replace those of an earlier run.
+
+    Args:
+        steps: Steps of the generator.
+        output: Folder for the pictures; made where it is missing.
+        seed: Seed of all that is random.
+        device: 'cpu' or 'cuda'; None takes what JAX takes by itself.
+        console: Where to print.
+        live: Whether a process beside it serves a page that follows the training; the folder gets what it reads.
+
+    Raises:
+        OSError: The pictures cannot be written; the message names the file. What can be known of that is found out
+            before the training. An error that names no file is that of printing.
+        KeyboardInterrupt: It was interrupted; the message says what was kept.
+    """
+    _check_writable(output)
+    written: list[Path] = []
+    try:
+        with ExitStack() as entered:
+            shown = None
+            if live:
+                shown = Live(output)
+                page = entered.enter_context(FollowedBeside(output))
+                console.print(page.said, markup=False, highlight=False, soft_wrap=True)
+            entered.enter_context(nullcontext() if device is None else nn.context_scope(
+                nn.get_extension_context(device)))
+            _train_and_draw(steps, output, seed, console, written, shown)
+    except KeyboardInterrupt:
+        kept = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
+        raise KeyboardInterrupt(f"kept: {kept}") from None
+
+
+class Live:
+    """What a page reads that follows the training: metrics and pictures, of which an earlier run's are removed.
+
+    Args:
+        folder: Where they are written.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self._samples = folder / "samples"
+        for old in (folder / "metrics.csv", *self._samples.glob("step-????????.png")):
+            old.unlink(missing_ok=True)
+        self._metrics = MetricsFile(folder / "metrics.csv", 0)
+        self._began = time.perf_counter()
+
+    def write(self, standing: Standing, drawn: Callable[[], Any], steps: int) -> None:
+        """Write where training stands, and now and then a picture."""
+        step, seconds = standing.step, round(time.perf_counter() - self._began, 3)
+        self._metrics.append({STEP: step, SECONDS: seconds, **standing.figures})
+        if step % LIVE_PICTURES == 0 or step == steps:
+            self._samples.mkdir(exist_ok=True)
+            write_whole(self._samples / f"step-{step:08d}.png", as_png(drawn()))
+
+
+def _check_writable(folder: Path) -> None:
+    """Make the folder, and try whether there is room for what is written in the end."""
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        with tempfile.TemporaryFile(dir=folder) as file:
+            file.write(bytes(ROOM))
+    except OSError as error:
+        why = f"the folder cannot be written to: {error.strerror}; choose another one"
+        raise OSError(error.errno, why, str(folder)) from error
+
+
+def _train_and_draw(
+    steps: int, output: Path, seed: int, console: Console, written: list[Path], shown: Live | None
+) -> None:
+    """Adds to `written` each picture that is there."""
+    began = time.perf_counter()
+    console.print(
+        f"A generator learns to draw 8x8 digits: {steps} steps on {nn.get_current_context().jax_device.device_kind}, "
+        f"jax {jax.__version__}.\nIts critic's loss holds the gradient of the critic (WGAN-GP), so each step "
+        "differentiates a gradient.", highlight=False,
+    )
+    gan = DigitGan(GanConfiguration(steps=steps, seed=seed, devices=1))
+    course = trained(gan, steps, console, shown)
+    write_whole(output / "digits.png", as_png(digits_of(gan)))
+    written.append(output / "digits.png")
+    write_whole(output / "curves.png", as_png(curves_of(course)))
+    written.append(output / "curves.png")
+    late = course[-max(len(course) // 10, 1) :]
+    console.print(
+        f"{steps} steps in {time.perf_counter() - began:.1f} s, compilation included."
+        f" At the end: Wasserstein estimate {np.mean([s.distance for s in late]):.2f},"
+        f" mean gradient norm {np.mean([s.gradient_norm for s in late]):.2f} (the penalty pulls it to 1).",
+        highlight=False,
+    )
+    for path in written:
+        console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
+
+
+def trained(gan: DigitGan, steps: int, console: Console, live: Live | None = None) -> list[Standing]:
+    """Take all steps; where it stands before the first one, after each of the first, and every so often later."""
+    course = [Standing(0, *gan.critique(0))]
+    with Shown(console, steps, 0) as shown:
+        for step in range(1, steps + 1):
+            gan.set_rates(step - 1)
+            gan.step(step - 1)
+            shown.at(step)
+            if step < MEASURED_EVERY or step % MEASURED_EVERY == 0 or step == steps:
+                standing = Standing(step, *gan.critique(step))
+                course.append(standing)
+                if console.is_terminal:
+                    shown.values(step, standing.figures)
+                if live is not None:
+                    gan.copy_parameters()
+                    live.write(standing, gan.drawn, steps)
+    gan.copy_parameters()
+    return course
+
+
+def digits_of(gan: DigitGan) -> Any:
+    """A figure of ten by ten generated digits beside ten by ten real ones."""
+    drawn = figure(9.5, 5)
+    for axes, images, title in zip(drawn.subplots(1, 2), gan.examples(), ("generated", "real"), strict=True):
+        draw_tiled(axes, images, title)
+    return drawn
+
+
+def curves_of(course: Sequence[Standing]) -> Any:
+    """A figure of the critic's estimate of the distance, its loss, and its mean gradient norm, over the steps."""
+    steps = [s.step for s in course]
+    drawn = figure(9.5, 3.8)
+    left, right = drawn.subplots(1, 2)
+    _draw_curve(left, steps, [s.distance for s in course], BLUE, "Wasserstein estimate")
+    _draw_curve(left, steps, [s.critic_loss for s in course], ORANGE, "critic's loss")
+    left.axhline(0.0, color=GREY, linewidth=0.8)
+    left.set_title("distance of generated from real digits")
+    left.legend(frameon=False)
+    right.axhline(1.0, color=GREY, linewidth=0.8)
+    _draw_curve(right, steps, [s.gradient_norm for s in course], BLUE, "")
+    right.set_title("mean gradient norm of the critic")
+    right.set_ylim(bottom=0.0)
+    return drawn
+
+
+def _draw_curve(axes: Any, steps: Sequence[int], values: Sequence[float], color: str, label: str) -> None:
+    """One curve: what was measured, faintly, and its running mean."""
+    axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
+    axes.plot(steps, running_mean(values), color=color, linewidth=1.6, label=label)
+    axes.set_xlabel("steps of the generator")
+    axes.set_xscale("symlog", linthresh=1.0)
+    axes.spines[["top", "right"]].set_visible(False)
+
+
+def running_mean(values: Sequence[float]) -> np.ndarray[Any, Any]:
+    """The mean over a window around each value: a share of what came before it, as suits a logarithmic axis."""
+    sums = np.concatenate([[0.0], np.cumsum(values)])
+    at = np.arange(len(values))
+    half = np.minimum(at // 8, at[::-1])
+    means: np.ndarray[Any, Any] = (sums[at + half + 1] - sums[at - half]) / (2 * half + 1)
+    return means
