@@ -1,5 +1,4 @@
-"""The backward rule of every op; the files are named as in `nngrad/functions`, and rules that follow from
-what an op is are in `structural.py`. What is made of ops has none.
+"""The backward rule of every op; the files are named as in `nngrad/functions`. What is made of ops has none.
 
 A rule is a function on graphs: `rule(f, *gys)` gets the Function and the gradient of each of its
 outputs, and returns one gradient per input (alone where there is one input). It calls `F` and

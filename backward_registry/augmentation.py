@@ -2,7 +2,10 @@
 
 import nngrad.functions as F
 
-from .rules import gradients
+from .rules import gradients, non_differentiable
+
+non_differentiable(F.random_offsets)
+
 
 gradients(
     F.take_windows, "The gradient put where the windows were",

@@ -84,7 +84,7 @@ def test_ops_lists_every_function(capsys: pytest.CaptureFixture[str]) -> None:
 def test_ops_of_a_family() -> None:
     shown = {entry.name: entry for entry in ops.functions_in("convolution")}
     file = "nngrad/functions/convolution.py"
-    rule = "backward_registry/structural.py"
+    rule = "backward_registry/convolution.py"
     assert shown["convolve"] == ("convolve", "Convolution", "bilinear", "any", rule)
     assert shown["convolution"] == ("convolution", "", "composite", "by its parts", file)
     shown = {entry.name: entry for family in F.FAMILIES for entry in ops.functions_in(family)}

@@ -1,0 +1,7 @@
+"""Functions of whole numbers, which nothing is differentiated by."""
+
+import nngrad.functions as F
+
+from .rules import non_differentiable
+
+non_differentiable(F.integer_quotient, F.bitwise, F.bits_of)

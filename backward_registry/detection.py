@@ -1,0 +1,7 @@
+"""Which of some boxes are kept has no derivative."""
+
+import nngrad.functions as F
+
+from .rules import non_differentiable
+
+non_differentiable(F.nms_mask, F.ranked_boxes, F.selected_rows)

@@ -1,0 +1,7 @@
+"""Backward rules of windows as channels. They are linear: the rule is the transpose."""
+
+import nngrad.functions as F
+
+from .rules import adjoint_pair
+
+adjoint_pair(F.im2col, F.col2im)
