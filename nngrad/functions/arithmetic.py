@@ -68,19 +68,16 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype."""
     x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
-        try:
-            shape = jnp.broadcast_shapes(x0.shape, x1.shape)
-        except ValueError:
-            raise ValueError(f"x0 of shape {x0.shape} and x1 of shape {x1.shape} do not broadcast") from None
+        shape = broadcast_shape(x0=x0, x1=x1)
         x0, x1 = jnp.broadcast_to(x0, shape), jnp.broadcast_to(x1, shape)
     return x0, x1
 
 
-def check_broadcast(**inputs: Variable | None) -> None:
-    """Raise a ValueError that names the function and its inputs unless those that are given broadcast."""
+def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
+    """The shape that inputs, as far as they are given, have together; a ValueError names them if there is none."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
-        np.broadcast_shapes(*given.values())
+        return jnp.broadcast_shapes(*given.values())
     except ValueError:
         shapes = " and ".join([f"{name} of shape {shape}" for name, shape in given.items()])
         raise ValueError(f"{shapes} do not broadcast") from None
