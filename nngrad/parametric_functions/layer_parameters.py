@@ -79,7 +79,7 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Param
     def decorate(body: Callable[P, R]) -> Callable[..., R]:
         parameters = inspect.signature(body).parameters
         if "name" in parameters:
-            raise TypeError(f"{body.__name__}: the argument `name` is what parametric_function_api adds")
+            raise TypeError(f"{body.__name__}: the argument `name` is added by parametric_function_api: leave it out")
         first = next(iter(parameters.values()), None)
         return _parametric(body, scope_name, first is not None and first.annotation in (Variable, "Variable"))
 
