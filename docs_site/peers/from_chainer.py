@@ -16,8 +16,8 @@ _TEXT = """\
 Most functions of Chainer are here. If nnabla has a function of the same name, this one follows nnabla; otherwise it
 follows Chainer and takes its arguments. These differences apply to all functions:
 
-- **Derivatives of any order.** Many of Chainer's functions can be differentiated only once or twice. Here every function
-  with a derivative has derivatives of all orders.
+- **Derivatives of any order.** Many of Chainer's functions can be differentiated only once or twice. Here every
+  function with a derivative has derivatives of all orders.
 - **Values.** A graph is computed when a value is read or `forward()` is called, not function by function;
   `nn.auto_forward()` comes closer to Chainer's behaviour. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`,
   `x.cleargrad()`, `nn.grad` and `nn.FunctionNode` exist here too.

@@ -42,9 +42,9 @@ differentiate it:
 - *none*: it is constant almost everywhere, or random.
 - *by its parts*: it is composed of other functions.
 
-For the other libraries, *yes* means that gradients of gradients exist, *once* that the gradient cannot be differentiated
-again, *no* that there is no gradient; an empty cell means that the library has no such function. The name follows where it
-differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13 and JAX 0.10.
+For the other libraries, *yes* means that gradients of gradients exist, *once* that the gradient cannot be
+differentiated again, *no* that there is no gradient; an empty cell means that the library has no such function. The
+name follows where it differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13 and JAX 0.10.
 """
 
 _PRIMITIVES = """\
