@@ -310,7 +310,7 @@ def test_extensions_are_jax_s_platforms() -> None:
 def test_schedules_say_what_subclasses_owe() -> None:
     calls = [schedules.BaseLearningRateScheduler().get_learning_rate, DataSource()._get_data]
     for call in calls:
-        with pytest.raises(NotImplementedError, match="says no"):
+        with pytest.raises(NotImplementedError, match="does not define"):
             functools.partial(call, 0)()
 
 

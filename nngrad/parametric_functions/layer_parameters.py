@@ -86,7 +86,7 @@ def parametric_function_api(
     def decorate(body: Callable[P, R]) -> Callable[..., R]:
         parameters = inspect.signature(body).parameters
         if "name" in parameters:
-            raise TypeError(f"{body.__name__}: the argument `name` is what parametric_function_api adds")
+            raise TypeError(f"{body.__name__}: the argument `name` is added by parametric_function_api: leave it out")
         first = next(iter(parameters.values()), None)
         described = [f"    {name} {shape}: {text}" for name, text, shape, *_ in param_desc]
         if described:
