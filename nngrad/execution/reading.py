@@ -196,9 +196,9 @@ def _together(family: Family, wanted: list[Variable], snapshot: Snapshot | None)
     return _Computed([y for y, _ in found], [array for _, array in found], state)
 
 
-def forget(functions: list[Function]) -> None:
+def forget_runs(functions: list[Function]) -> None:
     """Forget how functions were run, and what they gave: what they are computed from is another."""
-    sections.forget(functions)
+    sections.forget_cuts(functions)
     for f in functions:
         f.plan = f.snapshot = None
         for ref in f._outputs:

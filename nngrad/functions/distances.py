@@ -19,7 +19,7 @@ from .movement import reshape
 from .reduction import mean, norm, sum
 
 
-def reduced(loss: Variable, reduce: str, function: str, whole: str = "mean") -> Variable:
+def reduced_loss(loss: Variable, reduce: str, function: str, whole: str = "mean") -> Variable:
     """The loss of each sample as `reduce` says: itself for 'no', else their mean or sum, which `whole` names."""
     if reduce not in (whole, "no"):
         raise ValueError(f"{function}: reduce must be {whole!r} or 'no', got {reduce!r}")
@@ -84,7 +84,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: float = 1, reduce: st
     y = cast(y, difference.dtype)
     near = relu(margin - norm(difference, axis=1))
     loss = 0.5 * (y * sum(difference * difference, axis=1) + (1 - y) * near * near)
-    return reduced(loss, reduce, "contrastive")
+    return reduced_loss(loss, reduce, "contrastive")
 
 
 @composite
@@ -107,7 +107,7 @@ def triplet(anchor: Array, positive: Array, negative: Array, /, margin: float = 
     if not margin > 0:
         raise ValueError(f"triplet: margin must be positive, got {margin}")
     near, far = anchor - positive, anchor - negative
-    return reduced(relu(sum(near * near - far * far, axis=1) + margin), reduce, "triplet")
+    return reduced_loss(relu(sum(near * near - far * far, axis=1) + margin), reduce, "triplet")
 
 
 @composite

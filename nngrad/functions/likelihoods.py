@@ -13,7 +13,7 @@ from ..graph.refusals import explained_by_name
 from .activation import softplus
 from .array import cast, zeros_like
 from .comparison import equal_scalar
-from .distances import reduced
+from .distances import reduced_loss
 from .elementwise import exp
 from .indexing import where
 from .linear import batch_matmul, embed
@@ -41,7 +41,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: str = "sum") -> Variable:
         ValueError: The shapes differ, or there is no such `reduce`.
     """
     _alike("bernoulli_nll", x=x, y=y)
-    return reduced(softplus(y) - x * y, reduce, "bernoulli_nll", "sum")
+    return reduced_loss(softplus(y) - x * y, reduce, "bernoulli_nll", "sum")
 
 
 @composite
@@ -59,7 +59,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: str = "sum") -
     """
     _alike("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
     d = x - mean
-    return reduced(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce, "gaussian_nll", "sum")
+    return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce, "gaussian_nll", "sum")
 
 
 @composite
@@ -76,7 +76,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: str = "sum") -
     """
     _alike("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
-    return reduced(loss, reduce, "gaussian_kl_divergence", "sum")
+    return reduced_loss(loss, reduce, "gaussian_kl_divergence", "sum")
 
 
 def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
@@ -115,7 +115,7 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: str = "me
     total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)
     others = sum(log1p(-exp(negative - total)), axis=1)
     loss = reshape(total - positive, shape=t.shape) - others
-    return reduced(loss, reduce, "black_out")
+    return reduced_loss(loss, reduce, "black_out")
 
 
 @explained_by_name
@@ -155,7 +155,7 @@ def negative_sampling(
     target = reshape(where(nothing, zeros_like(t), t), shape=(*t.shape, 1))
     positive = reshape(_scores(x, target, W), shape=t.shape)
     loss = softplus(-positive) + sum(softplus(_scores(x, samples, W)), axis=1)
-    loss = reduced(where(nothing, zeros_like(loss), loss), reduce, name, "sum")
+    loss = reduced_loss(where(nothing, zeros_like(loss), loss), reduce, name, "sum")
     if not return_samples:
         return loss
     return loss, concatenate(reshape(t, shape=(*t.shape, 1)), cast(samples, t.dtype), axis=1)

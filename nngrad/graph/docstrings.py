@@ -66,7 +66,7 @@ class Completed:
         return None if doc is None else str(doc)
 
 
-def completed(
+def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str]
 ) -> str | None:
     """The docstring of a function, with an entry for each of the arguments, as far as there are words for them.
