@@ -16,7 +16,8 @@ from .graph.options import Switched, switched
 from .graph.refusals import explained
 from .graph.spec import FLOAT32
 
-_PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
+PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
+"""JAX's platforms by the names of backends."""
 
 
 class Context:
@@ -104,9 +105,9 @@ class Context:
 
 
 def _find_device(backend: str, device_id: str) -> jax.Device:
-    platform = _PLATFORMS.get(backend)
+    platform = PLATFORMS.get(backend)
     if platform is None:
-        raise ValueError(f"backend: {backend!r} is not one of {', '.join(map(repr, _PLATFORMS))}")
+        raise ValueError(f"backend: {backend!r} is not one of {', '.join(map(repr, PLATFORMS))}")
     try:
         devices = jax.local_devices(backend=platform)
     except RuntimeError:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nngrad
-from nngrad import communicators
+from nngrad import communicators, ext_utils, monitor, utils
 from nngrad.training import sequences
 
 _ROOTS: dict[str, Any] = {
@@ -25,7 +25,10 @@ _ROOTS: dict[str, Any] = {
     "I": nngrad.initializer,
     "C": communicators,
     "nngrad.communicators": communicators,
+    "nngrad.ext_utils": ext_utils,
+    "nngrad.monitor": monitor,
     "nngrad.training.sequences": sequences,
+    "nngrad.utils": utils,
 }
 """What the expressions begin with."""
 
@@ -37,6 +40,8 @@ _ROOMS = {
     "nnabla.solvers.Solver": "S.Solver",
     "nnabla.initializer": "I",
     "nnabla.communicators": "C",
+    "nnabla.ext_utils": "nngrad.ext_utils",
+    "nnabla.monitor": "nngrad.monitor",
     "nnabla.function.Function": "nn.Function",
 }
 """Where '=' leads to, by modules of nnabla; `nnabla.X` leads to `nn.X`."""

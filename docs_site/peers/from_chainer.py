@@ -13,16 +13,16 @@ _NAME = re.compile(r"\b(?:F|nn)\.\w+")
 _TEXT = """\
 # From Chainer
 
-Where nnabla and Chainer have a function of the same name, it is nnabla's here, and where nnabla has none it is
-Chainer's, with its arguments. What is different of all of them:
+Most functions of Chainer are here. If nnabla has a function of the same name, this one follows nnabla; otherwise it
+follows Chainer and takes its arguments. These differences apply to all functions:
 
-- **Derivatives of any order.** In Chainer many functions can be differentiated once or twice. Here each one that has a
-  derivative has all.
+- **Derivatives of any order.** Many of Chainer's functions can be differentiated only once or twice. Here every
+  function with a derivative has derivatives of all orders.
 - **Values.** A graph is computed when a value is read or `forward()` is called, not function by function;
-  `nn.auto_forward()` is nearer to Chainer's way. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`, `x.cleargrad()`,
-  `nn.grad` and `nn.FunctionNode` are there.
-- **Training.** There is no `chainer.config.train`: functions do what they are asked to. `F.dropout` drops, and a
-  network that is not trained leaves it out.
+  `nn.auto_forward()` comes closer to Chainer's behaviour. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`,
+  `x.cleargrad()`, `nn.grad` and `nn.FunctionNode` exist here too.
+- **Training.** There is no `chainer.config.train`: functions behave the same in training and in inference. `F.dropout`
+  always drops, so leave it out of the graph for inference.
 
 ```python
 import numpy as np
@@ -44,7 +44,7 @@ print(loss.d.round(4), gg.d.shape)
 ```
 
 ## Functions
-Every function of `chainer.functions` 7.8.1. Where nothing is said, it is used in the same way.
+Every function of `chainer.functions` 7.8.1. Where the last column is empty, use it in the same way.
 """
 
 

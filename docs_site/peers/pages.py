@@ -16,7 +16,7 @@ from .primitives import STATES, primitives
 _FROM_NNABLA = """\
 # From nnabla
 
-A program that was written for nnabla mostly runs as it is, with its imports changed:
+Most programs written for nnabla run unchanged except for their imports:
 
 | nnabla | here |
 | --- | --- |
@@ -27,26 +27,30 @@ A program that was written for nnabla mostly runs as it is, with its imports cha
 | `import nnabla.initializer as I` | `import nngrad.initializer as I` |
 | `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
 
-A few things [differ on purpose](departures.md). Below is every public name of nnabla
-1.39, and where it is. [functions.md](functions.md) tells of each function how often it can be differentiated, here and
-elsewhere.
+A few things [differ on purpose](departures.md). The tables below list every public name of nnabla 1.39 and its
+counterpart here. [functions.md](functions.md) shows how often each function can be differentiated, here and elsewhere.
 """
 
 _FUNCTIONS = """\
 # Functions, and how often they can be differentiated
 
-Every function of `nngrad.functions`, as `nngrad ops` lists them. Here: *any* number of times, by a rule that is the
-true derivative; *estimate*: by a rule that is not, as nnabla has it, such as a gradient that passes straight through;
-*none*: it is constant almost everywhere, or random; *by its parts*: it is made of other functions. Elsewhere: *yes*,
-gradients of gradients; *once*, a gradient that cannot be differentiated again; *no* gradient; and nothing where the
-library has no such function. Its name there is given where it differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13
-and JAX 0.10.
+Every function of `nngrad.functions`, as `nngrad ops` lists them. The column "here" says how often nngrad can
+differentiate it:
+
+- *any*: any number of times, by a rule that is the true derivative.
+- *estimate*: any number of times, by a rule that is not, following nnabla; for example a straight-through gradient.
+- *none*: it is constant almost everywhere, or random.
+- *by its parts*: it is composed of other functions.
+
+For the other libraries, *yes* means that gradients of gradients exist, *once* that the gradient cannot be
+differentiated again, *no* that there is no gradient; an empty cell means that the library has no such function. The
+name follows where it differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13 and JAX 0.10.
 """
 
 _PRIMITIVES = """\
 # Primitives of JAX, and what becomes of them
 
-What `nn.from_jax`, and so every function of `nngrad.jax`, makes of the primitives that users' functions are traced to:
+`nn.from_jax`, and with it every function of `nngrad.jax`, traces a function to JAX primitives. Each of these is:
 
 """
 

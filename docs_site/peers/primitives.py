@@ -14,10 +14,10 @@ from nngrad.jax.primitives import COMPLEX, CONTROL, POINTWISE, RULES
 from .facts import lines_of
 
 STATES = {
-    "opened": "by a rule; what the rule does not take, as some parameters or dtypes, stays opaque",
-    "computed": "when the function is traced, since it depends on no argument",
-    "opaque": "a JAX function by itself, with JAX's derivatives",
-    "refused": "by an error, since it works on what is no array",
+    "opened": "by a rule; parameters or dtypes that the rule does not take stay opaque",
+    "computed": "during tracing, since it depends on no argument",
+    "opaque": "to nngrad: it stays a JAX function, with JAX's derivatives",
+    "refused": "with an error, since it works on something that is not an array",
 }
 
 

@@ -1,0 +1,69 @@
+"""nnabla's names for devices: 'cpu', 'cuda' and 'cudnn' are what JAX has there."""
+
+from __future__ import annotations
+
+import gc
+from typing import Any
+
+import jax
+
+from .context import PLATFORMS, Context
+from .context import get_extension_context as get_extension_context
+
+
+class Extension:
+    """What nnabla's programs ask of an extension.
+
+    Args:
+        name: 'cpu', 'cuda' or 'cudnn' (both stand for the GPU as JAX sees it), 'gpu' or 'tpu'.
+
+    Raises:
+        ImportError: There is no such extension.
+    """
+
+    def __init__(self, name: str) -> None:
+        if name not in PLATFORMS:
+            raise ImportError(f"ext_name: there is no extension {name!r}; there are {', '.join(list_extensions())}")
+        self.name = name
+
+    def context(self, **options: Any) -> Context:
+        """The Context of a device, as `nn.get_extension_context` gives it."""
+        return get_extension_context(self.name, **options)
+
+    def get_devices(self) -> list[str]:
+        """The numbers of the devices of this kind that JAX has, as text; none where it has no such platform."""
+        try:
+            return [str(i) for i, _ in enumerate(jax.local_devices(backend=PLATFORMS[self.name]))]
+        except RuntimeError:
+            return []
+
+    def get_device_count(self) -> int:
+        """How many devices of this kind there are."""
+        return len(self.get_devices())
+
+    def device_synchronize(self, device: str | int = "0") -> None:
+        """Wait until the device has computed all that it was given.
+
+        Raises:
+            ValueError: There is no such device.
+        """
+        device_of = Context(self.name, device_id=device).jax_device
+        jax.block_until_ready([x for x in jax.live_arrays() if device_of in x.devices()])
+
+    def clear_memory_cache(self) -> None:
+        """Let go of arrays that nobody holds. JAX gives their memory to those that come next."""
+        gc.collect()
+
+
+def import_extension_module(ext_name: str) -> Extension:
+    """The extension of that name.
+
+    Raises:
+        ImportError: There is none.
+    """
+    return Extension(ext_name)
+
+
+def list_extensions() -> list[str]:
+    """The names of all extensions."""
+    return list(PLATFORMS)

@@ -1,0 +1,284 @@
+"""nnabla's data iterators: batches of the examples of a source, made ahead of use in a thread."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from .data_source import (
+    CacheDataSource,
+    DataSource,
+    DataSourceWithFileCache,
+    DataSourceWithMemoryCache,
+    Example,
+    Generator,
+    SlicedDataSource,
+)
+from .data_source_implements import ConcatDataSource, CsvDataSource, SimpleDataSource
+
+Callback = Callable[[int], object]
+
+
+class _Batch(NamedTuple):
+    """Arrays of a batch, and where the source is behind it."""
+
+    arrays: tuple[Any, ...]
+    epoch: int
+    position: int
+
+
+class DataIterator:
+    """Batches without an end: a source's examples, epoch after epoch. A batch may have examples of two epochs, so that
+    all are of one size.
+
+    Args:
+        data_source: What gives the examples.
+        batch_size: How many there are in a batch.
+        rng: Accepted for nnabla's sake: sources draw their orders.
+        use_thread: Whether the next batch is made in a thread while this one is used.
+        epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
+        epoch_end_callbacks: The same, called when its last example was taken.
+
+    Raises:
+        ValueError: The source is empty; or `batch_size` is less than 1.
+    """
+
+    def __init__(
+        self, data_source: DataSource, batch_size: int, rng: Generator | None = None, use_thread: bool = True,
+        epoch_begin_callbacks: Sequence[Callback] = (), epoch_end_callbacks: Sequence[Callback] = (),
+    ) -> None:  # fmt: skip
+        if batch_size < 1:
+            raise ValueError(f"batch_size: must be 1 or more, got {batch_size}")
+        if data_source.size < 1:
+            raise ValueError("data_source: has no examples")
+        self._source, self._batch_size = data_source, batch_size
+        self._begins, self._ends = list(epoch_begin_callbacks), list(epoch_end_callbacks)
+        self._filled = -1
+        self._epoch, self._position = -1, 0
+        self._next_epoch()
+        self._ahead = ThreadPoolExecutor(1, "nngrad data iterator") if use_thread else None
+        self._next: Future[_Batch] | None = None
+        self._closed = False
+
+    def _next_epoch(self) -> None:
+        if self._filled >= 0:
+            for call in self._ends:
+                call(self._filled)
+        self._filled += 1
+        for call in self._begins:
+            call(self._filled)
+        self._source.reset()
+
+    def _batch(self) -> _Batch:
+        examples: list[Example] = []
+        for _ in range(self._batch_size):
+            examples.append(self._source.next())
+            if self._source.position >= self._source.size:
+                self._next_epoch()
+        arrays = tuple(np.array(column) for column in zip(*examples, strict=True))
+        return _Batch(arrays, self._filled, self._source.position)
+
+    def next(self) -> tuple[Any, ...]:
+        """The next batch: an array for each variable of the source, the examples along its first axis.
+
+        Raises:
+            RuntimeError: The iterator was closed.
+        """
+        if self._closed:
+            raise RuntimeError("this data iterator was closed")
+        if self._ahead is None:
+            batch = self._batch()
+        else:
+            batch = (self._next or self._ahead.submit(self._batch)).result()
+            self._next = self._ahead.submit(self._batch)
+        self._epoch, self._position = batch.epoch, batch.position
+        return batch.arrays
+
+    def __next__(self) -> tuple[Any, ...]:
+        return self.next()
+
+    def __iter__(self) -> DataIterator:
+        return self
+
+    def __enter__(self) -> DataIterator:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Let go of the thread, and of the source's files."""
+        self._closed = True
+        if self._ahead is not None:
+            self._ahead.shutdown(cancel_futures=True)
+        self._source.close()
+
+    @property
+    def epoch(self) -> int:
+        """How many epochs are over behind the last batch; -1 before the first one."""
+        return self._epoch
+
+    @property
+    def position(self) -> int:
+        """How many examples of the epoch were given, behind the last batch."""
+        return self._position
+
+    @property
+    def size(self) -> int:
+        """How many examples an epoch has."""
+        return self._source.size
+
+    @property
+    def variables(self) -> Sequence[str]:
+        """The names of what an example has."""
+        return self._source.variables
+
+    @property
+    def batch_size(self) -> int:
+        """How many examples a batch has."""
+        return self._batch_size
+
+    def register_epoch_begin_callback(self, callback: Callback) -> None:
+        """Call a function of the number of an epoch at the begin of each."""
+        self._begins.append(callback)
+
+    def register_epoch_end_callback(self, callback: Callback) -> None:
+        """Call a function of the number of an epoch at the end of each."""
+        self._ends.append(callback)
+
+    def slice(
+        self, rng: Generator | None, num_of_slices: int | None = None, slice_pos: int | None = None,
+        slice_start: int | None = None, slice_end: int | None = None, cache_dir: str | Path | None = None,
+    ) -> DataIterator:  # fmt: skip
+        """Batches of a part of the examples, for one process of several.
+
+        Args:
+            rng: What draws orders of the part.
+            num_of_slices: Of how many parts of equal size; some examples are in none where they do not go into it.
+            slice_pos: Which of them, from 0 on.
+            slice_start: In place of these, the first position.
+            slice_end: The position after the last.
+            cache_dir: A folder for a cache of the part in files.
+
+        Raises:
+            ValueError: Both of the ways of saying it are taken, or none.
+        """
+        by_number = num_of_slices is not None and slice_pos is not None
+        by_position = slice_start is not None and slice_end is not None
+        if by_number == by_position:
+            raise ValueError("slice: give either num_of_slices and slice_pos, or slice_start and slice_end")
+        if num_of_slices is not None and slice_pos is not None:
+            length, left = divmod(self.size, num_of_slices)
+            slice_start = min(slice_pos * length + min(slice_pos, left), self.size - length)
+            slice_end = slice_start + length
+        part: DataSource = SlicedDataSource(self._source, slice_start=slice_start or 0, slice_end=slice_end)
+        if cache_dir is not None:
+            name = f"cache_sliced_{slice_start:08d}_{slice_end:08d}"
+            part = DataSourceWithFileCache(part, cache_dir, name, self._source.shuffle, rng)
+        return DataIterator(DataSourceWithMemoryCache(part, self._source.shuffle, rng), self._batch_size)
+
+
+def data_iterator(
+    data_source: DataSource, batch_size: int, rng: Generator | None = None, with_memory_cache: bool = True,
+    with_file_cache: bool = False, cache_dir: str | Path | None = None,
+    epoch_begin_callbacks: Sequence[Callback] = (), epoch_end_callbacks: Sequence[Callback] = (), **options: Any,
+) -> DataIterator:  # fmt: skip
+    """Batches of a source, through caches.
+
+    Args:
+        data_source: What gives the examples.
+        batch_size: How many there are in a batch.
+        rng: What draws orders of the caches.
+        with_memory_cache: Whether examples are kept in memory, if all take less than 1 GiB.
+        with_file_cache: Whether they are kept in files.
+        cache_dir: The folder of these; by default one for the time being.
+        epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
+        epoch_end_callbacks: The same, called when its last example was taken.
+        **options: `use_thread` of `DataIterator`.
+    """
+    if with_file_cache:
+        data_source = DataSourceWithFileCache(data_source, cache_dir, shuffle=data_source.shuffle, rng=rng)
+    if with_memory_cache:
+        data_source = DataSourceWithMemoryCache(data_source, data_source.shuffle, rng)
+    return DataIterator(
+        data_source, batch_size, rng, epoch_begin_callbacks=epoch_begin_callbacks,
+        epoch_end_callbacks=epoch_end_callbacks, **options,
+    )  # fmt: skip
+
+
+def data_iterator_simple(
+    load_func: Callable[[int], Example], num_examples: int, batch_size: int, shuffle: bool = False,
+    rng: Generator | None = None, with_memory_cache: bool = True, with_file_cache: bool = False, **options: Any,
+) -> DataIterator:  # fmt: skip
+    """Batches of examples that a function gives.
+
+    Args:
+        load_func: A function of the index of an example, which returns a tuple of arrays.
+        num_examples: How many examples there are.
+        batch_size: How many there are in a batch.
+        shuffle: Whether orders are random.
+        rng: What draws them.
+        with_memory_cache: As in `data_iterator`.
+        with_file_cache: As in `data_iterator`.
+        **options: More of its arguments.
+    """
+    source = SimpleDataSource(load_func, num_examples, shuffle, rng)
+    return data_iterator(source, batch_size, rng, with_memory_cache, with_file_cache, **options)
+
+
+def data_iterator_csv_dataset(
+    uri: str | Path, batch_size: int, shuffle: bool, rng: Generator | None = None, normalize: bool = True,
+    with_memory_cache: bool = True, with_file_cache: bool = False, **options: Any,
+) -> DataIterator:  # fmt: skip
+    """Batches of the rows of a CSV file, as `CsvDataSource` reads it.
+
+    Args:
+        uri: The file.
+        batch_size: How many there are in a batch.
+        shuffle: Whether orders are random.
+        rng: What draws them.
+        normalize: Whether images are brought to numbers from 0 to 1.
+        with_memory_cache: As in `data_iterator`.
+        with_file_cache: As in `data_iterator`.
+        **options: More of its arguments.
+    """
+    source = CsvDataSource(uri, shuffle, rng, normalize)
+    return data_iterator(source, batch_size, rng, with_memory_cache, with_file_cache, **options)
+
+
+def data_iterator_cache(
+    uri: str | Path, batch_size: int, shuffle: bool, rng: Generator | None = None, normalize: bool = True,
+    with_memory_cache: bool = True, **options: Any,
+) -> DataIterator:  # fmt: skip
+    """Batches of a folder that a file cache has written, as `CacheDataSource` reads it.
+
+    Args:
+        uri: The folder.
+        batch_size: How many there are in a batch.
+        shuffle: Whether orders are random.
+        rng: What draws them.
+        normalize: Whether arrays of uint8 are brought to numbers from 0 to 1.
+        with_memory_cache: As in `data_iterator`.
+        **options: More of its arguments.
+    """
+    return data_iterator(CacheDataSource(uri, shuffle, rng, normalize), batch_size, rng, with_memory_cache, **options)
+
+
+def data_iterator_concat_datasets(
+    data_source_list: Sequence[DataSource], batch_size: int, shuffle: bool = True, rng: Generator | None = None,
+    **options: Any,
+) -> DataIterator:  # fmt: skip
+    """Batches of several sources.
+
+    Args:
+        data_source_list: The sources.
+        batch_size: How many there are in a batch.
+        shuffle: Whether orders are random, over all sources; else one source comes after another.
+        rng: What draws them.
+        **options: More arguments of `data_iterator`.
+    """
+    return data_iterator(ConcatDataSource(data_source_list, shuffle, rng), batch_size, rng, **options)

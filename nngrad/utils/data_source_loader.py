@@ -1,0 +1,86 @@
+"""Files that columns of CSV datasets name, read by the endings of their names."""
+
+from __future__ import annotations
+
+import csv
+from collections.abc import Callable
+from pathlib import Path
+from typing import IO, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from .image_utils import imread
+
+Loader = Callable[..., NDArray[Any]]
+
+
+class FileReader:
+    """Files beside a file, or in a folder, by their names relative to it.
+
+    Args:
+        base_uri: The file or folder.
+
+    Raises:
+        ValueError: It is no path of the local file system, such as an address of the web.
+    """
+
+    def __init__(self, base_uri: str | Path) -> None:
+        if "://" in str(base_uri):
+            raise ValueError(f"{base_uri}: only local files are read; download it first")
+        self._base = Path(base_uri)
+
+    def open(self, filename: str | Path | None = None, textmode: bool = False, encoding: str = "utf-8-sig") -> IO[Any]:
+        """Open a file, by default the one that the reader was made for; in binary unless `textmode`."""
+        folder = self._base if self._base.is_dir() else self._base.parent
+        path = self._base if filename is None else folder / filename
+        return path.open("r", encoding=encoding, newline="") if textmode else path.open("rb")
+
+    def listdir(self) -> list[str]:
+        """The names in the folder, sorted."""
+        folder = self._base if self._base.is_dir() else self._base.parent
+        return sorted(path.name for path in folder.iterdir())
+
+
+def load_image(file: Any, shape: tuple[int, int, int] | None = None, normalize: bool = False) -> NDArray[Any]:
+    """An image as an array of shape (channels, height, width); from 0 to 1 where `normalize`.
+
+    Raises:
+        ValueError: It has not the given shape.
+    """
+    image = imread(file)
+    image = image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
+    if shape is not None and image.shape != tuple(shape):
+        raise ValueError(f"{getattr(file, 'name', file)}: expected shape {tuple(shape)}, got {image.shape}")
+    return image / np.iinfo(image.dtype).max if normalize else image
+
+
+def load_csv(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
+    """The numbers of a CSV file, a row for each line."""
+    lines = [line.decode("utf-8-sig") for line in file.readlines()]
+    values = np.array([[float(value) for value in row] for row in csv.reader(lines) if row])
+    return values if shape is None else values.reshape(shape)
+
+
+def load_npy(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
+    """The array of a file of NumPy's; objects, which could run code, are refused."""
+    values = np.load(file, allow_pickle=False)
+    return np.asarray(values if shape is None else values.reshape(shape))
+
+
+_LOADERS: dict[str, Loader] = {
+    **dict.fromkeys((".bmp", ".jpg", ".jpeg", ".png", ".gif", ".tif", ".tiff"), load_image),
+    ".csv": load_csv,
+    ".npy": load_npy,
+}
+
+
+def load(ext: str) -> Loader:
+    """What reads files of that ending: a function of an open file, with `shape` and `normalize`.
+
+    Raises:
+        ValueError: There is none.
+    """
+    if ext not in _LOADERS:
+        raise ValueError(f"ext: files that end in {ext!r} are not read, only {', '.join(_LOADERS)}")
+    return _LOADERS[ext]
