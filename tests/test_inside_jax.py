@@ -40,7 +40,7 @@ import nngrad as nn, nngrad.functions as F, nngrad.jax as nj, nngrad.solvers as 
 from nngrad.graph.inside_jax import missing_in_jax
 from nngrad.distributed.hosts.store import global_state
 
-assert len(missing()) == len(names), missing()
+assert len(missing_in_jax()) == len(names), missing_in_jax()
 x = nn.Variable.from_numpy_array(np.array([0.5, -1.0]), need_grad=True)
 for _ in range(2):
     (g,) = nn.grad([F.sum(x**3)], [x])
@@ -69,8 +69,8 @@ if "global_state" in names:
         raise AssertionError
 nn.executables.disk.switch(True)
 disk = nn.executables.disk.info()
-missing = any("on disk" in each for each in missing_in_jax())
-assert disk.on != missing and disk.on != (jax.__version__ in disk.trouble), disk
+gone = any("on disk" in each for each in missing_in_jax())
+assert disk.on != gone and disk.on != (jax.__version__ in disk.trouble), disk
 """
 
 
@@ -87,7 +87,7 @@ def test_without_it_the_same_is_computed(use: Use, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_forked_process_says_that_it_cannot_compute_where_nothing_is_known(tmp_path: Path) -> None:
-    script = WITHOUT.partition("assert len(missing())")[0] + """
+    script = WITHOUT.partition("assert len(missing_in_jax())")[0] + """
 import os
 from nngrad.graph.process import check_process
 if (child := os.fork()) == 0:
