@@ -93,9 +93,10 @@ from .solvers import (
 )
 from .training import MovingAverage, train_step
 from .training.checkpoints import Checkpointer
+from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
 from .training.feeding import feed
 from .training.mixed_precision import precision
-from .training.modules import Module, Sequential
+from .training.modules import Module
 
 __all__ = [
     "Checkpointer",
@@ -111,8 +112,11 @@ __all__ = [
     "MemoryBudget",
     "MissingRule",
     "Module",
+    "ModuleDict",
+    "ModuleList",
     "MovingAverage",
     "NdArray",
+    "Parameter",
     "PythonFunction",
     "RecompilationWarning",
     "Segments",

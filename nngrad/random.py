@@ -32,24 +32,39 @@ def mixed(z: int) -> int:
     return z ^ (z >> 31)
 
 
+def _key(start: int, number: int) -> Key:
+    """The key of some number in the sequence that starts there."""
+    z = mixed((start + number * _STEP) & _MASK)
+    return np.array((z >> 32, z & 0xFFFFFFFF), np.uint32)
+
+
 class KeyStream:
     """A reproducible sequence of keys, none of which comes twice.
 
     Args:
         seed: Which sequence, from 0 to 2**64 - 1.
         branch: Which of the sequences that belong to the seed; threads take different ones.
+        since: The stream that the thread drew from before.
     """
 
-    __slots__ = ("__weakref__", "_count", "_start")
+    __slots__ = ("__weakref__", "_count", "_start", "built")
 
-    def __init__(self, seed: int, branch: int = 0) -> None:
+    built: tuple[int, int]
+    """How many streams the thread has had before, and how many functions were built that draw from this one."""
+
+    def __init__(self, seed: int, branch: int = 0, since: KeyStream | None = None) -> None:
         self._start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
         self._count = itertools.count(1)
+        self.built = (0 if since is None else since.built[0] + 1), 0
 
-    def next(self) -> Key:
+    def __call__(self) -> Key:
         """The next key."""
-        z = mixed((self._start + next(self._count) * _STEP) & _MASK)
-        return np.array((z >> 32, z & 0xFFFFFFFF), np.uint32)
+        return _key(self._start, next(self._count))
+
+    def ahead(self) -> Key:
+        """The next key, which remains the next."""
+        start, drawn = self.position
+        return _key(start, drawn + 1)
 
     @property
     def position(self) -> Position:
@@ -79,6 +94,29 @@ class _Seeding:
         self.value = value
         self.branches = itertools.count(1)
         self.forks = itertools.count(1)
+
+
+class _OfThread:
+    """The keys of a function that draws from the stream of whichever thread computes it."""
+
+    __slots__ = ("_built", "_start")
+
+    def __init__(self) -> None:
+        stream = _stream()
+        streams, functions = self._built = stream.built
+        self._start = stream.position[0]
+        stream.built = streams, functions + 1
+
+    def __call__(self) -> Key:
+        """The next key of the thread's stream."""
+        return next_key()
+
+    def ahead(self) -> Key:
+        """A key that follows from the thread's stream and the place of the function among those that were built."""
+        stream = _stream()
+        built_in, number = self._built
+        since = mixed((self._start + (stream.built[0] - built_in) * _STEP) & _MASK)
+        return _key(mixed(stream.position[0] ^ since), number)
 
 
 class _OwnStreams:
@@ -165,36 +203,40 @@ def seed(value: int) -> None:
     global _seeding
     value = checked_seed(value, "value")
     _seeding = _Seeding(value)
-    _own.stream = KeyStream(value)
+    _own.stream = KeyStream(value, since=_own.stream)
 
 
-def next_key() -> Key:
-    """The next key of this thread's stream."""
+def _stream() -> KeyStream:
+    """This thread's stream."""
     stream = _own.stream
     if stream is None:
         seeding = _seeding
         stream = _own.stream = KeyStream(seeding.value, next(seeding.branches))
-    return stream.next()
+    return stream
 
 
-def key_source(seed: int = -1) -> Callable[[], Key]:
+def next_key() -> Key:
+    """The next key of this thread's stream."""
+    return _stream()()
+
+
+def key_source(seed: int = -1) -> KeyStream | _OfThread:
     """Where a random function draws its keys: the thread's stream for -1, else a stream of its own."""
-    return next_key if seed == -1 else _streams.new(seed).next
+    return _OfThread() if seed == -1 else _streams.new(seed)
 
 
 def place_of_source(source: Callable[[], Key]) -> tuple[int, Position] | tuple[()] | None:
     """Where keys are drawn by what `key_source` has given: the seed of a stream of its own and the position there, ()
     for the thread's stream. None for what it has not given."""
-    if source is next_key:
+    if isinstance(source, _OfThread):
         return ()
-    stream = getattr(source, "__self__", None)
-    seed = _streams.seed_of(stream) if isinstance(stream, KeyStream) else None
-    return None if seed is None or stream is None else (seed, stream.position)
+    seed = _streams.seed_of(source) if isinstance(source, KeyStream) else None
+    return None if seed is None or not isinstance(source, KeyStream) else (seed, source.position)
 
 
-def source_at(seed: int, position: Position) -> Callable[[], Key]:
+def source_at(seed: int, position: Position) -> KeyStream:
     """A stream of its own, which goes on from a position."""
-    return _streams.new(seed, position).next
+    return _streams.new(seed, position)
 
 
 def get_draws() -> dict[str, Any]:
@@ -203,6 +245,7 @@ def get_draws() -> dict[str, Any]:
     return {
         "seed": _seeding.value,
         "thread": None if stream is None else stream.position,
+        "built": None if stream is None else stream.built,
         "functions": _streams.get(),
     }
 
@@ -216,6 +259,7 @@ def set_draws(draws: dict[str, Any]) -> None:
     else:
         next_stream = KeyStream(draws["seed"])
         next_stream.go_to(tuple(draws["thread"]))
+        next_stream.built = tuple(draws["built"])
         _own.stream = next_stream
     _streams.set([(of, [(start, drawn) for start, drawn in positions]) for of, positions in draws["functions"]])
 

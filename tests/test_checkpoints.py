@@ -236,10 +236,10 @@ def test_random_draws_go_on(tmp_path: Path) -> None:
 
 def test_streams_that_are_made_at_each_step_begin_anew() -> None:
     def drawn() -> list[int]:
-        return nn.random._streams.new(77).next().tolist()
+        return nn.random._streams.new(77)().tolist()
 
     first = [drawn() for _ in range(3)]
-    assert first == [KeyStream(77).next().tolist()] * 3
+    assert first == [KeyStream(77)().tolist()] * 3
     gc.collect()
     draws = get_draws()
     set_draws(draws)

@@ -50,18 +50,18 @@ def x() -> nn.Variable:
 
 def test_parameters_are_its_own(x: nn.Variable) -> None:
     one, other = Network(), Network()
-    assert list(one.get_parameters()) == ["offset"]
+    assert list(one.get_parameters(grad_only=False)) == ["offset"]
     y = one(x)
     other(x)
     assert not nn.get_parameters(grad_only=False)
-    params = one.get_parameters()
+    params = one.get_parameters(grad_only=False)
     assert list(params) == NAMES
-    assert list(one.get_parameters(grad_only=True)) == [name for name in NAMES if name != "offset"]
-    assert list(one.get_parameters(recursive=False)) == ["offset", "affine/W", "affine/b"]
+    assert list(one.get_parameters()) == [name for name in NAMES if name != "offset"]
+    assert list(one.get_parameters(False, grad_only=False)) == ["offset", "affine/W", "affine/b"]
     assert not {id(p) for p in params.values()} & {id(p) for p in other.get_parameters().values()}
     again = one(x)
     np.testing.assert_array_equal(again.d, y.d)
-    assert list(one.get_parameters()) == NAMES
+    assert list(one.get_parameters(grad_only=False)) == NAMES
     with nn.parameter_scope("outside"):
         Network()(x)
         PF.affine(x, 2)
@@ -107,14 +107,14 @@ def test_files(tmp_path: Path, x: nn.Variable) -> None:
     one.save_parameters(path)
     other.load_parameters(path)
     np.testing.assert_array_equal(y.d, expected.d)
-    assert not other.get_parameters()["offset"].need_grad
+    assert not other.get_parameters(grad_only=False)["offset"].need_grad
     empty.load_parameters(path)
     np.testing.assert_array_equal(empty(x).d, expected.d)
     with pytest.raises(ValueError, match="'@first/affine/W': @block has no submodule 'first'"):
         Block(4).load_parameters(path)
     block = Block(4)
     block.load_parameters(path, raise_if_missing=False)
-    assert list(block.get_parameters()) == ["offset", "affine/W", "affine/b"]
+    assert list(block.get_parameters(grad_only=False)) == ["offset", "affine/W", "affine/b"]
     narrow = Network()
     narrow.first = Block(2)
     narrow(x)
@@ -129,7 +129,7 @@ def test_training(x: nn.Variable) -> None:
     network = Network()
     loss = F.mean(F.squared_error(network(x), np.ones((5, 1), np.float32)))
     solver = S.Sgd(0.05)
-    solver.set_parameters(network.get_parameters(grad_only=True))
+    solver.set_parameters(network.get_parameters())
     losses = []
     for _ in range(20):
         loss.forward()
@@ -166,8 +166,9 @@ def test_sequential(x: nn.Variable) -> None:
     w, b = model.get_parameters().values()
     h = np.maximum(x.d @ w.d + b.d, 0)
     np.testing.assert_allclose(y.d, h[:, :2] * h[:, 2:], rtol=1e-5)
-    for wrong in (F.tanh, ("a", 3), (3, Block(1))):
-        with pytest.raises(TypeError, match=r"args\[0\]: expected a Module, or a name and a Module"):
+    np.testing.assert_allclose(nn.Sequential(F.tanh, ("a", Block(2)), F.exp)(x).shape, (5, 2))
+    for wrong in (3, ("a", 3), (3, Block(1)), Block):
+        with pytest.raises(TypeError, match=r"args\[0\]: expected a Module, a function, or a name and one of these"):
             nn.Sequential(wrong)
 
 
@@ -176,9 +177,122 @@ def test_copies_are_models_of_their_own(again: Callable[[Network], Network], x: 
     network = Network()
     expected = network(x).d.copy()
     other = again(network)
-    assert list(other.get_parameters()) == NAMES and other.first.parent is other
+    assert list(other.get_parameters(grad_only=False)) == NAMES and other.first.parent is other
     for p in network.get_parameters().values():
         p.d = 0
     np.testing.assert_array_equal(other(x).d, expected)
     other.first.get_parameters()["affine/W"].d = 0
     assert not other.get_parameters()["@first/affine/W"].d.any(), "a submodule's parameters are the module's"
+
+
+class Held(nn.Module):
+    """Modules and parameters in all that may hold them."""
+
+    def __init__(self) -> None:
+        self.blocks = [Block(3), Block(3)]
+        self.named = {"left": (Block(3),), "scales": {"a": nn.Parameter([1.0, 2.0, 3.0])}}
+        self.scale = nn.Parameter(2.0)
+        self.input = nn.Variable((2, 3))
+        self.mean = 2 * self.scale
+
+    def call(self, x: nn.Variable) -> nn.Variable:
+        for block in (*self.blocks, *self.named["left"]):
+            x = block(x)
+        return x * self.named["scales"]["a"] * self.scale
+
+
+HELD = [
+    "@blocks.0/affine/W", "@blocks.0/affine/b", "@blocks.1/affine/W", "@blocks.1/affine/b", "@named.left.0/affine/W",
+    "@named.left.0/affine/b", "named.scales.a", "scale",
+]  # fmt: skip
+
+
+def test_what_attributes_hold_is_found(x: nn.Variable, tmp_path: Path) -> None:
+    held = Held()
+    y = held(x)
+    parameters = held.get_parameters()
+    assert sorted(parameters) == HELD and list(held.submodules) == ["blocks.0", "blocks.1", "named.left.0"]
+    assert held.blocks[1].get_path_name() == "@held/@blocks.1" and parameters["scale"] is held.scale
+    held.save_parameters(tmp_path / "held.safetensors")
+    other = Held()
+    other.load_parameters(tmp_path / "held.safetensors")
+    np.testing.assert_array_equal(other(x).d, y.d)
+    assert other.scale is not held.scale and other.get_parameters()["scale"] is other.scale
+    held.training = False
+    assert not any(block.training for block in (*held.blocks, *held.named["left"]))
+    del held.mean  # which is computed, and cannot be copied without its graph
+    for again in (copy.deepcopy(held), pickle.loads(pickle.dumps(held))):
+        assert sorted(again.get_parameters()) == HELD and again.get_parameters()["scale"] is again.scale
+
+
+def test_what_attributes_hold_may_change(x: nn.Variable) -> None:
+    held = Held()
+    held(x)
+    held.blocks.pop(0)
+    assert sorted(held.get_parameters()) == [n for n in HELD if "@blocks.1" not in n]
+    held.blocks.append(Block(3))
+    held(x)
+    assert sorted(held.get_parameters()) == HELD
+    held.scale.need_grad = False
+    assert "scale" not in held.get_parameters() and "scale" in held.get_parameters(grad_only=False)
+    new = nn.Parameter(5.0)
+    held.set_parameters({"scale": new, "named.scales.a": new})
+    assert held.scale is new and held.named["scales"]["a"] is new
+    held.scale = nn.Parameter(1.0)
+    assert held.get_parameters()["scale"] is held.scale
+    del held.scale
+    assert "scale" not in held.get_parameters()
+    held.blocks = None
+    assert not [name for name in held.get_parameters() if "blocks" in name]
+    held.affine = nn.Parameter(1.0)
+    held.parameter_scope["affine"] = {"W": new}
+    with pytest.raises(ValueError, match="affine: a parameter of Held and a scope; rename one of them"):
+        held.get_parameters()
+    pair = Held()
+    pair.pair = (nn.Parameter(1.0),)
+    with pytest.raises(ValueError, match=r"'pair\.0': is held by a tuple"):
+        pair.set_parameter("pair.0", new)
+
+
+def test_lists_and_dicts_of_modules(x: nn.Variable) -> None:
+    class Network(nn.Module):
+        def __init__(self) -> None:
+            self.blocks = nn.ModuleList(Block(3) for _ in range(2)).extend([Block(3)])
+            self.heads = nn.ModuleDict({"mean": Block(1), "deviation": Block(1)})
+
+        def call(self, x: nn.Variable) -> list[nn.Variable]:
+            for block in self.blocks:
+                x = block(x)
+            return [head(x) for head in self.heads.values()]
+
+    network = Network()
+    network(x)
+    names = {name.rpartition("/affine")[0] for name in network.get_parameters()}
+    assert names == {"@blocks/@0", "@blocks/@1", "@blocks/@2", "@heads/@mean", "@heads/@deviation"}
+    assert len(network.blocks) == 3 and network.blocks[-1] is network.blocks.submodules["2"]
+    network.blocks[0] = new = Block(3)
+    assert next(iter(network.blocks)) is new
+    assert "mean" in network.heads and list(network.heads) == ["mean", "deviation"] == list(network.heads.keys())
+    del network.heads["mean"]
+    assert [name for name, _ in network.heads.items()] == ["deviation"]
+    for wrong in (lambda: nn.ModuleList([F.relu]), lambda: nn.ModuleDict({"a": 3})):
+        with pytest.raises(TypeError, match=r"modules\[.*\]: expected a Module"):
+            wrong()
+
+
+def test_a_module_is_trained_as_it_is(x: nn.Variable) -> None:
+    held = Held()
+    step = nn.train_step(F.mean((held(x) - 1) ** 2), held, S.Adam(0.03))
+    before = {name: p.d.copy() for name, p in held.get_parameters().items()}
+    losses = [float(step()) for _ in range(40)]
+    assert losses[-1] < 0.8 * losses[0]
+    assert all((p.d != before[name]).any() for name, p in held.get_parameters().items())
+
+
+def test_summary(x: nn.Variable) -> None:
+    network = Network()
+    network(x)
+    lines = network.summary().splitlines()
+    assert lines[0] == "Network" and lines[1].split() == ["@first/affine/W", "[3,", "4]", "float32", "12"]
+    assert lines[5].split() == ["offset", "[1]", "float32", "1", "not", "trained"]
+    assert lines[-1].split() == ["7", "parameters", "42", "41", "trained"]

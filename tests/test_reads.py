@@ -68,7 +68,7 @@ def test_steps_that_are_read_one_by_one_compile_little(order: str, forward: bool
     if forward:
         steps[-1].forward()
     wanted = sines(x.d.copy(), 300)
-    x.d.sum()  # a NumPy array of it was lent
+    x.d.sum()  # which gives a writable host view
     for i, y in ORDERS[order](steps):
         np.testing.assert_allclose(y.d, wanted[i], rtol=1e-12)
     assert compilations() <= DEEP + 4  # one for each length up to that, and for those that double beyond it

@@ -68,8 +68,8 @@ def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[A
         parts = d.outputs, d.inputs, d.seeds, d.stop_gradients, [ref() for ref in d.results]
         return of(known.input), known.mode, known.order, [list(map(of, each)) for each in parts]
 
-    family = [y._family is not None and y._family is results[0]._family for y in results]
-    return [*map(of_function, functions), *map(of, results), *family]
+    group = [y._group is not None and y._group is results[0]._group for y in results]
+    return [*map(of_function, functions), *map(of, results), *group]
 
 
 def check_replay(build: Callable[[], Built], requests: int, values: bool = True) -> list[Variable]:

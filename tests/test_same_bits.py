@@ -327,6 +327,39 @@ def test_noise_is_the_same_whether_something_was_read_before_the_forward() -> No
     assert len(set(expected)) == 3
 
 
+def test_noise_does_not_follow_from_the_order_in_which_values_are_read() -> None:
+    def noises(order: Sequence[int], seeded_before: bool, forward: bool) -> list[bytes]:
+        nn.seed(5)
+        x = nn.Variable.from_numpy_array(np.ones(50))
+        ys = [F.dropout(x, 0.5), F.dropout(x, 0.5), F.randn(shape=(4,), seed=7), F.rand(shape=(3,))]
+        if not seeded_before:
+            nn.seed(6)
+        for i in order:
+            _ = ys[i].d
+        total = F.sum(ys[0] * 2 + ys[1]) + F.sum(ys[3])
+        if forward:
+            total.forward()
+        return [*map(bits, [*ys, total] if not forward else [total])]
+
+    for seeded_before in (True, False):
+        for forward in (True, False):
+            expected = noises([0, 1, 2, 3], seeded_before, forward)
+            assert noises([3, 2, 1, 0], seeded_before, forward) == expected
+            assert noises([], seeded_before, forward) == expected
+            assert noises([1], seeded_before, forward) == expected
+            assert len(set(expected)) == len(expected)
+
+
+def test_functions_that_are_read_before_any_forward_have_noise_of_their_own() -> None:
+    nn.seed(5)
+    a = F.rand(shape=(4,))
+    nn.seed(5)  # the same seed, in which another function is the first that is built
+    b, c = F.rand(shape=(4,)), F.rand(shape=(4,))
+    found = {bits(y) for y in (a, b, c)}
+    nn.forward_all([a, b, c])
+    assert len(found | {bits(y) for y in (a, b, c)}) == 6
+
+
 def test_what_was_written_to_an_output_before_a_backward_remains() -> None:
     net = Net()
     net.loss.forward()

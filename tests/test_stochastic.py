@@ -198,7 +198,7 @@ def test_threads_have_streams_of_their_own() -> None:
 
 
 def test_no_key_comes_twice() -> None:
-    keys = {tuple(k.next().tolist()) for k in [random.KeyStream(s) for s in range(20)] for _ in range(500)}
+    keys = {tuple(k().tolist()) for k in [random.KeyStream(s) for s in range(20)] for _ in range(500)}
     assert len(keys) == 10000
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Callable, Mapping
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,15 +26,14 @@ class Layer(nn.Module):
 
 
 class Network(nn.Module):
-    """A layer that is trained, one in a list, and a Variable."""
+    """A layer that is trained, and what a Module does not find: one in an object of another class, and a Variable."""
 
     def __init__(self) -> None:
         self.first = Layer()
-        self.others = [Layer()]
-        self.scale = leaf(np.ones(3))
+        self.other = SimpleNamespace(layer=Layer(), scale=leaf(np.ones(3)))
 
     def call(self, x: nn.Variable) -> nn.Variable:
-        return self.others[0](self.first(x)) * self.scale
+        return self.other.layer(self.first(x)) * self.other.scale
 
 
 def leaf(array: Any, name: str = "") -> nn.Variable:
@@ -79,7 +79,7 @@ def test_what_a_module_does_not_find_is_named_once(made: Callable[..., Callable[
         step()
     (warning,) = caught
     assert warning.filename == __file__
-    for named in ("'W', float32[3, 3]", "'b', float32[3]", "one without a name, float32[3]", "modules in lists"):
+    for named in ("'W', float32[3, 3]", "'b', float32[3]", "one without a name, float32[3]", "lists, tuples and dicts"):
         assert named in str(warning.message)
     silent(step)
     silent(made(loss, x, network.get_parameters()))

@@ -10,6 +10,7 @@ With the last two each order adds as much as the one before and no more, so they
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,9 +20,9 @@ from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, set_switches
-from ..graph.family import together
 from ..graph.function import next_serial, watched
 from ..graph.options import pause_collector, watching_for_users_code
+from ..graph.output_group import together
 from ..graph.thresholds import FEWEST_ASKED
 from ..rewrite.builder import builder_for, emitting
 from .binding import owning, unreachable_inputs
@@ -125,10 +126,16 @@ def grad(
         # Only now is it known which of the emitted functions are of use.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
     if len(gradients) > 1 or kept:
-        together([*gradients, *kept.values()])
+        together([*gradients, *kept.values()], functools.partial(_again, request, lost))
     for i in lost:
         gradients[i] = None  # type: ignore[call-overload]
     return gradients
+
+
+def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
+    """Returns all that `grad` hands out, once more."""
+    gradients, kept, _ = results(request, next_serial())
+    return [*gradients, *[gx for x, gx in kept.items() if x not in [request.inputs[i] for i in lost]]]
 
 
 def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:

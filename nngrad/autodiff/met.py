@@ -51,5 +51,5 @@ def met_with(own: Iterable[Variable]) -> list[Variable]:
         for (_, group), is_own in zip(noted, with_own, strict=True)
         if is_own
         for x, _ in group
-        if id(x) not in written and not (x.grad.is_empty or x.grad._value.lent)
+        if id(x) not in written and not (x.grad.is_empty or x.grad._value.has_view)
     ]

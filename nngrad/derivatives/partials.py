@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of
-from ..graph.family import together
+from ..graph.output_group import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows
 from .parts import one_floating, positive_int
@@ -71,12 +71,12 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
         MissingRule: An op on the way has no backward rule.
     """
     y, x, n = one_floating(y, "y"), one_floating(x, "x"), positive_int(n, "n")
-    results = []
+    results, first = [], y
     with emitting(functions_of([y]), 1):  # so that all orders share what they have in common
         for _ in range(n):
             (y,) = grad(y, x)
             results.append(y)
-    together(results)
+    together(results, lambda: nth_derivative(first, x, n))
     return results
 
 
@@ -94,5 +94,5 @@ def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable
             gradients = grad(known[prefix], list(xs)) if highest == 1 else [grad(known[prefix], x)[0] for x in xs]
             known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
     results = [known[entry] for entry in entries]
-    together(results)
+    together(results, lambda: _partials(y, entries))
     return results

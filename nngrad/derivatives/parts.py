@@ -14,9 +14,9 @@ from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
 from ..graph.arguments import as_int
-from ..graph.family import together
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
+from ..graph.output_group import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows, over_directions
 
@@ -78,7 +78,7 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
         for f in functions_of(results):
             if not all([y.is_computed for y in f.outputs]):
                 engine.run_function(f)
-    together(results)
+    together(results, lambda: _emitted(given, build))
     return results
 
 

@@ -22,6 +22,8 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
     snapshot = Snapshot(outputs, plan, arrays, DeferredRun(plan.executable, arrays, cells))
     for y in (*outputs, *plan.kept):
         y._at = snapshot
+    for group, serials in plan.members.items():
+        group.cover(serials, snapshot.mark)
     for f in (*plan.functions, *{y.parent for y in outputs if y.parent is not None}):
         f.snapshot = snapshot
         for ref in f._outputs:

@@ -12,6 +12,7 @@ from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.exchange import groups_of, several_processes
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
+from ..graph.output_group import OutputGroup
 from ..graph.process import check_process
 from ..graph.value import Deferred, hold_together
 from .compiled import executable_of
@@ -43,14 +44,21 @@ class RunPlan:
     """
 
     __slots__ = (
-        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "program", "updated",
+        "exchanged", "executable", "functions", "fused", "group", "kept", "leaf_ids", "leaves", "members", "program",
+        "updated",
     )  # fmt: skip
 
     def __init__(self, outputs: Sequence[Variable], functions: list[Function] | None = None) -> None:
         roots = {y.parent for y in outputs}
         functions = functions_of(outputs) if functions is None else functions
         self.functions = [f for f in functions if f not in roots]
-        kept = [y for f in self.functions for ref in f._outputs for y in [ref()] if y is not None and y.persistent]
+        living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
+        self.members: dict[OutputGroup, list[int]] = {}
+        """The functions that compute members of output groups, by their serial numbers."""
+        for made_by, y in living:
+            if y._group is not None:
+                self.members.setdefault(y._group, []).append(made_by.serial)
+        kept = [y for f, y in living if y.persistent and f not in roots]
         for f in roots:
             if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
                 kept += [x for x in f.inputs if x.parent is not None]
@@ -77,7 +85,7 @@ def exchanging(functions: Sequence[Function]) -> list[Function]:
 class Snapshot:
     """The arrays of a graph's leaves at one `forward()`, and the run that it put off."""
 
-    __slots__ = ("arrays", "exchanged", "implied", "leaf_ids", "leaves", "outputs", "results", "run")
+    __slots__ = ("arrays", "exchanged", "implied", "leaf_ids", "leaves", "mark", "outputs", "results", "run")
 
     def __init__(
         self, outputs: Sequence[Variable], plan: RunPlan, arrays: tuple[Any, ...], run: DeferredRun | None = None
@@ -86,6 +94,8 @@ class Snapshot:
         self.leaf_ids = plan.leaf_ids
         self.leaves = plan.leaves
         self.arrays = arrays
+        self.mark = object()
+        """Stands for it where it must not be kept."""
         self.run = run
         """None if it was no forward."""
         self.implied = False

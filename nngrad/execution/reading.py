@@ -13,13 +13,13 @@ from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
 from ..graph.exchange import several_processes
-from ..graph.family import Family
 from ..graph.leaf import arrays_of
+from ..graph.output_group import OutputGroup
 from ..graph.value import Deferred, put_together
 from . import sections
 from .compiled import executable_of
 from .interpret import interpret
-from .lower import linearize
+from .lower import Linearized, linearize
 from .plans import Snapshot, device_of, exchanging, is_watched, plan_of
 from .sections import reference_to, sections_of
 
@@ -94,12 +94,13 @@ class IntermediateValue:
 def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
     """The value of a Variable that the forward of `snapshot` has covered, without one at the leaves' present values;
     and those of its output group."""
-    family = variable._family
-    group = [variable] if family is None else family.covered_by(snapshot)
-    watched = is_watched(group)
-    if family is not None and len(group) > 1 and not watched and any([y is variable for y in group]):
+    group = variable._group
+    places = [] if group is None else group.covered_by(None if snapshot is None else snapshot.mark)
+    members = [] if group is None else [y for y in group.members_at(places) if y is not None]
+    watched = is_watched([variable, *members])
+    if group is not None and len(places) > 1 and not watched and any([y is variable for y in members]):
         try:
-            return _together(family, group, snapshot)
+            return _together(group, places, snapshot)
         except Exception:  # of another one, perhaps; or they do not fit in memory at the same time
             pass
     array, state = _watched(variable, snapshot) if watched else _alone(variable, snapshot)
@@ -116,9 +117,8 @@ def _watched(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapsh
 
 
 def _present(leaves: Sequence[Variable]) -> list[Any]:
-    """The leaves' present arrays. A key that has to be drawn is that of the next `forward()`, to which it makes no
-    difference so that something was read before."""
-    return arrays_of(leaves, draw=False, ahead=True, mesh=build_options().running.mesh)
+    """The leaves' present arrays."""
+    return arrays_of(leaves, draw=False, mesh=build_options().running.mesh)
 
 
 def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
@@ -167,23 +167,23 @@ def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
 class _Together(NamedTuple):
     """How an output group is computed. It refers to nothing that refers to its members."""
 
-    places: frozenset[int]
-    """Which members are; others were let go of, or another forward has covered them, when the first was read."""
+    places: list[int]
+    """Which members a forward covers, or none does."""
+    computed: list[int]
+    """Those of them that are computed: all, unless some are gone and could not be built again."""
     leaves: list[Variable]
     executable: Callable[..., tuple[Any, ...]]
     settings: tuple[Any, ...]
 
 
-def _together(family: Family, wanted: list[Variable], snapshot: Snapshot | None) -> _Computed:
-    """The values of those members of an output group that the same forward has covered, or none, by one executable."""
-    members = family.members()
+def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) -> _Computed:
+    """The values of the members of an output group at some places, which the same forward has covered, or none, by one
+    executable."""
     settings = build_options().running.mesh, build_options().running.without_passes
-    run: _Together | None = family.run
-    ids = set(map(id, wanted))
-    places = frozenset([i for i, y in enumerate(members) if id(y) in ids])
-    if run is None or places != {i for i in run.places if members[i] is not None} or run.settings != settings:
-        linear = linearize(wanted, device=device_of(wanted), effects=False)
-        run = family.run = _Together(places, linear.leaves, executable_of(linear.program), settings)
+    run: _Together | None = group.run
+    if run is None or run.places != places or run.settings != settings:
+        computed, linear = _linearized(group, places)
+        run = group.run = _Together(places, computed, linear.leaves, executable_of(linear.program), settings)
     if snapshot is None:
         arrays = _present(run.leaves)
         state: Snapshot | Read = Read(run.leaves, arrays)
@@ -191,9 +191,29 @@ def _together(family: Family, wanted: list[Variable], snapshot: Snapshot | None)
         by_leaf = snapshot.by_leaf()
         arrays = [by_leaf[id(x)] for x in run.leaves]
         state = snapshot
-    results = zip([members[i] for i in sorted(run.places)], run.executable(*arrays), strict=True)
+    results = zip(group.members_at(run.computed), run.executable(*arrays), strict=True)
     found = [(y, array) for y, array in results if y is not None]
     return _Computed([y for y, _ in found], [array for _, array in found], state)
+
+
+def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linearized]:
+    """The members of an output group at some places that can be computed, and their program. It is the same whether or
+    not somebody still holds all of them."""
+    living = {i: y for i, y in zip(places, group.members_at(places), strict=True) if y is not None}
+    found = _program_of([*living.values()])
+    if len(living) == len(places):
+        return places, found
+    again = group.built_again()
+    if again is not None:
+        twins = _program_of([again[i] for i in living])
+        # Otherwise the graph has changed since then, or code of the user's builds another one each time.
+        if twins.program == found.program and list(map(id, twins.leaves)) == list(map(id, found.leaves)):
+            return places, _program_of([again[i] for i in places])
+    return [*living], found
+
+
+def _program_of(outputs: Sequence[Variable]) -> Linearized:
+    return linearize(outputs, device=device_of(outputs), effects=False)
 
 
 def forget_runs(functions: list[Function]) -> None:
@@ -204,6 +224,6 @@ def forget_runs(functions: list[Function]) -> None:
         for ref in f._outputs:
             y = ref()
             if y is not None:
-                y._at = y._family = None
+                y._at = y._group = None
                 if y._data is not None:
                     y._data.zero()

@@ -5,7 +5,7 @@ imported."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
 
 if TYPE_CHECKING:
     from .arguments import Axes
@@ -30,6 +30,17 @@ class BackwardOptions(ForwardOptions, total=False):
     loss_scale: float | None
     recompute: Any
     communicator_callbacks: Any
+
+
+class KeySource(Protocol):
+    """Where a random function takes its keys."""
+
+    def __call__(self) -> Any:
+        """Draw the key of a `forward()`."""
+
+    def ahead(self) -> Any:
+        """Return the key with which the function is read before its first `forward()`. It is not drawn, so reading
+        changes no key that comes later, nor does it matter what is read first."""
 
 
 class Engine:

@@ -254,7 +254,7 @@ def output_variable(function: Function, index: int) -> Variable:
     x.spec = function.specs[index]
     x.parent = function
     x.index = index
-    x._data = x._grad = x._need_grad = x._derived = x._family = x._source = x._at = None
+    x._data = x._grad = x._need_grad = x._derived = x._group = x._source = x._at = None
     x.name, x.persistent = "", False
     return x
 
@@ -308,7 +308,7 @@ def create(
     else:
         result = new_variable(Variable)  # an `output_variable`, without a call for each function
         result.spec, result.parent, result.index = specs[0], f, 0
-        result._data = result._grad = result._need_grad = result._derived = result._family = result._source = None
+        result._data = result._grad = result._need_grad = result._derived = result._group = result._source = None
         result._at, result.name, result.persistent = None, "", False
         f._outputs = (weakref.ref(result),)
     if options.special:

@@ -28,7 +28,7 @@ class InPlace:
     held: list[tuple[Any, ...]]
     """Its last entry is what was returned last. It is extended by `map(executable, ...)`."""
     left: bool
-    """Whether a value is no longer read from here, since it was lent to somebody who may write to it."""
+    """Whether a value is no longer read from here, since somebody has a writable host view of it."""
 
     def __init__(self, first: tuple[Any, ...]) -> None:
         self.lock = threading.RLock()  # a signal's handler may come back to it
@@ -39,14 +39,14 @@ class InPlace:
 class InPlaceValue(Value):
     """One of the arrays: that at `index` of entry `entry` of what was returned.
 
-    Once it was lent, it is a Value as others are.
+    Once it has a writable host view, it is a Value as others are.
     """
 
     __slots__ = ("entry", "index", "owner")
 
     def __init__(self, owner: InPlace, entry: int, index: int) -> None:
         self.array = None
-        self.lent = False
+        self.has_view = False
         self.owner = owner
         self.entry = entry
         self.index = index
@@ -68,10 +68,10 @@ class InPlaceValue(Value):
                 super().keep_moved(array, moved)
 
     def again(self) -> InPlaceValue:
-        """The same, as it was before it was lent."""
+        """The same, as it was before it had a writable host view."""
         return InPlaceValue(self.owner, self.entry, self.index)
 
-    def lend(self) -> np.ndarray[Any, Any]:
+    def writable_view(self) -> np.ndarray[Any, Any]:
         """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
         several processes."""
         with self.owner.lock:
@@ -81,9 +81,9 @@ class InPlaceValue(Value):
                     return on_host(array)
                 copy = np.array(on_host(array))
                 self.owner.left = True
-                self.lent = True
+                self.has_view = True
                 self.array = copy
-        return super().lend()
+        return super().writable_view()
 
 
 class InPlaceTuple(Value):
@@ -93,7 +93,7 @@ class InPlaceTuple(Value):
 
     def __init__(self, owner: InPlace, entry: int) -> None:
         self.array = None
-        self.lent = False
+        self.has_view = False
         self.owner = owner
         self.entry = entry
 
@@ -113,11 +113,11 @@ def raw_together(values: Sequence[Value]) -> list[Any]:
             owner = v.owner
     else:
         if owner is None:
-            return [v.raw() if v.array is None or v.lent else v.array for v in values]
+            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
         with owner.lock:
             held = owner.held[-1]
             return [
-                v.raw() if v.lent
+                v.raw() if v.has_view
                 else v.array if v.array is not None
                 else held[v.entry][v.index] if v.__class__ is InPlaceValue
                 else v.raw()

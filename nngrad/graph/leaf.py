@@ -3,57 +3,47 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
 
 from .conversion import refuse_tracer
+from .engine import KeySource
 from .in_place import raw_together
 from .mesh import Mesh
 from .ndarray import NdArray, host_array
 from .process import Process, check_process
 from .spec import DType, Spec
-from .value import Value, values_of
+from .value import values_of
 from .variable import Variable, leaf_of
 
 
-def drawn_leaf(spec: Spec, source: Callable[[], Any], name: str = "") -> Variable:
+def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
     """A leaf whose value is drawn from `source` anew at every `forward()`: the key of a random function."""
     x = leaf_of(NdArray.of_spec(spec), name)
     x._source = source
     return x
 
 
-class _Ahead(Value):
-    """A key that was drawn to read something, and that the next `forward()` takes: to read changes no noise."""
-
-    __slots__ = ()
-
-
 def arrays_of(
-    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None, ahead: bool = False
+    leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
 ) -> list[Any]:
     """The arrays in the leaves' cells, as they are held, all of one moment.
 
-    Keys of random functions are drawn first: all of them, or without `draw` those that never were; those that are drawn
-    `ahead` are what the next call with `draw` takes. Small NumPy arrays that are handed over `often` are moved to JAX
-    for good, and with a `mesh` all to where they belong there.
+    Keys of random functions are drawn first. Without `draw` they stay, and those that were never drawn are the ones
+    that belong to the functions: so to read changes no noise, whatever is read first. Small NumPy arrays that are
+    handed over `often` are moved to JAX for good, and with a `mesh` all to where they belong there.
     """
     if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
         check_process()
     cells = [x.cell if x._data is None else x._data for x in leaves]
     keys = {}
     for i in [i for i, x in enumerate(leaves) if x._source is not None]:
-        value = cells[i]._value
-        if draw and value.__class__ is _Ahead:
-            keys[i] = value.raw()
+        if draw or cells[i].is_zero:
+            source = leaves[i]._source
+            keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
             cells[i].put(keys[i])
-        elif draw or cells[i].is_zero:
-            keys[i] = leaves[i]._source()  # type: ignore[misc]
-            cells[i].put(keys[i])
-            if ahead:
-                cells[i]._value = _Ahead(keys[i])
     values = values_of(cells)
     if often:
         for i, value in enumerate(values):

@@ -184,7 +184,7 @@ def _cut_off(x: Variable) -> None:
         x._need_grad = x.need_grad
         x._grad = None if x._grad is None else x.grad
         f._outputs = (*f._outputs[: x.index], _GONE, *f._outputs[x.index + 1 :])
-        x.parent = x._at = x._family = x._derived = None
+        x.parent = x._at = x._group = x._derived = None
 
 
 def _all_functions() -> list[Function]:

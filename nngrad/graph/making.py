@@ -58,7 +58,7 @@ def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[in
             y.spec = specs[0]
             y.parent = f
             y.index = 0
-            y._data = y._grad = y._need_grad = y._derived = y._family = y._source = y._at = None
+            y._data = y._grad = y._need_grad = y._derived = y._group = y._source = y._at = None
             y.name, y.persistent = "", False
             f._outputs = (ref(y),)
             enter(y)

@@ -139,7 +139,7 @@ class NdArray(CellOperators):
     @property
     def data(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array. Writing to it, or assigning, changes what the cell holds."""
-        return self._value.lend()
+        return self._value.writable_view()
 
     @data.setter
     def data(self, value: object) -> None:

@@ -112,7 +112,7 @@ def _has_changed(leaf: Variable, before: Any) -> bool:
         return True
     if cell.is_zero:
         return bool(np.any(on_host(before)))
-    now = cell._value.array if cell._value.lent else cell.raw()
+    now = cell._value.array if cell._value.has_view else cell.raw()
     return now is not before and (is_shared(now) or on_host(now).tobytes() != on_host(before).tobytes())
 
 

@@ -48,63 +48,63 @@ def is_shared(array: Any) -> bool:
 class Value:
     """An array in a cell."""
 
-    __slots__ = ("__weakref__", "array", "lent")
+    __slots__ = ("__weakref__", "array", "has_view")
 
     array: Any
-    """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it is lent; None until it is there."""
-    lent: bool
-    """Whether the array was handed out as a NumPy array that may be written to."""
+    """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is there."""
+    has_view: bool
+    """Whether it has a writable host view: the array was handed out as a NumPy array that may be written to."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
-        self.lent = False
+        self.has_view = False
 
     def raw(self) -> Any:
         """The array for handing to JAX, computed if it is not there; nobody else can write to it."""
         if self.array is None:
             self.complete()
-        return self._kept() if self.lent else self.array
+        return self._kept() if self.has_view else self.array
 
     def complete(self) -> None:
         """Let the array be there."""
 
     def _kept(self) -> Any:
-        """Returns what was lent: a copy, as long as somebody else holds it."""
-        with _lending:
+        """Returns what has a view: a copy, as long as somebody else holds that."""
+        with _lock:
             if getrefcount(self.array) > HELD_ONCE:
                 return self.array.copy()
-            self.lent = False
+            self.has_view = False
             return self.array
 
-    def lend(self) -> np.ndarray[Any, Any]:
+    def writable_view(self) -> np.ndarray[Any, Any]:
         """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
         several processes."""
-        if not self.lent:
+        if not self.has_view:
             array = self.raw()
             if is_shared(array):
                 return on_host(array)
-            with _lending:
-                if not self.lent:
+            with _lock:
+                if not self.has_view:
                     self.array = np.array(on_host(self.array))
-                    self.lent = True
+                    self.has_view = True
         result: np.ndarray[Any, Any] = self.array
         return result
 
     def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """Let `moved`, the same elsewhere, take the place of `array`, if that is still what is held and is not lent."""
-        with _lending:
-            if self.array is array and not self.lent:
+        """Let `moved`, the same elsewhere, take the place of `array`, if that is still what is held and has no view."""
+        with _lock:
+            if self.array is array and not self.has_view:
                 self.array = moved
 
     def as_jax(self) -> jax.Array:
-        """The array as a `jax.Array`, which is what it is from now on, unless it is lent."""
+        """The array as a `jax.Array`, which is what it is from now on, unless it has a view."""
         array = self.raw()
         if isinstance(array, np.ndarray):
             check_process()
             with x64_if(array.dtype.itemsize == 8):
                 array = jax.device_put(array)  # `asarray` compiles something for each shape
-            with _lending:
-                if not self.lent:
+            with _lock:
+                if not self.has_view:
                     self.array = array
         result: jax.Array = array
         return result
@@ -117,12 +117,12 @@ class Zeros(Value):
 
     def __init__(self, spec: Spec) -> None:
         self.array = None
-        self.lent = False
+        self.has_view = False
         self.spec = spec
 
     def complete(self) -> None:
         """Make the zeros."""
-        with _lending:
+        with _lock:
             if self.array is None:
                 self.array = np.zeros(self.spec.shape, self.spec.dtype)
 
@@ -159,7 +159,7 @@ class Deferred(Value):
 
     def __init__(self, source: Source, replaceable: bool = False) -> None:
         self.array = None
-        self.lent = False
+        self.has_view = False
         self.source: Source | None = source
         self._replaceable = replaceable
         self._made: Any = None
@@ -172,7 +172,7 @@ class Deferred(Value):
 
     def fill(self, array: Any) -> None:
         """Take the array that was computed, if none is there yet, and let go of the source."""
-        with _lending:
+        with _lock:
             if self.array is None:
                 self.array = array
                 if self._replaceable:
@@ -180,16 +180,16 @@ class Deferred(Value):
         self.source = None
 
     def replace(self, array: Any) -> None:
-        """Take the array, whether or not another one was computed before. Where that was lent, and written to, it
+        """Take the array, whether or not another one was computed before. Where that has a view that was written to, it
         remains."""
-        with _lending:
-            if not self.lent or on_host(self._made).tobytes() == self.array.tobytes():
+        with _lock:
+            if not self.has_view or on_host(self._made).tobytes() == self.array.tobytes():
                 self.array = self._made = array
-                self.lent = False
+                self.has_view = False
         self.source = None
 
 
-_lending = threading.RLock()  # a signal's handler may come back to it
+_lock = threading.RLock()  # a signal's handler may come back to it
 
 
 HELD_ONCE: int = next(map(getrefcount, (object(),)))

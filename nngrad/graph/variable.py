@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
-from .engine import BackwardOptions, ForwardOptions, Operators, engine
+from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, engine
 from .links import Links, become, keep_gradient
 from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .shown import ShownVariable
@@ -16,10 +16,10 @@ from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Iterator
+    from collections.abc import Iterator
 
-    from .family import Family
     from .function import Function
+    from .output_group import OutputGroup
 
 
 class Variable(ShownVariable, Operators, Links):
@@ -44,8 +44,8 @@ class Variable(ShownVariable, Operators, Links):
         "_at",
         "_data",
         "_derived",
-        "_family",
         "_grad",
+        "_group",
         "_need_grad",
         "_source",
         "index",
@@ -70,8 +70,8 @@ class Variable(ShownVariable, Operators, Links):
     _grad: NdArray | None
     _need_grad: bool | None
     _derived: Any  # what results of `grad` and Laplacians know of themselves
-    _family: Family | None
-    _source: Callable[[], Any] | None
+    _group: OutputGroup | None
+    _source: KeySource | None
     _at: Any
     """From which values of the leaves the data of an output was computed: the snapshot of a forward, or else what was
     read."""
@@ -371,7 +371,7 @@ _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
 
 def _fill(x: Variable, spec: Spec) -> None:
     x.spec = spec
-    x.parent = x._data = x._grad = x._need_grad = x._derived = x._family = x._source = x._at = None
+    x.parent = x._data = x._grad = x._need_grad = x._derived = x._group = x._source = x._at = None
     x.index, x.name, x.persistent = 0, "", False
 
 

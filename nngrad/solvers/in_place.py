@@ -217,7 +217,7 @@ class InPlaceUpdate:
             self._compile()
 
     def _take_back(self, cells: list[Any]) -> None:
-        """Read from the results again what a signal's handler was lent, with the value of before, while it ran."""
+        """Read from the results again what a signal's handler got a view of, with the value of before, while it ran."""
         for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
             if value.array is not None and cell._value is value:
                 cell._value = self._values[i] = value.again()

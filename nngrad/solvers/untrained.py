@@ -31,6 +31,6 @@ def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
     shown = "; ".join(named[:_MOST_NAMED])
     warn_user(
         f"{where}: the loss depends on leaves with need_grad that no solver trains: {shown}{more}. Give them to the "
-        "solver (get_parameters() of a Module finds neither modules in lists and dicts nor Variables that are its "
-        "attributes), or set their need_grad to False"
+        "solver (get_parameters() of a Module finds Modules and leaves that are its attributes, or in lists, tuples "
+        "and dicts of these, and no others), or set their need_grad to False"
     )

@@ -1,4 +1,4 @@
-"""Module and Sequential: parts of a model that keep their parameters themselves."""
+"""Module: a part of a model that keeps its parameters itself."""
 
 from __future__ import annotations
 
@@ -34,7 +34,9 @@ class Module:
 
     A subclass says in `call` what it computes. All its methods run in the module's own scope of parameters, so
     parametric functions in them make the module's parameters, and no others see them. A Module that is assigned to an
-    attribute is a submodule; its parameters are the module's too, under `@` and the name of the attribute:
+    attribute is a submodule; its parameters are the module's too, under `@` and the name of the attribute. So are
+    Modules in lists, tuples and dicts, under the name of the attribute and their index or key (`@blocks.0/affine/W`).
+    Leaves with `need_grad` there, such as `nn.Parameter` gives, are parameters:
 
         class Block(nn.Module):
             def __init__(self, width):
@@ -45,16 +47,17 @@ class Module:
 
         class Network(nn.Module):
             def __init__(self):
-                self.first, self.second = Block(8), Block(8)
+                self.first, self.rest = Block(8), [Block(8), Block(8)]
+                self.scale = nn.Parameter(1.0)
 
             def call(self, x):
-                return PF.affine(self.second(self.first(x)), 1)
+                for block in (self.first, *self.rest):
+                    x = block(x)
+                return PF.affine(x, 1) * self.scale
 
         network = Network()
         y = network(x)
-        network.get_parameters()        # @first/affine/W, @first/affine/b, @second/affine/W, ..., affine/W, affine/b
-
-    Modules in lists or dicts are no submodules: give each an attribute (`setattr`), or use `nn.Sequential`.
+        network.get_parameters()        # @first/affine/W, @first/affine/b, @rest.0/affine/W, ..., scale, affine/W, ...
     """
 
     _recursive_attrs = ("training",)
@@ -78,8 +81,33 @@ class Module:
     @property
     def submodules(self) -> OrderedDict[str, Module]:
         """The modules that it is made of, by their names."""
+        self._find()
+        return OrderedDict(self._named)
+
+    @property
+    def _named(self) -> OrderedDict[str, Module]:
+        """The submodules as far as they were found, in the order in which they were."""
         found: OrderedDict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
         return found
+
+    def _find(self) -> None:
+        """Take in what its attributes hold now: modules in lists, tuples and dicts, and parameters anywhere.
+
+        Raises:
+            ValueError: The name of a parameter is that of a scope.
+        """
+        scope = self.parameter_scope
+        held = dict(_held(self.__dict__))
+        for name in [name for name in self._named if "." in name and name not in held]:
+            self._remove(name)
+        for name, (_, _, value) in held.items():
+            if isinstance(value, Module):
+                if self._named.get(name) is not value:
+                    self._add(name, value)
+            elif value.need_grad or scope.get(name) is value:
+                if isinstance(scope.get(name), dict):
+                    raise ValueError(f"{name}: a parameter of {type(self).__name__} and a scope; rename one of them")
+                scope[name] = value
 
     @property
     def parent(self) -> Module | None:
@@ -115,8 +143,18 @@ class Module:
     def training(self, on: bool) -> None:
         self.__dict__["training"] = on
 
+    def _remove(self, name: str) -> None:
+        del self._named[name]
+        self.parameter_scope.pop(f"@{name}", None)
+
+    def _let_go(self, name: str, value: Any) -> None:
+        """Forget the parameter that an attribute holds, which `value` takes the place of."""
+        held = self.__dict__.get(name)
+        if isinstance(held, Variable) and held is not value and self.parameter_scope.get(name) is held:
+            del self.parameter_scope[name]
+
     def _add(self, name: str, module: Module) -> None:
-        self.submodules[name] = module
+        self._named[name] = module
         self.parameter_scope[f"@{name}"] = module.parameter_scope
         module.__dict__["_name"], module.__dict__["_parent"] = name, self
 
@@ -125,23 +163,26 @@ class Module:
             self.__dict__.pop(name, None)
             self._add(name, value)
             return
-        if name in self.submodules:
-            delattr(self, name)
+        if name in self._named:
+            self._remove(name)
+        self._let_go(name, value)
         object.__setattr__(self, name, value)
+        if isinstance(value, Variable):
+            self._find()
         if name in self._recursive_attrs:
             for module in self.submodules.values():
                 setattr(module, name, value)
 
     def __getattr__(self, name: str) -> Any:
-        if name != "_submodules" and name in self.submodules:
-            return self.submodules[name]
+        if name != "_submodules" and name in self._named:
+            return self._named[name]
         raise AttributeError(f"{type(self).__name__} has no attribute and no submodule {name!r}")
 
     def __delattr__(self, name: str) -> None:
-        if name in self.submodules:
-            del self.submodules[name]
-            self.parameter_scope.pop(f"@{name}", None)
+        if name in self._named:
+            self._remove(name)
         else:
+            self._let_go(name, None)
             object.__delattr__(self, name)
 
     def __len__(self) -> int:
@@ -161,13 +202,15 @@ class Module:
         scope: Scope = self.__dict__.setdefault("_parameter_scope", OrderedDict())
         return scope
 
-    def get_parameters(self, recursive: bool = True, grad_only: bool = False) -> OrderedDict[str, Variable]:
+    def get_parameters(self, recursive: bool = True, grad_only: bool = True) -> OrderedDict[str, Variable]:
         """The parameters by name, each once, as far as `call` has made them: at its first call it makes them all.
 
         Args:
             recursive: Those of submodules too.
-            grad_only: Leave out those whose `need_grad` is False.
+            grad_only: Those alone whose `need_grad` is True, which are trained; False for all, running statistics
+                among them.
         """
+        self._find_all()
         with parameter_scope("", self.parameter_scope):
             found = get_parameters(grad_only=grad_only)
         seen: set[int] = set()
@@ -177,6 +220,29 @@ class Module:
                 seen.add(id(param))
                 result[name] = param
         return result
+
+    def _find_all(self) -> None:
+        """`_find` in this module and those within."""
+        waiting, seen = [self], {id(self)}
+        while waiting:
+            for module in waiting.pop().submodules.values():
+                if id(module) not in seen:
+                    seen.add(id(module))
+                    waiting.append(module)
+
+    def _hold(self, key: str, param: Variable) -> None:
+        """Let the attribute hold a parameter that one holds by this name."""
+        module = self
+        *path, name = key.split("/")
+        for part in path:
+            if not part.startswith("@"):
+                return
+            module = module._named[part[1:]]
+        container, at, _ = dict(_held(module.__dict__)).get(name, (None, None, None))
+        if isinstance(container, tuple):
+            raise ValueError(f"{key!r}: is held by a tuple, which stays as it is; hold it in a list")
+        if container is not None:
+            container[at] = param
 
     def set_parameter(self, key: str, param: Variable, raise_if_missing: bool = False) -> None:
         """Put a parameter in the place of another one. Graphs that were built before keep the one that they have.
@@ -190,6 +256,7 @@ class Module:
             ValueError: There is no such submodule.
         """
         if self._has_modules_of(key, raise_if_missing):
+            self._hold(key, param)
             with parameter_scope("", self.parameter_scope):
                 set_parameter(key, param)
 
@@ -200,7 +267,7 @@ class Module:
 
     def save_parameters(self, path: str | Path, extension: str | None = None) -> None:
         """Write the parameters to a file; see `nn.save_parameters`."""
-        save_parameters(path, self.get_parameters(), extension)
+        save_parameters(path, self.get_parameters(grad_only=False), extension)
 
     def load_parameters(self, path: str | Path, extension: str | None = None, raise_if_missing: bool = True) -> None:
         """Read parameters from a file. Those that are there take over the values, so graphs that use them do; others
@@ -214,6 +281,7 @@ class Module:
         Raises:
             ValueError: There is no such submodule, or a parameter has another shape; nothing is changed then.
         """
+        self._find_all()
         with parameter_scope("", OrderedDict()):
             load_parameters(path, extension)
             found = get_parameters(grad_only=False)
@@ -253,30 +321,41 @@ class Module:
                 module = inner
         return True
 
+    def summary(self) -> str:
+        """A table of its parameters: their names, shapes and dtypes, how many numbers each has, and which are not
+        trained."""
+        parameters = self.get_parameters(grad_only=False)
+        rows = [
+            (name, str(list(p.shape)), p.dtype.name, f"{p.size:,}", "" if p.need_grad else "not trained")
+            for name, p in parameters.items()
+        ]
+        trained = sum(p.size for p in parameters.values() if p.need_grad)
+        rows.append((f"{len(parameters)} parameters", "", "", f"{sum(p.size for p in parameters.values()):,}",
+                     f"{trained:,} trained"))
+        widths = [max(len(row[i]) for row in rows) for i in range(5)]
+        lines = [
+            "  ".join(cell.rjust(width) if i == 3 else cell.ljust(width) for i, (cell, width) in
+                      enumerate(zip(row, widths, strict=True))).rstrip()
+            for row in rows
+        ]  # fmt: skip
+        return "\n".join([f"{type(self).__name__}", *lines])
 
-class Sequential(Module):
-    """Modules one after another: each gets what the one before gives; a tuple is given on as several arguments.
 
-    Args:
-        args: Modules, or pairs of a name and a Module. The name of the i-th is that of its class and i otherwise.
-
-    Raises:
-        TypeError: Something else is given.
-    """
-
-    def __init__(self, *args: Module | tuple[str, Module]) -> None:
-        for i, given in enumerate(args):
-            name, module = given if isinstance(given, tuple) and len(given) == 2 else ("", given)
-            if not isinstance(module, Module) or not isinstance(name, str):
-                raise TypeError(f"args[{i}]: expected a Module, or a name and a Module, got {given!r}")
-            self._add(name or f"{module.name}_{i}", module)
-
-    def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the last module gives. Each is called with `kwargs`."""
-        result: Any = args if len(args) != 1 else args[0]
-        for module in self:
-            result = module(*result, **kwargs) if isinstance(result, tuple) else module(result, **kwargs)
-        return result
-
-    def __iter__(self) -> Iterator[Module]:
-        return iter(self.submodules.values())
+def _held(attributes: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
+    """Modules in lists, tuples and dicts of a module's attributes, and leaves there and among these: their names, and
+    what holds them, at which index or key."""
+    waiting: list[tuple[str, Any, Any, Any]] = [
+        (name, attributes, name, value) for name, value in reversed(attributes.items()) if not name.startswith("_")
+    ]
+    seen: set[int] = set()
+    while waiting:
+        name, container, at, value = waiting.pop()
+        if isinstance(value, Variable):
+            if value.parent is None:
+                yield name, (container, at, value)
+        elif isinstance(value, Module):
+            yield name, (container, at, value)
+        elif isinstance(value, list | tuple | dict) and id(value) not in seen:
+            seen.add(id(value))
+            items = value.items() if isinstance(value, dict) else enumerate(value)
+            waiting += reversed([(f"{name}.{key}".replace("/", "."), value, key, v) for key, v in items])

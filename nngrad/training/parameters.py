@@ -6,10 +6,11 @@ from collections.abc import Mapping
 from typing import Any
 
 from ..graph import Variable
+from .modules import Module
 
 
 def named_parameters(parameters: Any) -> dict[str, Variable]:
-    """Parameters by name; those in a list by their numbers.
+    """Parameters by name; those of a Module that are trained; those in a list by their numbers.
 
     Raises:
         TypeError: One is no Variable.
@@ -17,6 +18,8 @@ def named_parameters(parameters: Any) -> dict[str, Variable]:
     """
     if isinstance(parameters, Variable):
         parameters = [parameters]
+    if isinstance(parameters, Module):
+        parameters = parameters.get_parameters()
     named = dict(parameters) if isinstance(parameters, Mapping) else {str(i): p for i, p in enumerate(parameters)}
     if not named:
         raise ValueError("parameters: there are none")

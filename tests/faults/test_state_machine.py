@@ -137,7 +137,7 @@ class Training(RuleBasedStateMachine):
 
     @rule(name=st.sampled_from(["scale", "shift"]), value=vectors, in_place=st.booleans())
     def write(self, name: str, value: np.ndarray, in_place: bool) -> None:
-        """Set a parameter, as a whole or through the array that it lends."""
+        """Set a parameter, as a whole or through its writable host view."""
         if in_place:
             self.w[name].d[...] = value
         else:

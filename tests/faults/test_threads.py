@@ -168,7 +168,7 @@ def test_a_monitor_that_reads_does_not_slow_learning_down() -> None:
     step = model.train_step()
     for k in range(50):
         assert model.count() == k
-        array = model.parameters["w5"].d  # lent: it may be written to until the next step
+        array = model.parameters["w5"].d  # a writable host view: it may be written to until the next step
         if k == 20:
             array += 0.0
         step(model.ones)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -9,8 +10,9 @@ from typing import Any, NamedTuple
 
 from nngrad_command import __version__
 
-from ...graph import Variable, contained
-from ...graph.family import together
+from ...graph import Variable, contained, functions_of
+from ...graph.closing import Closing
+from ...graph.output_group import together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
 from ..replacing import check_own_ending, read_whole, write_whole
@@ -133,7 +135,9 @@ def load_graph(path: str | Path) -> KeptGraph:
                          "upgrade nngrad, or import what defines the function") from None
     except Exception as error:  # whatever comes of what is not as it should be
         raise ValueError(f"{path}: a damaged file ({type(error).__name__}: {error!s:.300})") from error
-    together(_listed(outputs))
+    results, closing = _listed(outputs), Closing()
+    closing.write(functions_of(results))
+    together(results, functools.partial(closing.block(closing.numbers(results)).placed, closing.leaves))
     return KeptGraph(outputs, inputs, parameters)
 
 

@@ -24,7 +24,7 @@ from ...graph.ndarray import checked_spec
 from ...graph.options import switch_to
 from ...graph.spec import dtype_of, spec_of
 from ...graph.variable import leaf_of
-from ...random import next_key, source_at
+from ...random import key_source, source_at
 from .checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
 from .policies import read_policy
 from .static_arguments import argument_from_json
@@ -319,7 +319,7 @@ def _axes(value: Any) -> Any:
 def _source(source: Any) -> Any:
     """What draws a key."""
     if source == []:
-        return next_key
+        return key_source()
     seed, (start, drawn) = source
     return source_at(integer(seed, 0, 2**64 - 1), (integer(start, 0, 2**64 - 1), integer(drawn, 0, _MOST)))
 

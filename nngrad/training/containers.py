@@ -1,0 +1,158 @@
+"""Parameters that are made by hand, and Modules that are made of others."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Any
+
+from ..graph import Variable
+from .modules import Module
+
+
+def Parameter(data: Any, need_grad: bool = True, dtype: Any = None) -> Variable:  # noqa: N802
+    """A leaf with `need_grad`, which a Module that it is assigned to has as a parameter.
+
+    Args:
+        data: Its first value: an array, a number, or a list of numbers.
+        need_grad: Whether it is trained. A Module takes in those that are; one that is frozen later stays.
+        dtype: Its dtype; that of the array, and float32 for Python's numbers, by default.
+    """
+    return Variable.from_numpy_array(data, need_grad=need_grad, dtype=dtype)
+
+
+class Sequential(Module):
+    """Modules and functions one after another: each gets what the one before gives; a tuple is given on as several
+    arguments.
+
+    Args:
+        args: Modules, functions of Variables such as `F.relu`, or pairs of a name and one of these. The name of the
+            i-th Module is that of its class and i otherwise.
+
+    Raises:
+        TypeError: Something else is given.
+    """
+
+    def __init__(self, *args: Module | Callable[..., Any] | tuple[str, Module | Callable[..., Any]]) -> None:
+        self._steps: list[str | Callable[..., Any]] = []
+        for i, given in enumerate(args):
+            name, step = given if isinstance(given, tuple) and len(given) == 2 else ("", given)
+            if isinstance(step, type) or not callable(step) or not isinstance(name, str):
+                hint = f"; make one: {step.__name__}(...)" if isinstance(step, type) else ""
+                raise TypeError(
+                    f"args[{i}]: expected a Module, a function, or a name and one of these, got {given!r}{hint}"
+                )
+            if isinstance(step, Module):
+                name = name or f"{step.name}_{i}"
+                self._add(name, step)
+                self._steps.append(name)
+            else:
+                self._steps.append(step)
+
+    def call(self, *args: Any, **kwargs: Any) -> Any:
+        """What the last one gives. Each Module is called with `kwargs`."""
+        result: Any = args if len(args) != 1 else args[0]
+        for step in self:
+            given = result if isinstance(result, tuple) else (result,)
+            result = step(*given, **kwargs) if isinstance(step, Module) else step(*given)
+        return result
+
+    def __iter__(self) -> Iterator[Any]:
+        """The Modules and functions, in their order."""
+        for step in self._steps:
+            yield self.submodules[step] if isinstance(step, str) else step
+
+    def __len__(self) -> int:
+        return len(self._steps)
+
+    def __getitem__(self, index: int) -> Any:
+        return list(self)[index]
+
+
+class ModuleList(Module):
+    """A list of Modules, whose names are their indices.
+
+    Args:
+        modules: The Modules.
+
+    Raises:
+        TypeError: One is no Module.
+    """
+
+    def __init__(self, modules: Iterable[Module] = ()) -> None:
+        for module in modules:
+            self.append(module)
+
+    def append(self, module: Module) -> ModuleList:
+        """Add a Module at the end.
+
+        Raises:
+            TypeError: It is none.
+        """
+        self._add(str(len(self)), _checked(module, f"modules[{len(self)}]"))
+        return self
+
+    def extend(self, modules: Iterable[Module]) -> ModuleList:
+        """Add Modules at the end."""
+        for module in modules:
+            self.append(module)
+        return self
+
+    def __iter__(self) -> Iterator[Module]:
+        return iter(self.submodules.values())
+
+    def __getitem__(self, index: int) -> Module:
+        return list(self)[index]
+
+    def __setitem__(self, index: int, module: Module) -> None:
+        name = list(self.submodules)[index]
+        self._add(name, _checked(module, f"modules[{index}]"))
+
+
+class ModuleDict(Module):
+    """A dict of Modules, whose names are their keys.
+
+    Args:
+        modules: The Modules by name.
+
+    Raises:
+        TypeError: One is no Module, or a key no text.
+    """
+
+    def __init__(self, modules: Mapping[str, Module] | None = None) -> None:
+        for name, module in (modules or {}).items():
+            self[name] = module
+
+    def __setitem__(self, name: str, module: Module) -> None:
+        if not isinstance(name, str):
+            raise TypeError(f"name: expected a text, got {name!r}")
+        self._add(name, _checked(module, f"modules[{name!r}]"))
+
+    def __getitem__(self, name: str) -> Module:
+        return self.submodules[name]
+
+    def __delitem__(self, name: str) -> None:
+        self._remove(name)
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.submodules
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self.submodules)
+
+    def keys(self) -> Iterable[str]:
+        """The names."""
+        return self.submodules.keys()
+
+    def values(self) -> Iterable[Module]:
+        """The Modules."""
+        return self.submodules.values()
+
+    def items(self) -> Iterable[tuple[str, Module]]:
+        """Names and Modules."""
+        return self.submodules.items()
+
+
+def _checked(module: Any, name: str) -> Module:
+    if not isinstance(module, Module):
+        raise TypeError(f"{name}: expected a Module, got {module!r}")
+    return module
