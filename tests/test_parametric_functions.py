@@ -361,7 +361,7 @@ FAILING = [
      lambda: PF.depthwise_deconvolution(IMAGE, (3, 3), divisor=2)),
     (TypeError, "comm must be a communicator, or None", lambda: PF.sync_batch_normalization(X, "mpi")),
     (ValueError, "spectral_norm: dim 2 is out of range", lambda: PF.spectral_norm(X, dim=2)),
-    (ValueError, "spectral_norm: itr must be 1 or more, got 0", lambda: PF.spectral_norm(X, itr=0)),
+    (ValueError, "spectral_norm: itr must be at least 1, got 0", lambda: PF.spectral_norm(X, itr=0)),
     (ValueError, "spectral_norm: eps must be positive, got 0", lambda: PF.spectral_norm(X, eps=0.0)),
     (ValueError, "group_normalization: num_groups 2 does not divide 3", lambda: PF.group_normalization(X, 2)),
     (ValueError, "mean_subtraction: base_axis 2 is out of range", lambda: PF.mean_subtraction(X, base_axis=2)),

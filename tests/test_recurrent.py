@@ -198,7 +198,7 @@ def test_a_loop_draws_a_mask_for_each_step_which_gradients_of_every_order_see() 
         ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"bias": np.zeros((1, 1, 8))}, "bias must be of shape (1, 1, 4, 2)"),
         ({"bidirectional": True}, "(2, 4, 2, 4)"),
-        ({"dropout": 1.0}, "dropout, the probability"),
+        ({"dropout": 1.0}, "dropout must be at least 0 and below 1"),
     ],
 )
 def test_what_does_not_fit(change: dict[str, Any], message: str) -> None:

@@ -113,8 +113,8 @@ X, GRID = from_(np.ones((1, 2, 3, 3))), from_(np.zeros((1, 4, 4, 2)))
 
 
 test_what_is_wrong_is_named = refused([
-    (lambda: F.warp_by_grid(X, GRID, "cubic"), "mode 'cubic' must be"),
-    (lambda: F.warp_by_grid(X, GRID, padding_mode="constant"), "padding_mode 'constant' must be"),
+    (lambda: F.warp_by_grid(X, GRID, "cubic"), "mode must be 'linear' or 'nearest', got 'cubic'"),
+    (lambda: F.warp_by_grid(X, GRID, padding_mode="constant"), "padding_mode must be 'zero', 'repeat' or 'reflect'"),
     (lambda: F.warp_by_grid(X, GRID[0]), "must be"),
     (lambda: F.warp_by_grid(X, from_(np.zeros((1, 4, 4, 3)))), "grid of shape"),
     (lambda: F.warp_by_flow(X, from_(np.zeros((1, 2, 3, 4)))), "flow of shape"),

@@ -118,12 +118,12 @@ def crelu(x: Array, /, axis: int = 1) -> Variable:
         x: Any shape of at least one axis.
         axis: The axis that becomes twice as long.
     """
-    return _both_signs(relu, x, axis, "crelu")
+    return _both_signs(relu, x, axis)
 
 
-def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int, name: str) -> Variable:
+def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int) -> Variable:
     """`function` of `x` and of `-x`, concatenated along `axis`."""
-    axis = axis_of(axis, x.ndim, f"{name}: axis")
+    axis = axis_of(axis, x.ndim, "axis")
     return movement.concatenate(function(x), function(mul_scalar(x, val=-1.0)), axis=axis)
 
 
@@ -166,7 +166,7 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
         alpha: That of `elu`.
         axis: The axis that becomes twice as long.
     """
-    return _both_signs(lambda z: elu(z, alpha=alpha), x, axis, "celu")
+    return _both_signs(lambda z: elu(z, alpha=alpha), x, axis)
 
 
 # ---------------------------------------------------------------- sigmoids
@@ -203,24 +203,21 @@ tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
 def tanh_shrink(x: Array, /) -> jax.Array:
     """`x - tanh(x)`."""
     x = floating(x)
-    y: jax.Array = x - lax.tanh(x)
-    return y
+    return x - lax.tanh(x)
 
 
 @op(type_name="SoftSign", elementwise=True, diagonal=True)
 def softsign(x: Array, /) -> jax.Array:
     """`x / (1 + |x|)`."""
     x = floating(x)
-    y: jax.Array = x / (1 + lax.abs(x))
-    return y
+    return x / (1 + lax.abs(x))
 
 
 @op(elementwise=True, diagonal=True)
 def swish(x: Array, /) -> jax.Array:
     """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU."""
     x = floating(x)
-    y: jax.Array = x * lax.logistic(x)
-    return y
+    return x * lax.logistic(x)
 
 
 @op(type_name="GELU", elementwise=True, diagonal=True)
@@ -230,16 +227,14 @@ def gelu(x: Array, /) -> jax.Array:
     The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
     """
     x = floating(x)
-    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
-    return y
+    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
 
 
 @op(elementwise=True, diagonal=True)
 def mish(x: Array, /) -> jax.Array:
     """`x * tanh(softplus(x))` (Misra, 2019)."""
     x = floating(x)
-    y: jax.Array = x * lax.tanh(_softplus(x))
-    return y
+    return x * lax.tanh(_softplus(x))
 
 
 def _softplus(x: jax.Array) -> jax.Array:

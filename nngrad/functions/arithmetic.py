@@ -74,14 +74,14 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     return x0, x1
 
 
-def check_broadcast(function: str, **inputs: Variable | None) -> None:
+def check_broadcast(**inputs: Variable | None) -> None:
     """Raise a ValueError that names the function and its inputs unless those that are given broadcast."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
         np.broadcast_shapes(*given.values())
     except ValueError:
         shapes = " and ".join([f"{name} of shape {shape}" for name, shape in given.items()])
-        raise ValueError(f"{function}: {shapes} do not broadcast") from None
+        raise ValueError(f"{shapes} do not broadcast") from None
 
 
 def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
@@ -138,9 +138,6 @@ def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
     Args:
         x0: The first summand, of any shape.
         x1: The second summand, of any shape that broadcasts with that of `x0`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
     return add2(x0, x1)
 
@@ -235,8 +232,7 @@ def add_n(*x: Array) -> jax.Array:
     Args:
         x: One or more summands, of any shapes that broadcast.
     """
-    total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
-    return total
+    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
 
 
 @op(
@@ -250,8 +246,7 @@ def mul_n(*x: Array) -> jax.Array:
     Args:
         x: One or more factors, of any shapes that broadcast.
     """
-    product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
-    return product
+    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
 
 
 # ---------------------------------------------------------------- a Variable and a number

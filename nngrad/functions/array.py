@@ -14,6 +14,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
+from ..graph.ranges import Size
 from ..graph.spec import FLOAT32
 from . import axis_maps
 from .movement import broadcast, reshape
@@ -124,7 +125,7 @@ def _wide(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
 
 
 @op
-def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) -> jax.Array:
+def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -> jax.Array:
     """`num` evenly spaced numbers from `start` to `stop`, both included.
 
     Args:
@@ -137,8 +138,6 @@ def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) ->
     Raises:
         ValueError: `num` is negative; or `dtype` is of integers, and `start` or `stop` does not fit; or it is bool.
     """
-    if num < 0:
-        raise ValueError(f"num must not be negative, got {num}")
     given = np.dtype(dtype)
     if given.kind in "iu":
         bounds = np.iinfo(given)
@@ -152,7 +151,7 @@ def linspace(start: float, stop: float, num: int, dtype: DTypeName = FLOAT32) ->
 
 
 @composite
-def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeName = FLOAT32) -> Variable:
+def eye(n: Size, m: Size | None = None, k: int = 0, dtype: DTypeName = FLOAT32) -> Variable:
     """A matrix with 1 on a diagonal and 0 elsewhere, `(n, m)`.
 
     Args:
@@ -160,14 +159,8 @@ def eye(n: int, m: int | None = None, k: int = 0, dtype: DTypeName = FLOAT32) ->
         m: How many columns; by default as many.
         k: Which diagonal: 0 for the main one, above it if positive, below it if negative.
         dtype: The dtype; by default float32.
-
-    Raises:
-        ValueError: `n` or `m` is negative.
     """
-    columns = n if m is None else m
-    if n < 0 or columns < 0:
-        raise ValueError(f"n and m must not be negative, got {n} and {columns}")
-    return eye_like(constant(val=0, shape=(n, columns), dtype=dtype), k=k)
+    return eye_like(constant(val=0, shape=(n, n if m is None else m), dtype=dtype), k=k)
 
 
 @op(axes=rowwise(lambda f: (1, len(f.args["shape"]))))
@@ -215,7 +208,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
     """
     for i, each in enumerate(x):
         if each.ndim != 1:
-            raise ValueError(f"meshgrid: x[{i}] of shape {each.shape} must have one axis")
+            raise ValueError(f"x[{i}] of shape {each.shape} must have one axis")
     order = list(range(len(x)))
     if not ij_indexing and len(x) > 1:
         order[:2] = 1, 0

@@ -125,39 +125,36 @@ def multi_head_attention(
         as_variables([*required.values(), *optional.values()], [*required, *optional], name, len(required)),
         strict=True,
     ))  # fmt: skip
-    q, k, v = (_projected(name, inputs, x, f"{x[0]}_weight", f"{x[0]}_bias") for x in ("query", "key", "value"))
+    q, k, v = (_projected(inputs, x, f"{x[0]}_weight", f"{x[0]}_bias") for x in ("query", "key", "value"))
     additive, padding = inputs["additive_mask"], inputs["key_padding_mask"]
     more_key, more_value = inputs["attn_bias_k"], inputs["attn_bias_v"]
     if (more_key is None) != (more_value is None):
         raise ValueError(f"{name}: give both attn_bias_k and attn_bias_v, or neither")
     if more_key is not None:
-        k = _with_one_more(name, k, more_key, "attn_bias_k")
-        v = _with_one_more(name, v, more_value, "attn_bias_v")
+        k = _with_one_more(k, more_key, "attn_bias_k")
+        v = _with_one_more(v, more_value, "attn_bias_v")
         additive, padding = _with_column(additive), _with_column(padding)
-    try:
-        y, weights = scaled_dot_product_attention.body(q, k, v, additive, padding, num_heads, dropout)
-    except ValueError as error:
-        raise ValueError(f"{name}: {error}") from None
+    y, weights = scaled_dot_product_attention.body(q, k, v, additive, padding, num_heads, dropout)
     inputs["y"] = y
-    return _projected(name, inputs, "y", "out_weight", "out_bias"), weights
+    return _projected(inputs, "y", "out_weight", "out_bias"), weights
 
 
-def _projected(name: str, inputs: dict[str, Variable], x: str, weight: str, bias: str) -> Variable:
+def _projected(inputs: dict[str, Variable], x: str, weight: str, bias: str) -> Variable:
     """The input `x` times a weight, plus a bias if there is one."""
     given, w, b = inputs[x], inputs[weight], inputs[bias]
     if given.ndim != 3:
-        raise ValueError(f"{name}: {x} must be of shape (steps, batch, size), got {given.shape}")
+        raise ValueError(f"{x} must be of shape (steps, batch, size), got {given.shape}")
     if w.ndim != 2 or w.shape[0] != given.shape[2]:
-        raise ValueError(f"{name}: {weight} must have two axes and {given.shape[2]} rows, got shape {w.shape}")
+        raise ValueError(f"{weight} must have two axes and {given.shape[2]} rows, got shape {w.shape}")
     if b is not None and b.shape != w.shape[1:]:
-        raise ValueError(f"{name}: {bias} must be of shape {w.shape[1:]}, got {b.shape}")
+        raise ValueError(f"{bias} must be of shape {w.shape[1:]}, got {b.shape}")
     return linear.affine.body(given, w, b, 2)
 
 
-def _with_one_more(name: str, x: Variable, row: Variable, argument: str) -> Variable:
+def _with_one_more(x: Variable, row: Variable, argument: str) -> Variable:
     """`x` with one step more, which is `row` for the whole batch."""
     if row.shape not in ((x.shape[2],), (1, 1, x.shape[2])):
-        raise ValueError(f"{name}: {argument} must be of shape {(x.shape[2],)}, got {row.shape}")
+        raise ValueError(f"{argument} must be of shape {(x.shape[2],)}, got {row.shape}")
     last = movement.broadcast(movement.reshape(row, shape=(1, 1, x.shape[2])), shape=(1, *x.shape[1:]))
     return movement.concatenate(x, last, axis=0)
 

@@ -17,6 +17,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Axes, Ignored, Ints, Shape, Static, as_ints, axes_of
 from ..graph.axes import AxisMap, Places
+from ..graph.ranges import Probability
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
 from .indexing import where
@@ -68,9 +69,6 @@ def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
     Returns:
         `(*batch, *sizes)`.
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     batch = _batch(x.shape, starts, sizes)
     if any(n > m for n, m in zip(sizes, x.shape[len(batch) :], strict=True)):
@@ -92,9 +90,6 @@ def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
     Returns:
         `(*batch, *sizes)`.
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     batch = _batch(y.shape, starts, sizes)
     if any(n > m for n, m in zip(y.shape[len(batch) :], sizes, strict=True)):
@@ -132,10 +127,10 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
             -1.
     """
     name = "random_crop"
-    batch, sample = _split(x, base_axis, name)
+    batch, sample = _split(x, base_axis)
     wanted = sample if shape is None else shape
     if len(wanted) > len(sample) or any(n > m for n, m in zip(wanted[::-1], sample[::-1], strict=False)):
-        raise ValueError(f"{name}: shape {shape} must not be larger than a sample of shape {sample}")
+        raise ValueError(f"shape {shape} must not be larger than a sample of shape {sample}")
     sizes = (*sample[: len(sample) - len(wanted)], *wanted)
     counts = tuple([m - n + 1 for n, m in zip(sizes, sample, strict=True)])
     starts = random_offsets(key_leaf(seed, name), counts=counts, shape=batch)
@@ -165,11 +160,11 @@ def random_shift(
     name = "random_shift"
     modes = {"nearest": "repeat", "reflect": "reflect", "constant": "constant"}
     if border_mode not in modes:
-        raise ValueError(f"{name}: border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
-    batch, sample = _split(x, base_axis, name)
+        raise ValueError(f"border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
+    batch, sample = _split(x, base_axis)
     given = as_ints(shifts if shifts is not None else ())
     if len(given) > len(sample) or any(n < 0 for n in given):
-        raise ValueError(f"{name}: shifts must be at most {len(sample)} numbers, none of them negative, got {shifts}")
+        raise ValueError(f"shifts must be at most {len(sample)} numbers, none of them negative, got {shifts}")
     reach = (*[0] * (len(sample) - len(given)), *given)
     starts = random_offsets(key_leaf(seed, name), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
     if not any(reach):
@@ -193,10 +188,10 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
             below -1.
     """
     name = "random_flip"
-    batch, _ = _split(x, base_axis, name)
-    flipped = axes_of(-1 if axes is None else axes, x.ndim, f"{name}: axes")
+    batch, _ = _split(x, base_axis)
+    flipped = axes_of(-1 if axes is None else axes, x.ndim, "axes")
     if any(a < len(batch) for a in flipped):
-        raise ValueError(f"{name}: axes {axes} must be those of a sample, from axis {len(batch)} on")
+        raise ValueError(f"axes {axes} must be those of a sample, from axis {len(batch)} on")
     coins = bernoulli(key_leaf(seed, name), shape=(len(flipped), *batch))
     y: Variable = x
     for axis, coin in zip(flipped, movement.split(coins, axis=0), strict=True):
@@ -204,11 +199,11 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
     return y
 
 
-def _split(x: Variable, base_axis: int, name: str) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def _split(x: Variable, base_axis: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """The batch axes of `x` and those of a sample."""
     base = base_axis + x.ndim if base_axis < 0 else base_axis
     if not 0 <= base < max(x.ndim, 1):
-        raise ValueError(f"{name}: base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
     return x.shape[:base], x.shape[base:]
 
 
@@ -217,7 +212,7 @@ def _split(x: Variable, base_axis: int, name: str) -> tuple[tuple[int, ...], tup
 
 @composite
 def random_erase(
-    x: Array, /, prob: float = 0.5, area_ratios: Static = (0.02, 0.4), aspect_ratios: Static = (0.3, 3.3333),
+    x: Array, /, prob: Probability = 0.5, area_ratios: Static = (0.02, 0.4), aspect_ratios: Static = (0.3, 3.3333),
     replacements: Static = (0.0, 255.0), n: int | None = None, share: bool = True, inplace: Ignored = False,
     base_axis: int = 1, seed: int = -1, channel_last: bool = False, ste_fine_grained: bool = True,
 ) -> Variable:
@@ -242,17 +237,15 @@ def random_erase(
             ascending order, `n` is negative, or `seed` is below -1.
     """
     name = "random_erase"
-    batch, sample = _split(x, base_axis, name)
+    batch, sample = _split(x, base_axis)
     if len(sample) != 3:
-        raise ValueError(f"{name}: x {x.shape} must have three axes, channels, height and width, from base_axis on")
-    if not 0 <= prob <= 1:
-        raise ValueError(f"{name}: prob must be from 0 to 1, got {prob}")
+        raise ValueError(f"x {x.shape} must have three axes, channels, height and width, from base_axis on")
     for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
                            ("replacements", replacements)):
-        _check_range(pair, f"{name}: {argument}", -math.inf if argument == "replacements" else 0)
+        _check_range(pair, argument, -math.inf if argument == "replacements" else 0)
     count = 1 if n is None else n
     if count < 0:
-        raise ValueError(f"{name}: n must not be negative, got {n}")
+        raise ValueError(f"n must not be negative, got {n}")
     key = key_leaf(seed, name)
     if not count:
         return elementwise.identity(x)
@@ -283,8 +276,7 @@ def _check_range(pair: Any, name: str, least: float) -> None:
 
 
 def _between(u: Variable, bounds: Sequence[float]) -> Variable:
-    y: Variable = u * float(bounds[1] - bounds[0]) + float(bounds[0])
-    return y
+    return u * float(bounds[1] - bounds[0]) + float(bounds[0])
 
 
 def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:
@@ -310,14 +302,10 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
         w: What gets the gradient, of the shape of `x`.
         base_axis: Number of batch axes.
         eps: The norm of the noise of each sample.
-
-    Raises:
-        ValueError: The shapes differ, or `base_axis` is out of range.
     """
-    name = "vat_noise"
-    batch, _ = _split(x, base_axis, name)
+    batch, _ = _split(x, base_axis)
     if x.shape != w.shape:
-        raise ValueError(f"{name}: w {w.shape} must have the shape of x {x.shape}")
+        raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")
     length = reduction.norm(x, axis=tuple(range(len(batch), x.ndim)), keepdims=True)
     is_zero = comparison.equal_scalar(length, val=0)
     noise = x * (eps / where(is_zero, array.ones_like(length), length))

@@ -6,17 +6,19 @@ All are made of means and products, so their gradients need no rules.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
+from ..graph.ranges import NotNegative, one_of
 from . import activation, array, collectives, control, movement, reduction
-from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
+from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 
 
 @composite
 def batch_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
-    variance: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9, eps: float = 1e-5,
+    variance: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9, eps: NotNegative = 1e-5,
     batch_stat: bool = True, output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
     """`gamma * (x - m) / sqrt(v + eps) + beta`, with statistics per index of `axes` (Ioffe and Szegedy, 2015).
@@ -53,28 +55,27 @@ def batch_normalization(
             `batch_stat=False` without `mean` and `variance`, `group` does not divide axis 0, or this is one of `axes`.
     """
     return _normalized(
-        "batch_normalization", x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat,
+        x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat,
         group=group,
     )  # fmt: skip
 
 
 def _normalized(
-    name: str, x: Variable, parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
+    x: Variable, parameters: tuple[Variable | None, Variable | None, Variable | None, Variable | None],
     axes: Axes, decay_rate: float, eps: float, batch_stat: bool, output_stat: bool, processes: tuple[int, ...] = (),
     group: int = 1,
 ) -> Normalised:
     """`batch_normalization` by the statistics of the inputs of several processes, or of this one if none are given."""
     beta, gamma, mean, variance = parameters
-    kept = axes_of(axes, x.ndim, f"{name}: axes")
-    checked_eps(name, eps)
+    kept = axes_of(axes, x.ndim, "axes")
     shape = kept_shape(x.shape, kept)
-    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
+    beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     for p, n in ((mean, "mean"), (variance, "variance")):
         if p is None:
             if not batch_stat:
-                raise ValueError(f"{name}: batch_stat=False needs mean and variance, but {n} is None")
+                raise ValueError(f"batch_stat=False needs mean and variance, but {n} is None")
         elif [k for k in p.shape if k != 1] != [k for k in shape if k != 1]:
-            raise ValueError(f"{name}: {n} of shape {p.shape} does not fit; give it the shape {shape}")
+            raise ValueError(f"{n} of shape {p.shape} does not fit; give it the shape {shape}")
     wide = accurate(x)
     if not batch_stat:
         assert mean is not None and variance is not None  # or it would have been refused
@@ -83,7 +84,7 @@ def _normalized(
         return (y, m, v) if output_stat else y
     reduced = tuple(i for i in range(x.ndim) if i not in kept)
     if group != 1:
-        m, deviation, v = _moments_of_groups(name, wide, reduced, group)
+        m, deviation, v = _moments_of_groups(wide, reduced, group)
         y = shifted(x, movement.reshape(deviation * (v + eps) ** -0.5, shape=x.shape), beta, gamma)
         m, v = (movement.reshape(s, shape=(group, *shape[1:])) for s in (m, v))
         running_m, running_v = (reduction.mean(s, axis=0, keepdims=True) for s in (m, v))
@@ -99,15 +100,13 @@ def _normalized(
     return (y, m, v) if output_stat else y
 
 
-def _moments_of_groups(
-    function: str, x: Variable, axes: Sizes, group: int
-) -> tuple[Variable, Variable, Variable]:
+def _moments_of_groups(x: Variable, axes: Sizes, group: int) -> tuple[Variable, Variable, Variable]:
     """`moments` of each of `group` parts of the batch: `x`, and so all three, with the parts as an axis before all."""
     if 0 not in axes:
-        raise ValueError(f"{function}: group divides the batch, axis 0, but this is one of axes, which are kept")
+        raise ValueError("group divides the batch, axis 0, but this is one of axes, which are kept")
     rows = x.shape[0]
     if group < 1 or rows % group:
-        raise ValueError(f"{function}: group {group} does not divide the {rows} examples along axis 0")
+        raise ValueError(f"group {group} does not divide the {rows} examples along axis 0")
     grouped = movement.reshape(x, shape=(group, rows // group, *x.shape[1:]))
     return moments(grouped, tuple(i + 1 for i in axes))
 
@@ -123,9 +122,7 @@ def _moments_among(
     return average, deviation, collectives.all_reduce(own * share, processes=processes)
 
 
-def _running_updates(
-    statistics: list[tuple[Variable | None, Variable]], decay_rate: float
-) -> dict[Variable, Variable]:
+def _running_updates(statistics: list[tuple[Variable | None, Variable]], decay_rate: float) -> dict[Variable, Variable]:
     """The next value of each running statistic that is a leaf, from its value and that of the batch."""
     updates = {}
     for leaf, new in statistics:
@@ -140,8 +137,8 @@ def _running_updates(
 def fused_batch_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, z: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9,
-    eps: float = 1e-5, batch_stat: bool = True, nonlinearity: str = "relu", output_stat: bool = False,
-    n_outputs: Ignored = None, group: int = 1,
+    eps: NotNegative = 1e-5, batch_stat: bool = True, nonlinearity: Annotated[str, one_of("relu")] = "relu",
+    output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
@@ -153,11 +150,8 @@ def fused_batch_normalization(
     Raises:
         ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
     """
-    name = "fused_batch_normalization"
-    if nonlinearity != "relu":
-        raise ValueError(f"{name}: nonlinearity must be 'relu', got {nonlinearity!r}")
     if z is not None and z.shape != x.shape:
-        raise ValueError(f"{name}: z of shape {z.shape} must have the shape of x, {x.shape}")
+        raise ValueError(f"z of shape {z.shape} must have the shape of x, {x.shape}")
     y, *statistics = batch_normalization.body(
         x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True, group=group
     )
@@ -169,7 +163,7 @@ def fused_batch_normalization(
 def sync_batch_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, /, comm: Static | None = None, group: str = "world", axes: Axes = (1,),
-    decay_rate: float = 0.9, eps: float = 1e-5, batch_stat: bool = True, output_stat: bool = False,
+    decay_rate: float = 0.9, eps: NotNegative = 1e-5, batch_stat: bool = True, output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
     """`batch_normalization` with the statistics of the inputs of all processes of a group.
@@ -188,17 +182,14 @@ def sync_batch_normalization(
         TypeError: `comm` is no communicator.
         ValueError: As in `batch_normalization`; or `comm` has no such group.
     """
-    name = "sync_batch_normalization"
     processes: tuple[int, ...] = ()
     if comm is not None:
         if not hasattr(comm, "find_group"):
-            raise TypeError(f"{name}: comm must be a communicator, or None for one process, got {comm!r}")
+            raise TypeError(f"comm must be a communicator, or None for one process, got {comm!r}")
         processes = tuple(comm.find_group(group))
         if not processes:
-            raise ValueError(f"{name}: group: comm has none called {group!r}; make it by comm.new_group")
-    return _normalized(
-        name, x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat, processes
-    )
+            raise ValueError(f"group: comm has none called {group!r}; make it by comm.new_group")
+    return _normalized(x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat, processes)
 
 
 @composite
@@ -224,19 +215,16 @@ def mean_subtraction(
     Raises:
         ValueError: The shape of `mean` or `t` does not fit, `base_axis` is out of range, or `t` is missing.
     """
-    name = "mean_subtraction"
-    base_axis = axis_of(base_axis, x.ndim, f"{name}: base_axis")
+    base_axis = axis_of(base_axis, x.ndim, "base_axis")
     if mean.shape != x.shape[base_axis:]:
-        raise ValueError(
-            f"{name}: mean must have the shape of x from base_axis on, {x.shape[base_axis:]}, got {mean.shape}"
-        )
+        raise ValueError(f"mean must have the shape of x from base_axis on, {x.shape[base_axis:]}, got {mean.shape}")
     running = accurate(mean)
     updates = {}
     if update_running_mean:
         if t is None:
-            raise ValueError(f"{name}: update_running_mean needs t, the number of batches so far, but it is None")
+            raise ValueError("update_running_mean needs t, the number of batches so far, but it is None")
         if math.prod(t.shape) != 1:
-            raise ValueError(f"{name}: t must have one element, got shape {t.shape}")
+            raise ValueError(f"t must have one element, got shape {t.shape}")
         wide = accurate(x)
         batch = reduction.mean(wide, axis=tuple(range(base_axis))) if base_axis else wide
         count = array.cast(movement.reshape(t, shape=()), running.dtype) + 1

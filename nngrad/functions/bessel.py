@@ -8,11 +8,13 @@ float32.
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import jax
 from jax import lax
 
 from ..graph import Array, op
+from ..graph.ranges import between
 from .arithmetic import floating, widened
 
 _FAR = 18.0
@@ -35,7 +37,7 @@ def i1e(x: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, precision="high")
-def scaled_bessel_ratio(x: Array, /, order: int) -> jax.Array:
+def scaled_bessel_ratio(x: Array, /, order: Annotated[int, between(1, 12)]) -> jax.Array:
     """`exp(-|x|) I_n(x) / x^n`, with I_n the modified Bessel function of order n.
 
     Up to 18 it is the power series (Abramowitz and Stegun, 9.6.10), beyond that I_(n+1) = I_(n-1) - 2 n / x I_n
@@ -43,12 +45,7 @@ def scaled_bessel_ratio(x: Array, /, order: int) -> jax.Array:
 
     Args:
         order: The order n, from 1 to 12.
-
-    Raises:
-        ValueError: The order is not from 1 to 12.
     """
-    if not 1 <= order <= 12:
-        raise ValueError(f"order must be from 1 to 12, got {order}")
     x = floating(x)
     size = lax.abs(widened(x))
     bound = lax.full_like(size, _FAR)

@@ -25,16 +25,15 @@ def _padded(xs: list[Variable], batch: int) -> Variable:
     ])
 
 
-def _steps_of(cost: Variable, xs: list[Variable], function: str) -> tuple[Variable, np.ndarray[Any, Any]]:
+def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[Any, Any]]:
     """The scores (steps, batch, labels), and whether a chain is still there at each step."""
     labels = cost.shape[-1] if cost.ndim else 0
     if cost.shape != (labels, labels) or any(x.ndim != 2 or x.shape[1] != labels for x in xs):
         shapes = ", ".join([str(x.shape) for x in xs])
-        raise ValueError(f"{function}: cost {cost.shape} must be (labels, labels), and each of xs (batch, labels): "
-                         f"{shapes}")
+        raise ValueError(f"cost {cost.shape} must be (labels, labels), and each of xs (batch, labels): {shapes}")
     sizes = [x.shape[0] for x in xs]
     if sizes != sorted(sizes, reverse=True):
-        raise ValueError(f"{function}: the batch must not grow from step to step; it is {sizes} in xs")
+        raise ValueError(f"the batch must not grow from step to step; it is {sizes} in xs")
     return _padded(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
 
 
@@ -55,9 +54,11 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     Raises:
         ValueError: The shapes do not fit, a batch grows, or there is no such `reduce`.
     """
+    if reduce not in ("mean", "no"):
+        raise ValueError(f"crf1d: reduce must be 'mean' or 'no', got {reduce!r}")
     cost, *given = as_variables([cost, *variables_of(xs, "crf1d")], ["cost", *["xs"] * len(xs)], "crf1d")
     named = variables_of(ys, "crf1d", "ys")
-    scores, there = _steps_of(cost, given, "crf1d")
+    scores, there = _steps_of(cost, given)
     if [y.shape for y in named] != [x.shape[:1] for x in given]:
         raise ValueError(f"crf1d: ys must have a label for each of the rows of xs, {[x.shape[:1] for x in given]}, got "
                          f"{[y.shape for y in named]}")
@@ -77,7 +78,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
         score = sum(named_scores, axis=0) + sum(where(goes_on, moves, moves * 0), axis=0)
     else:
         score = named_scores[0]
-    return reduced_loss(logsumexp(total, axis=1) - score, reduce, "crf1d")
+    return reduced_loss(logsumexp(total, axis=1) - score, reduce)
 
 
 @explained_by_name
@@ -95,7 +96,7 @@ def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]
         ValueError: The shapes do not fit, or a batch grows.
     """
     cost, *given = as_variables([cost, *variables_of(xs, "argmax_crf1d")], ["cost", *["xs"] * len(xs)], "argmax_crf1d")
-    scores, there = _steps_of(cost, given, "argmax_crf1d")
+    scores, there = _steps_of(cost, given)
     if len(given) == 1:
         return amax(given[0], axis=1), [argmax(given[0], axis=1)]
     goes_on = as_variable(there[1:])

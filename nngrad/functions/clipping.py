@@ -8,6 +8,7 @@ import jax.numpy as jnp
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import AxisMap, Places, mixes
+from ..graph.ranges import Positive
 from .arithmetic import check_broadcast, maximum2, minimum2
 from .reduction import norm
 
@@ -24,11 +25,8 @@ def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Var
         x: Any shape.
         min: The lower bound, a number or an array that broadcasts with `x`; None for none.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
-    check_broadcast("clip", x=x, min=min, max=max)
+    check_broadcast(x=x, min=min, max=max)
     y = x if min is None else maximum2(x, min)
     return y if max is None else minimum2(y, max)
 
@@ -41,11 +39,8 @@ def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
         x: Any shape.
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
-    check_broadcast("clip_by_value", x=x, min=min, max=max)
+    check_broadcast(x=x, min=min, max=max)
     return minimum2(maximum2(x, min), max)
 
 
@@ -57,13 +52,9 @@ def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Var
         x: Any shape; floating.
         clip_norm: The bound, a positive number or an array that broadcasts with the norms.
         axis: The axes over which a norm is taken; None for all. They stay in the norms, with size 1.
-
-    Raises:
-        ValueError: An axis is out of range or named twice, or the shapes do not broadcast.
     """
-    check_broadcast("clip_by_norm", x=x, clip_norm=clip_norm)
-    y: Variable = x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
-    return y
+    check_broadcast(x=x, clip_norm=clip_norm)
+    return x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
 
 
 # ---------------------------------------------------------------- gradients
@@ -91,7 +82,7 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
 
 
 @op(forwards_inputs=True, axes=mixes("axes"))
-def clip_grad_by_norm(x: Array, /, clip_norm: float | None = None, axes: Axes | None = None) -> jax.Array:
+def clip_grad_by_norm(x: Array, /, clip_norm: Positive | None = None, axes: Axes | None = None) -> jax.Array:
     """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
 
     A gradient of 0 stays 0, and has derivative 0. This holds of gradients of every order: a gradient of given norm is
@@ -102,15 +93,9 @@ def clip_grad_by_norm(x: Array, /, clip_norm: float | None = None, axes: Axes | 
         x: Any shape; floating.
         clip_norm: The Euclidean norm that gradients get; None for 1.
         axes: The axes over which a norm is taken; None for all.
-
-    Raises:
-        ValueError: `clip_norm` is not positive, or an axis is out of range or named twice.
     """
     axes_of(axes, x.ndim, "axes")
-    if clip_norm is not None and not clip_norm > 0:
-        raise ValueError(f"clip_norm must be positive, got {clip_norm}")
-    y: jax.Array = x
-    return y
+    return x
 
 
 def _sample_axes(f: Function) -> tuple[Places, ...]:
@@ -148,5 +133,4 @@ def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> ja
         size *= n
     if not 1 <= k <= size:
         raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
-    y: jax.Array = x
-    return y
+    return x

@@ -26,9 +26,7 @@ def _several(arguments: tuple[Any, ...]) -> Processes | None:
     return processes if len(processes) > 1 else None
 
 
-def _among(
-    name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]
-) -> jax.Array:
+def _among(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
     """What `exchange` gives within an axis of the given processes, or `alone` where there is but one."""
     processes = as_ints(given)
     if not processes or len(set(processes)) < len(processes) or min(processes) < 0:

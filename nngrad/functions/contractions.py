@@ -94,8 +94,7 @@ def einsum(*x: Array, equation: str) -> Variable:
     operands = tuple([
         each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
     ])
-    y: Variable = apply(contraction, operands, (terms, output))
-    return y
+    return apply(contraction, operands, (terms, output))
 
 
 @functools.lru_cache(maxsize=1024)
@@ -179,18 +178,18 @@ def tensordot(a: Array, b: Array, /, axes: Static = 2) -> Variable:
     """
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
-            raise ValueError(f"tensordot: axes {axes} is more than the axes of a {a.shape} or of b {b.shape}")
+            raise ValueError(f"axes {axes} is more than the axes of a {a.shape} or of b {b.shape}")
         of_a, of_b = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     elif isinstance(axes, tuple) and len(axes) == 2:
         of_a, of_b = (
-            tuple([axis_of(i, x.ndim, "tensordot: axes:") for i in as_ints(each)])
+            tuple([axis_of(i, x.ndim, "axes:") for i in as_ints(each)])
             for each, x in zip(axes, (a, b), strict=True)
         )
     else:
-        raise ValueError(f"tensordot: axes must be a number of axes, or a pair of lists of them, got {axes!r}")
+        raise ValueError(f"axes must be a number of axes, or a pair of lists of them, got {axes!r}")
     sizes = [tuple(x.shape[i] for i in each) for x, each in ((a, of_a), (b, of_b))]
     if sizes[0] != sizes[1] or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
-        raise ValueError(f"tensordot: axes {of_a} of a {a.shape} and {of_b} of b {b.shape} do not meet")
+        raise ValueError(f"axes {of_a} of a {a.shape} and {of_b} of b {b.shape} do not meet")
     numbers = [*range(a.ndim, a.ndim + b.ndim)]
     for i, j in zip(of_a, of_b, strict=True):
         numbers[j] = i
@@ -214,19 +213,16 @@ def bilinear(
 
     Returns:
         (batch, outputs).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     flat = [reshape(e, shape=(e.shape[0], math.prod(e.shape[1:]))) if e.ndim else e for e in (e1, e2)]
     sizes = tuple(e.shape[-1] if e.ndim == 2 else -1 for e in flat)
     outputs = W.shape[-1] if W.ndim else 0
     if W.shape != (*sizes, outputs) or flat[0].shape[:1] != flat[1].shape[:1]:
-        raise ValueError(f"bilinear: W {W.shape} must be (j, k, outputs) for e1 {e1.shape} of (batch, j) and e2 "
+        raise ValueError(f"W {W.shape} must be (j, k, outputs) for e1 {e1.shape} of (batch, j) and e2 "
                          f"{e2.shape} of (batch, k)")
     for name, value, shape in (("V1", V1, (sizes[0], outputs)), ("V2", V2, (sizes[1], outputs)), ("b", b, (outputs,))):
         if value is not None and value.shape != shape:
-            raise ValueError(f"bilinear: {name} must be of shape {shape}, got {value.shape}")
+            raise ValueError(f"{name} must be of shape {shape}, got {value.shape}")
     y: Variable = einsum(*flat, W, equation="bj,bk,jko->bo")
     for e, v in zip(flat, (V1, V2), strict=True):
         if v is not None:

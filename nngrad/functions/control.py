@@ -42,8 +42,7 @@ def unlink(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    y: jax.Array = lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
-    return y
+    return lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
 
 
 @op(multiple_results=True, forwards_inputs=True)
@@ -79,8 +78,7 @@ def optimization_barrier(*x: Array) -> jax.Array:
     Args:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
-    y: jax.Array = lax.optimization_barrier(x)[0]
-    return y
+    return lax.optimization_barrier(x)[0]
 
 
 @op(elementwise=True, linear=True, fuses="in place")
@@ -97,8 +95,7 @@ def sharding_constraint(x: Array, /, axes: Static) -> jax.Array:
     Raises:
         ValueError: The mesh has no such axis, or a size is not divisible.
     """
-    y: jax.Array = constrained(x, axes)
-    return y
+    return constrained(x, axes)
 
 
 @op(elementwise=True, diagonal=True, forwards_inputs=True, reads=1)
@@ -116,8 +113,7 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
     """
     if x.shape != original.shape or x.dtype != original.dtype:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
-    y: jax.Array = x
-    return y
+    return x
 
 
 def computed_again(f: Function) -> tuple[Variable, Variable] | None:
@@ -155,8 +151,7 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
         if value.shape != leaf.shape:
             raise ValueError(f"with_updates: a leaf of shape {leaf.shape} cannot take a value of shape {value.shape}")
         values.append(value if value.dtype == leaf.dtype else array.cast(value, leaf.dtype))
-    result: Variable = apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
-    return result
+    return apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
@@ -184,8 +179,8 @@ def assign(dst: Array, src: Array, /) -> Variable:
         ValueError: `dst` is not a leaf, or the shapes differ.
     """
     if dst.parent is not None:
-        raise ValueError(f"assign: dst must be a leaf, got an output of {dst.parent.op.name}")
+        raise ValueError(f"dst must be a leaf, got an output of {dst.parent.op.name}")
     if dst.shape != src.shape:
-        raise ValueError(f"assign: src of shape {src.shape} must have the shape {dst.shape} of dst")
+        raise ValueError(f"src of shape {src.shape} must have the shape {dst.shape} of dst")
     y = value_of(dst, src)
     return with_updates(y, {dst: y})

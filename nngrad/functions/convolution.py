@@ -182,14 +182,11 @@ def convolution(
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
-    x, batch, count = with_one_batch_axis("convolution", x, base_axis)
-    pad, stride, dilation = steps_of("convolution", count, pad, stride, dilation)
+    x, batch, count = with_one_batch_axis(x, base_axis)
+    pad, stride, dilation = steps_of(count, pad, stride, dilation)
     y = apply(convolve, (x, weight), (pad, stride, dilation, group, channel_last))
-    return finished("convolution", y, bias, batch, channel_last)
+    return finished(y, bias, batch, channel_last)
 
 
 @composite
@@ -214,16 +211,16 @@ def deconvolution(
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes
         stride (n - 1) + dilation (kernel - 1) + 1 - 2 pad + output_padding.
     """
-    x, batch, count = with_one_batch_axis("deconvolution", x, base_axis)
-    pad, stride, dilation = steps_of("deconvolution", count, pad, stride, dilation)
-    extra = per_axis(output_padding, "deconvolution: output_padding", count, 0, 0)
+    x, batch, count = with_one_batch_axis(x, base_axis)
+    pad, stride, dilation = steps_of(count, pad, stride, dilation)
+    extra = per_axis(output_padding, "output_padding", count, 0, 0)
     if any(e >= s for e, s in zip(extra, stride, strict=True)):
-        raise ValueError(f"deconvolution: output_padding {extra} must be smaller than stride {stride}")
+        raise ValueError(f"output_padding {extra} must be smaller than stride {stride}")
     if weight.ndim != count + 2:
-        raise ValueError(f"deconvolution: weight of shape {weight.shape} must have {count + 2} axes")
+        raise ValueError(f"weight of shape {weight.shape} must have {count + 2} axes")
     channels, sizes = (x.shape[-1], x.shape[1:-1]) if channel_last else (x.shape[1], x.shape[2:])
     if weight.shape[0] != channels:
-        raise ValueError(f"deconvolution: weight of shape {weight.shape} must begin with x's {channels} channels")
+        raise ValueError(f"weight of shape {weight.shape} must begin with x's {channels} channels")
     out, kernel = (
         (weight.shape[-1] * group, weight.shape[1:-1]) if channel_last else (weight.shape[1] * group, weight.shape[2:])
     )
@@ -232,10 +229,10 @@ def deconvolution(
         for n, k, p, s, d, e in zip(sizes, kernel, pad, stride, dilation, extra, strict=True)
     )
     if min(wide) < 1:
-        raise ValueError(f"deconvolution: pad {pad} leaves nothing: the result would have spatial sizes {wide}")
+        raise ValueError(f"pad {pad} leaves nothing: the result would have spatial sizes {wide}")
     shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
     y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last))
-    return finished("deconvolution", y, bias, batch, channel_last)
+    return finished(y, bias, batch, channel_last)
 
 
 @composite
@@ -255,17 +252,17 @@ def depthwise_convolution(
     Returns:
         (*batch, C * multiplier, *sizes), sizes as for `convolution`.
     """
-    x, batch, count = with_one_batch_axis("depthwise_convolution", x, base_axis)
-    pad, stride, dilation = steps_of("depthwise_convolution", count, pad, stride, dilation)
+    x, batch, count = with_one_batch_axis(x, base_axis)
+    pad, stride, dilation = steps_of(count, pad, stride, dilation)
     channels = x.shape[1]
     if multiplier < 1 or weight.ndim != count + 1 or weight.shape[0] != channels * multiplier:
         raise ValueError(
-            f"depthwise_convolution: weight of shape {weight.shape} must be (channels * multiplier, *kernel), "
+            f"weight of shape {weight.shape} must be (channels * multiplier, *kernel), "
             f"with {channels} channels, multiplier={multiplier} and {count} spatial axes"
         )
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
     y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False))
-    return finished("depthwise_convolution", y, bias, batch, False)
+    return finished(y, bias, batch, False)
 
 
 @composite
@@ -286,23 +283,21 @@ def depthwise_deconvolution(
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
-        raise ValueError(f"depthwise_deconvolution: divisor {divisor} does not divide weight of shape {weight.shape}")
+        raise ValueError(f"divisor {divisor} does not divide weight of shape {weight.shape}")
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
     group = weight.shape[0] // divisor
-    return deconvolution(
-        x, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group
-    )
+    return deconvolution(x, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group)
 
 
-def with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
+def with_one_batch_axis(x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
     """`x` with its batch axes made one, those axes' sizes, and the number of spatial axes."""
     if not -x.ndim <= base_axis < x.ndim:
-        raise ValueError(f"{name}: base_axis {base_axis} is out of range for x of shape {x.shape}")
+        raise ValueError(f"base_axis {base_axis} is out of range for x of shape {x.shape}")
     base_axis = base_axis + x.ndim if base_axis < 0 else base_axis
     batch, count = x.shape[:base_axis], x.ndim - base_axis - 1
     if not 1 <= count <= 3:
         raise ValueError(
-            f"{name}: x of shape {x.shape} has {count} spatial axes after base_axis={base_axis} and the channels; "
+            f"x of shape {x.shape} has {count} spatial axes after base_axis={base_axis} and the channels; "
             "there may be 1 to 3"
         )
     if base_axis != 1:
@@ -311,19 +306,19 @@ def with_one_batch_axis(name: str, x: Variable, base_axis: int) -> tuple[Variabl
 
 
 @functools.lru_cache(maxsize=1024)
-def steps_of(name: str, count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
+def steps_of(count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[int, ...], ...]:
     return (
-        per_axis(pad, f"{name}: pad", count, 0, 0),
-        per_axis(stride, f"{name}: stride", count, 1, 1),
-        per_axis(dilation, f"{name}: dilation", count, 1, 1),
+        per_axis(pad, "pad", count, 0, 0),
+        per_axis(stride, "stride", count, 1, 1),
+        per_axis(dilation, "dilation", count, 1, 1),
     )
 
 
-def finished(name: str, y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
+def finished(y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
     """`y` plus the bias, with its batch axes as they were."""
     if bias is not None:
         out = y.shape[-1] if channel_last else y.shape[1]
         if bias.shape != (out,):
-            raise ValueError(f"{name}: bias must have shape {(out,)}, one number per output channel, got {bias.shape}")
+            raise ValueError(f"bias must have shape {(out,)}, one number per output channel, got {bias.shape}")
         y = add2(y, bias if channel_last else reshape(bias, shape=(out, *(1,) * (y.ndim - 2))))
     return y if len(batch) == 1 else reshape(y, shape=(*batch, *y.shape[1:]))

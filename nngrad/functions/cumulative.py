@@ -58,9 +58,6 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
         a: What the value before is multiplied by, of any shape of at least one axis.
         b: What is added, in the shape of `a`.
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
-
-    Raises:
-        ValueError: The shapes differ, or the axis is out of range.
     """
     if a.shape != b.shape:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
@@ -69,8 +66,7 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
     def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
 
-    y: jax.Array = lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
-    return y
+    return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
 
 
 @op(linear=True, axes=mixes("axis"))

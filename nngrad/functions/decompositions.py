@@ -15,6 +15,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.axes import AxisMap, Places
+from ..graph.ranges import NotNegative
 from .arithmetic import alike, floating, widened
 from .array import cast
 from .factors import tall_qr
@@ -50,7 +51,7 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
         ValueError: The matrices are not square.
     """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"batch_eigh: x of shape {x.shape} must hold square matrices in its last two axes")
+        raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
     w, v = eigh(accurate(x))
     return _like(w, x), _like(v, x)
 
@@ -72,7 +73,7 @@ def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    u, s, vh = svd(_matrices_in(x, "batch_svd"))
+    u, s, vh = svd(_matrices_in(x))
     return _like(u, x), _like(s, x), _like(vh, x)
 
 
@@ -92,7 +93,7 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     Raises:
         ValueError: `x` has fewer than two axes.
     """
-    wide = _matrices_in(x, "batch_qr")
+    wide = _matrices_in(x)
     m, n = x.shape[-2:]
     q, r = tall_qr(wide if m >= n else wide[..., :m])
     if m < n:
@@ -106,7 +107,7 @@ def _pinv_cost(f: Function) -> int:
 
 
 @op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_pinv_cost, precision="high")
-def batch_pinv(x: Array, /, rtol: float | None = None) -> jax.Array:
+def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     """The pseudoinverse `p` of each matrix in the last two axes, after Moore and Penrose.
 
     `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those along which the rank stays
@@ -125,17 +126,15 @@ def batch_pinv(x: Array, /, rtol: float | None = None) -> jax.Array:
     """
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
-    if rtol is not None and not rtol >= 0:
-        raise ValueError(f"rtol must be at least 0, got {rtol}")
     wide = widened(floating(x))
     y = jnp.linalg.pinv(wide, rtol=rtol)
     return lax.convert_element_type(y, floating(x).dtype)
 
 
-def _matrices_in(x: Variable, function: str) -> Variable:
+def _matrices_in(x: Variable) -> Variable:
     """`x`, which holds matrices, in a dtype in which they can be factored."""
     if x.ndim < 2:
-        raise ValueError(f"{function}: x of shape {x.shape} must have at least 2 axes")
+        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
     return accurate(x)
 
 

@@ -43,9 +43,6 @@ def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
 
     Returns:
         (B, *places, C).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
         raise ValueError(
@@ -60,9 +57,7 @@ def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
     flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
     places = _within(rows, height) * (width + 2) + _within(columns, width)
     places = places + lax.broadcasted_iota(jnp.int32, places.shape, 0) * ((height + 2) * (width + 2))
-    taken = lax.GatherDimensionNumbers(
-        offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,)
-    )
+    taken = lax.GatherDimensionNumbers(offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,))
     mode = lax.GatherScatterMode.CLIP  # what is made of NaN may be any number
     return lax.gather(flat, lax.expand_dims(places, (rows.ndim,)), taken, (1, channels), mode=mode)
 
@@ -125,25 +120,21 @@ def deformable_convolution(
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.
-
-    Raises:
-        ValueError: The shapes do not fit, or an argument is out of range.
     """
-    name = "deformable_convolution"
-    x, batch, count = with_one_batch_axis(name, x, base_axis)
+    x, batch, count = with_one_batch_axis(x, base_axis)
     if count != 2:
-        raise ValueError(f"{name}: x of shape {x.shape} has {count} spatial axes; there must be 2")
-    offset = _with_batch_of_x(f"{name}: offset", offset, batch)
-    mask = None if mask is None else _with_batch_of_x(f"{name}: mask", mask, batch)
+        raise ValueError(f"x of shape {x.shape} has {count} spatial axes; there must be 2")
+    offset = _with_batch_of_x("offset", offset, batch)
+    mask = None if mask is None else _with_batch_of_x("mask", mask, batch)
     if not channel_last:
         x, weight, offset = _last(x), _last(weight), _last(offset)
         mask = None if mask is None else _last(mask)
-    window = steps_of(name, 2, pad, stride, dilation)
+    window = steps_of(2, pad, stride, dilation)
     sizes = _checked(x, weight, group, deformable_group, window)
     out, height, width, _ = weight.shape
     k = height * width
     taken = [
-        _at_windows(f"{name}: {what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
+        _at_windows(f"{what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
         for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
     ]
     moves = _wide(taken[0])
@@ -156,7 +147,7 @@ def deformable_convolution(
     weight = reshape(weight, shape=(group, out // group, -1))
     y = linear.batch_matmul(read, weight, transpose_b=True)
     y = reshape(transpose(y, axes=(1, 0, 2)), shape=(x.shape[0], *sizes, out))
-    return finished(name, y if channel_last else transpose(y, axes=(0, 3, 1, 2)), bias, batch, channel_last)
+    return finished(y if channel_last else transpose(y, axes=(0, 3, 1, 2)), bias, batch, channel_last)
 
 
 def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Variable:

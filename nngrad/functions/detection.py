@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
@@ -11,6 +11,7 @@ from jax import lax
 
 from ..graph import Array, Variable, composite, op
 from ..graph.axes import rows_of
+from ..graph.ranges import Size, one_of
 from .arithmetic import floating, mul2, widened
 from .array import zeros_like
 from .indexing import where
@@ -54,15 +55,13 @@ class _Boxes(NamedTuple):
             union = jnp.where(common > 0, self.areas + area - common, 1)
             return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
 
-        result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
-        return result
+        return lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
 
 
 def _ranked(scores: jax.Array) -> jax.Array:
     """The places of scores along the last axis, the highest first; of equal ones the first."""
     place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
-    return order
+    return lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
 
 
 @op(axes=rows_of((0,)))
@@ -99,8 +98,8 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
 
 @op(axes=rows_of((0, 1)))
 def ranked_boxes(
-    boxes: Array, scores: Array, /, center_point_box: int, max_output_boxes_per_class: int, iou_threshold: float,
-    score_threshold: float,
+    boxes: Array, scores: Array, /, center_point_box: Annotated[int, one_of(0, 1)], max_output_boxes_per_class: Size,
+    iou_threshold: float, score_threshold: float,
 ) -> jax.Array:
     """For each class the numbers of boxes in the order of their scores: what `onnx_non_max_suppression` is made of.
 
@@ -116,10 +115,6 @@ def ranked_boxes(
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
         raise ValueError(f"boxes of shape {boxes.shape} and scores of shape {scores.shape} must be (batch, N, 4) and "
                          "(batch, classes, N)")
-    if center_point_box not in (0, 1):
-        raise ValueError(f"center_point_box must be 0 or 1, got {center_point_box}")
-    if max_output_boxes_per_class < 0:
-        raise ValueError(f"max_output_boxes_per_class must not be negative, got {max_output_boxes_per_class}")
     boxes, scores = widened(floating(boxes)), widened(floating(scores))
     first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:
@@ -136,7 +131,7 @@ def ranked_boxes(
 
 
 @op
-def selected_rows(numbers: Array, /, size: int, whole: bool = False) -> jax.Array:
+def selected_rows(numbers: Array, /, size: Size, whole: bool = False) -> jax.Array:
     """The places of what `ranked_boxes` has selected, each with its number.
 
     Args:
@@ -146,12 +141,7 @@ def selected_rows(numbers: Array, /, size: int, whole: bool = False) -> jax.Arra
 
     Returns:
         int32 (size, 3): batch, class, number.
-
-    Raises:
-        ValueError: `size` is negative.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}")
     there = numbers >= 0
     places = jnp.nonzero(there, size=size, fill_value=0)
     rows = jnp.stack([*places[:2], numbers[places]], 1).astype(jnp.int32)
@@ -235,5 +225,5 @@ def onnx_non_max_suppression(
     )
     if size is not None:
         return selected_rows(numbers, size=size)
-    count = int(np.count_nonzero(known_values(numbers, "onnx_non_max_suppression") >= 0))
+    count = int(np.count_nonzero(known_values(numbers) >= 0))
     return selected_rows(numbers, size=count, whole=True)

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import itertools
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, composite
+from ..graph.ranges import NotNegative, Positive, one_of
 from .activation import relu
 from .arithmetic import maximum_scalar
 from .array import cast
@@ -18,12 +19,14 @@ from .linear import batch_matmul
 from .movement import reshape
 from .reduction import mean, norm, sum
 
+MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
+SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
+"""Whether a loss is a number, or there is one for each sample."""
 
-def reduced_loss(loss: Variable, reduce: str, function: str, whole: str = "mean") -> Variable:
-    """The loss of each sample as `reduce` says: itself for 'no', else their mean or sum, which `whole` names."""
-    if reduce not in (whole, "no"):
-        raise ValueError(f"{function}: reduce must be {whole!r} or 'no', got {reduce!r}")
-    return loss if reduce == "no" else sum(loss) if whole == "sum" else mean(loss)
+
+def reduced_loss(loss: Variable, reduce: str) -> Variable:
+    """The loss of each sample as `reduce` says: itself for 'no', else their mean or sum."""
+    return loss if reduce == "no" else sum(loss) if reduce == "sum" else mean(loss)
 
 
 @composite
@@ -33,11 +36,8 @@ def mean_squared_error(x0: Array, x1: Array, /) -> Variable:
     Args:
         x0: Any shape; integers are taken as float32.
         x1: The same shape.
-
-    Raises:
-        ValueError: The shapes differ.
     """
-    d = _difference(x0, x1, "mean_squared_error")
+    d = _difference(x0, x1)
     return mean(d * d)
 
 
@@ -48,22 +48,18 @@ def mean_absolute_error(x0: Array, x1: Array, /) -> Variable:
     Args:
         x0: Any shape; integers are taken as float32.
         x1: The same shape.
-
-    Raises:
-        ValueError: The shapes differ.
     """
-    return mean(abs(_difference(x0, x1, "mean_absolute_error")))
+    return mean(abs(_difference(x0, x1)))
 
 
-def _difference(x0: Variable, x1: Variable, function: str) -> Variable:
+def _difference(x0: Variable, x1: Variable) -> Variable:
     if x0.shape != x1.shape:
-        raise ValueError(f"{function}: x0 {x0.shape} and x1 {x1.shape} must have one shape")
-    difference: Variable = x0 - x1
-    return difference
+        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must have one shape")
+    return x0 - x1
 
 
 @composite
-def contrastive(x0: Array, x1: Array, y: Array, /, margin: float = 1, reduce: str = "mean") -> Variable:
+def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce: MeanOrNo = "mean") -> Variable:
     """`(y d^2 + (1 - y) max(margin - d, 0)^2) / 2` of pairs at a distance d (Hadsell et al., 2006).
 
     Args:
@@ -72,23 +68,20 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: float = 1, reduce: st
         y: (pairs,): 1 for a pair that belongs together, else 0.
         margin: The distance, positive, up to which other pairs cost something.
         reduce: 'mean', or 'no' for the loss of each pair.
-
-    Raises:
-        ValueError: The shapes do not fit, `margin` is not positive, or there is no such `reduce`.
     """
     if x0.ndim != 2 or x0.shape != x1.shape or y.shape != x0.shape[:1]:
-        raise ValueError(f"contrastive: x0 {x0.shape} and x1 {x1.shape} must be (pairs, n), and y {y.shape} (pairs,)")
-    if not margin > 0:
-        raise ValueError(f"contrastive: margin must be positive, got {margin}")
+        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must be (pairs, n), and y {y.shape} (pairs,)")
     difference = x0 - x1
     y = cast(y, difference.dtype)
     near = relu(margin - norm(difference, axis=1))
     loss = 0.5 * (y * sum(difference * difference, axis=1) + (1 - y) * near * near)
-    return reduced_loss(loss, reduce, "contrastive")
+    return reduced_loss(loss, reduce)
 
 
 @composite
-def triplet(anchor: Array, positive: Array, negative: Array, /, margin: float = 0.2, reduce: str = "mean") -> Variable:
+def triplet(
+    anchor: Array, positive: Array, negative: Array, /, margin: Positive = 0.2, reduce: MeanOrNo = "mean"
+) -> Variable:
     """`max(|a - p|^2 - |a - n|^2 + margin, 0)` of triples of samples (Schroff et al., 2015).
 
     Args:
@@ -97,35 +90,27 @@ def triplet(anchor: Array, positive: Array, negative: Array, /, margin: float = 
         negative: What is to be far, of the same shape.
         margin: By how much farther, positive.
         reduce: 'mean', or 'no' for the loss of each triple.
-
-    Raises:
-        ValueError: The shapes do not fit, `margin` is not positive, or there is no such `reduce`.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
-        raise ValueError(f"triplet: anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
+        raise ValueError(f"anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
                          "must have one shape (triples, n)")
-    if not margin > 0:
-        raise ValueError(f"triplet: margin must be positive, got {margin}")
     near, far = anchor - positive, anchor - negative
-    return reduced_loss(relu(sum(near * near - far * far, axis=1) + margin), reduce, "triplet")
+    return reduced_loss(relu(sum(near * near - far * far, axis=1) + margin), reduce)
 
 
 @composite
-def cross_covariance(y: Array, z: Array, /, reduce: str = "half_squared_sum") -> Variable:
+def cross_covariance(
+    y: Array, z: Array, /, reduce: Annotated[str, one_of("half_squared_sum", "no")] = "half_squared_sum"
+) -> Variable:
     """Half of the sum of squares of the covariances between two sets of features (Cheung et al., 2014).
 
     Args:
         y: (samples, m).
         z: (samples, n).
         reduce: 'half_squared_sum', or 'no' for the covariances (m, n) themselves.
-
-    Raises:
-        ValueError: The shapes do not fit, or there is no such `reduce`.
     """
     if y.ndim != 2 or z.ndim != 2 or y.shape[0] != z.shape[0]:
-        raise ValueError(f"cross_covariance: y {y.shape} and z {z.shape} must be (samples, features)")
-    if reduce not in ("half_squared_sum", "no"):
-        raise ValueError(f"cross_covariance: reduce must be 'half_squared_sum' or 'no', got {reduce!r}")
+        raise ValueError(f"y {y.shape} and z {z.shape} must be (samples, features)")
     y, z = (x - mean(x, axis=0, keepdims=True) for x in (y, z))
     covariance = batch_matmul(y, z, transpose_a=True) * (1 / y.shape[0])
     return covariance if reduce == "no" else 0.5 * sum(covariance * covariance)
@@ -133,8 +118,8 @@ def cross_covariance(y: Array, z: Array, /, reduce: str = "half_squared_sum") ->
 
 @composite
 def discriminative_margin_based_clustering_loss(
-    embeddings: Array, labels: Array, /, delta_v: float, delta_d: float, max_embedding_dim: int, norm: int = 1,
-    alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.001,
+    embeddings: Array, labels: Array, /, delta_v: NotNegative, delta_d: float, max_embedding_dim: int,
+    norm: Annotated[int, one_of(1, 2)] = 1, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.001,
 ) -> tuple[Variable, Variable, Variable]:
     """Losses that make pixels of one instance alike, and instances different (De Brabandere et al., 2017).
 
@@ -151,19 +136,11 @@ def discriminative_margin_based_clustering_loss(
 
     Returns:
         The loss of pixels far from their centres, that of centres near each other, and the size of the centres.
-
-    Raises:
-        ValueError: The shapes do not fit, `norm` is neither 1 nor 2, or `delta_v` is negative.
     """
-    name = "discriminative_margin_based_clustering_loss"
     k = max_embedding_dim
     if embeddings.ndim != 4 or embeddings.shape[1] != k or labels.shape != (embeddings.shape[0], *embeddings.shape[2:]):
-        raise ValueError(f"{name}: embeddings {embeddings.shape} must be (batch, {k}, height, width), and labels "
+        raise ValueError(f"embeddings {embeddings.shape} must be (batch, {k}, height, width), and labels "
                          f"{labels.shape} have the same pixels")
-    if norm not in (1, 2):
-        raise ValueError(f"{name}: norm must be 1 or 2, got {norm}")
-    if not delta_v >= 0:
-        raise ValueError(f"{name}: delta_v must not be negative, got {delta_v}")
     batch = embeddings.shape[0]
     instances = as_variable(np.arange(1, k + 1, dtype=np.int32).reshape(k, 1, 1, 1))
     members = cast(equal(instances, reshape(labels, shape=(1, *labels.shape))), embeddings.dtype)

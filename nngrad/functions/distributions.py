@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import functools
 import math
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +19,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Shape, Static
 from ..graph.leaf import common_floating
+from ..graph.ranges import Probability, Size, between
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along
@@ -29,7 +30,9 @@ from .stochastic import by_position, key_leaf, typed_key
 
 @op
 @by_position
-def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> jax.Array:
+def binomial(
+    key: Array, /, n: Annotated[int, between(0, 1 << 24)] = 1, p: Probability = 0.5, shape: Shape = ()
+) -> jax.Array:
     """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
 
     Args:
@@ -39,10 +42,6 @@ def binomial(key: Array, /, n: int = 1, p: float = 0.5, shape: Shape = ()) -> ja
     Raises:
         ValueError: `n` is negative or too large for float32, or `p` is not from 0 to 1.
     """
-    if not 0 <= n <= 1 << 24:
-        raise ValueError(f"n must be from 0 to 2**24, up to which float32 counts, got {n}")
-    if not 0 <= p <= 1:
-        raise ValueError(f"p must be from 0 to 1, got {p}")
     return jax.random.binomial(typed_key(key), np.float32(n), np.float32(p), shape=shape, dtype=jnp.float32)
 
 
@@ -111,7 +110,7 @@ def _quadrature(count: int) -> tuple[list[float], list[float]]:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
-def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.Array:
+def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax.Array:
     """The integral of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)), over positive or over negative w.
 
     That is part of an integral over the gamma distribution with shape `k`, in the variable w = log(t / z). Where `z` is
@@ -122,12 +121,7 @@ def gamma_moment(k: Array, z: Array, /, order: int = 0, power: int = 0) -> jax.A
         z: The place, not negative, of a shape that broadcasts with that of `k`.
         order: The power of w.
         power: The power of exp(w) - 1.
-
-    Raises:
-        ValueError: `order` or `power` is negative, or the shapes do not broadcast.
     """
-    if order < 0 or power < 0:
-        raise ValueError(f"order and power must not be negative, got {order} and {power}")
     k, z = broadcast_pair(floating(k), floating(z))
     dtype = k.dtype
     k, z = widened(k), widened(z)
@@ -212,8 +206,7 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
         ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
     """
     (k, theta), shape = _parameters("rand_gamma", {"k": k, "theta": theta}, shape)
-    y: Variable = elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
-    return y
+    return elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
 
 
 @composite
@@ -283,7 +276,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
             -1.
     """
     if x.shape != w.shape:
-        raise ValueError(f"random_choice: w {w.shape} must have the shape of x {x.shape}")
+        raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")
     shape = shape or (1,)
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
     points, rows = along(index, x.ndim - 1)

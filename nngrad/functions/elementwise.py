@@ -5,11 +5,14 @@ Where a function of integers is not an integer, they are taken as float32.
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, op
+from ..graph.ranges import between
 from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, of_floats, widened
 
 # ---------------------------------------------------------------- sign and rounding
@@ -150,23 +153,18 @@ def sinc(x: Array, /) -> jax.Array:
     return _sinc_derivative(floating(x), 0)
 
 
+_HIGHEST = 200
+"""Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
+
+
 @op(diagonal=True)
-def sinc_derivative(x: Array, /, order: int = 1) -> jax.Array:
+def sinc_derivative(x: Array, /, order: Annotated[int, between(0, _HIGHEST)] = 1) -> jax.Array:
     """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too.
 
     Args:
         order: How often `sin(x) / x` is differentiated.
-
-    Raises:
-        ValueError: The order is not from 0 to 200.
     """
-    if not 0 <= order <= _HIGHEST:
-        raise ValueError(f"order must be from 0 to {_HIGHEST}, got {order}")
     return _sinc_derivative(floating(x), order)
-
-
-_HIGHEST = 200
-"""Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
 
 
 def _sinc_derivative(x: jax.Array, order: int) -> jax.Array:
@@ -222,5 +220,4 @@ def identity(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    y: jax.Array = x
-    return y
+    return x

@@ -149,5 +149,4 @@ def differentiated_if(x: Array, factor: Array, /) -> jax.Array:
         x: Floating.
         factor: Of the same shape.
     """
-    same: jax.Array = x
-    return same
+    return x

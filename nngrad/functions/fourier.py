@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -17,6 +17,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Shape
 from ..graph.axes import AxisMap, Places, rowwise
+from ..graph.ranges import AtLeastOne, between, one_of
 from . import movement, slicing
 from .arithmetic import alike, floating
 from .transposition import transposed
@@ -29,7 +30,7 @@ def _transform_axes(f: Function) -> tuple[int, int]:
 
 
 @op(type_name="FFT", linear=True, axes=rowwise(_transform_axes), precision="high")
-def fft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
+def fft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: bool = False) -> jax.Array:
     """Discrete Fourier transform over the axes before the last: the sum over t of `exp(-2 pi i k t / n) x[t]`.
 
     Args:
@@ -48,7 +49,7 @@ def fft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
 
 
 @op(type_name="IFFT", linear=True, axes=rowwise(_transform_axes), precision="high")
-def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
+def ifft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: bool = False) -> jax.Array:
     """The inverse of `fft` with the same arguments.
 
     Args:
@@ -57,17 +58,14 @@ def ifft(x: Array, /, signal_ndim: int, normalized: bool = False) -> jax.Array:
 
     Returns:
         The shape of x.
-
-    Raises:
-        ValueError: As in `fft`.
     """
     return _transformed(x, signal_ndim, lax.FftType.IFFT, 0.5 if normalized else 0)
 
 
-def _transformed(x: jax.Array, signal_ndim: int, kind: lax.FftType, power: float) -> jax.Array:
+def _transformed(
+    x: jax.Array, signal_ndim: Annotated[int, between(1, 3)], kind: lax.FftType, power: float
+) -> jax.Array:
     """The transform that JAX calls `kind`, times a power of the product of the sizes."""
-    if not 1 <= signal_ndim <= 3:
-        raise ValueError(f"signal_ndim must be 1, 2 or 3, got {signal_ndim}")
     if x.ndim <= signal_ndim or x.shape[-1] != 2:
         raise ValueError(f"x of shape {x.shape} must have {signal_ndim} axes, and a last one for the 2 parts")
     sizes = x.shape[-signal_ndim - 1 : -1]
@@ -160,7 +158,7 @@ def _counts(size: int) -> Any:
 
 
 @op(linear=True, axes=rowwise("(t)->(f,s)"))
-def frames(x: Array, /, size: int, stride: int) -> jax.Array:
+def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
     """The parts of `size` elements that begin at each multiple of `stride` and lie within the last axis.
 
     Args:
@@ -172,16 +170,15 @@ def frames(x: Array, /, size: int, stride: int) -> jax.Array:
         (*batch, (t - size) // stride + 1, size).
 
     Raises:
-        ValueError: `size` or `stride` is below 1, or x is shorter than `size`.
+        ValueError: x is too short.
     """
-    if size < 1 or stride < 1 or x.ndim == 0 or x.shape[-1] < size:
-        raise ValueError(f"size {size} and stride {stride} must be 1 or more, and x of shape {x.shape} as long as size")
+    if x.ndim == 0 or x.shape[-1] < size:
+        raise ValueError(f"x of shape {x.shape} must be as long as size {size}")
     axis, count = x.ndim - 1, (x.shape[-1] - size) // stride + 1
     step = math.gcd(size, stride)
     if size // step > _MOST_SLICES:
         starts = lax.iota(jnp.int32, count) * stride
-        y: jax.Array = jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
-        return y
+        return jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
     used = (count - 1) * stride + size
     blocks = lax.reshape(lax.slice_in_dim(x, 0, used, axis=axis), (*x.shape[:-1], used // step, step))
     span = (count - 1) * (stride // step) + 1
@@ -201,17 +198,19 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
     Args:
         y: Of the shape that `frames` gives.
         ...: As for `frames`.
-
-    Raises:
-        ValueError: As in `frames`, or the shape of y does not fit.
     """
     return transposed(lambda x: frames.forward(x, size, stride), shape, y, "y")
 
 
+_WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
+"""The mean of each window, about which it is a cosine."""
+Window: TypeAlias = Annotated[str, one_of(*_WINDOWS)]
+
+
 @composite
 def stft(
-    x: Array, /, window_size: int, stride: int, fft_size: int, window_type: str | None = "hanning", center: bool = True,
-    pad_mode: str = "reflect", as_istft_backward: bool = False,
+    x: Array, /, window_size: int, stride: AtLeastOne, fft_size: int, window_type: Window | None = "hanning",
+    center: bool = True, pad_mode: str = "reflect", as_istft_backward: bool = False,
 ) -> tuple[Variable, Variable]:
     """Short-time Fourier transform: that of each part of a signal under a window that moves over it.
 
@@ -233,14 +232,14 @@ def stft(
         ValueError: An argument is out of range, there is no such window, or x is too short; or with
             `as_istft_backward` x has not the length of what `istft` gives, or that would refuse the arguments.
     """
-    window = _window("stft", window_size, stride, fft_size, window_type)
+    window = _window(window_size, fft_size, window_type)
     margin = fft_size // 2 if center else 0
     if x.ndim == 0 or x.shape[-1] + 2 * margin < fft_size:
-        raise ValueError(f"stft: x of shape {x.shape} is too short for a transform of fft_size {fft_size}")
+        raise ValueError(f"x of shape {x.shape} is too short for a transform of fft_size {fft_size}")
     if as_istft_backward:
         count, left = divmod(x.shape[-1] + 2 * margin - fft_size, stride)
         if left:
-            raise ValueError(f"stft: x of shape {x.shape} has not the length of what istft gives with stride {stride}")
+            raise ValueError(f"x of shape {x.shape} has not the length of what istft gives with stride {stride}")
         x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
     if margin:
         x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
@@ -253,8 +252,9 @@ def stft(
 
 @composite
 def istft(
-    y_r: Array, y_i: Array, /, window_size: int, stride: int, fft_size: int, window_type: str | None = "hanning",
-    center: bool = True, pad_mode: str = "reflect", as_stft_backward: bool = False,
+    y_r: Array, y_i: Array, /, window_size: int, stride: AtLeastOne, fft_size: int,
+    window_type: Window | None = "hanning", center: bool = True, pad_mode: str = "reflect",
+    as_stft_backward: bool = False,
 ) -> Variable:
     """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows.
 
@@ -276,10 +276,10 @@ def istft(
         ValueError: An argument is out of range, there is no such window, the shapes do not fit, or squared windows sum
             to 0 somewhere, where no inverse is.
     """
-    window = _window("istft", window_size, stride, fft_size, window_type)
+    window = _window(window_size, fft_size, window_type)
     if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != fft_size // 2 + 1 or y_r.shape[-1] == 0:
         raise ValueError(
-            f"istft: y_r of shape {y_r.shape} and y_i of shape {y_i.shape} must be alike, and their last axes "
+            f"y_r of shape {y_r.shape} and y_i of shape {y_i.shape} must be alike, and their last axes "
             f"{fft_size // 2 + 1} frequencies for fft_size={fft_size} and a window or more"
         )
     margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
@@ -303,22 +303,14 @@ def _swapped(x: Variable) -> Variable:
     return movement.transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-def _window(name: str, window_size: int, stride: int, fft_size: int, window_type: str | None) -> Any:
+def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
     """The window of `fft_size` elements; a ValueError names the argument that is wrong."""
     if not 1 <= window_size <= fft_size:
-        raise ValueError(f"{name}: window_size {window_size} must be 1 or more, and at most fft_size {fft_size}")
-    if stride < 1:
-        raise ValueError(f"{name}: stride must be 1 or more, got {stride}")
-    if window_type not in (*_WINDOWS, None):
-        raise ValueError(f"{name}: window_type must be None or one of {', '.join(_WINDOWS)}, got {window_type!r}")
+        raise ValueError(f"window_size {window_size} must be 1 or more, and at most fft_size {fft_size}")
     base = _WINDOWS[window_type or "rectangular"]
     window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
     before = (fft_size - window_size) // 2
     return np.pad(window, (before, fft_size - window_size - before))
-
-
-_WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
-"""The mean of each window, about which it is a cosine."""
 
 
 def _shares(window: Any, count: int, stride: int, margin: int) -> Any:

@@ -39,18 +39,17 @@ def fused_convolution(
         ValueError: As in the functions that it is made of; some of the four of the normalisation are missing, the
             shape of `z` does not fit, there is no such nonlinearity, or it takes other arguments.
     """
-    name = "fused_convolution"
     if nonlinearity not in _NONLINEARITIES:
-        raise ValueError(f"{name}: nonlinearity must be one of {', '.join(_NONLINEARITIES)}, got {nonlinearity!r}")
+        raise ValueError(f"nonlinearity must be one of {', '.join(_NONLINEARITIES)}, got {nonlinearity!r}")
     numbers, most = nonlinearity_args, int(nonlinearity in ("leaky_relu", "elu"))
     if not isinstance(numbers, tuple) or len(numbers) > most:
-        raise ValueError(f"{name}: nonlinearity_args must be a tuple of at most {most} numbers, got {numbers!r}")
+        raise ValueError(f"nonlinearity_args must be a tuple of at most {most} numbers, got {numbers!r}")
     statistics = (beta, gamma, mean, variance)
     if any([each is None for each in statistics]) != all([each is None for each in statistics]):
-        raise ValueError(f"{name}: give all of beta, gamma, mean and variance, or none")
-    base_axis = axis_of(base_axis, x.ndim, f"{name}: base_axis")
+        raise ValueError("give all of beta, gamma, mean and variance, or none")
+    base_axis = axis_of(base_axis, x.ndim, "base_axis")
     if pad_mode != "constant" or constant_value:
-        widths = [w for p in per_axis(pad, f"{name}: pad", x.ndim - base_axis - 1, 0, 0) for w in (p, p)]
+        widths = [w for p in per_axis(pad, "pad", x.ndim - base_axis - 1, 0, 0) for w in (p, p)]
         x = padded(x, (*widths, *(0, 0) * channel_last), pad_mode, constant_value)
         pad = None
     y = convolution(
@@ -64,7 +63,7 @@ def fused_convolution(
         )
     if z is not None:
         if z.shape != y.shape:
-            raise ValueError(f"{name}: z of shape {z.shape} must have the shape {y.shape} of the result")
+            raise ValueError(f"z of shape {z.shape} must have the shape {y.shape} of the result")
         y = y + z
     return _NONLINEARITIES[nonlinearity](y, *numbers)
 

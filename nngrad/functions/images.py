@@ -3,25 +3,28 @@
 from __future__ import annotations
 
 import math
-from typing import NamedTuple
+from typing import Annotated, NamedTuple, TypeAlias
 
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import Ints, Shape, as_ints
+from ..graph.ranges import NotNegative, at_least
 from ..graph.spec import FLOAT32, DType
 from . import array, elementwise, movement
 from .arithmetic import maximum_scalar
 from .stochastic import bernoulli, key_leaf, normal, subkey, uniform
 from .warping import sampled
 
+Factor: TypeAlias = Annotated[float, at_least(1)]
+
 
 @composite
 def image_augmentation(
     x: Array, /, shape: Shape | None = None, pad: Ints = (0, 0), min_scale: float = 1.0, max_scale: float = 1.0,
-    angle: float = 0.0, aspect_ratio: float = 1.0, distortion: float = 0.0, flip_lr: bool = False,
-    flip_ud: bool = False, brightness: float = 0.0, brightness_each: bool = False, contrast: float = 1.0,
-    contrast_center: float = 0.0, contrast_each: bool = False, noise: float = 0.0, seed: int = -1,
+    angle: NotNegative = 0.0, aspect_ratio: Factor = 1.0, distortion: NotNegative = 0.0, flip_lr: bool = False,
+    flip_ud: bool = False, brightness: NotNegative = 0.0, brightness_each: bool = False, contrast: Factor = 1.0,
+    contrast_center: float = 0.0, contrast_each: bool = False, noise: NotNegative = 0.0, seed: int = -1,
 ) -> Variable:
     """Images, each changed at random in the ways that the arguments allow.
 
@@ -56,21 +59,15 @@ def image_augmentation(
     """
     name = "image_augmentation"
     if x.ndim < 3:
-        raise ValueError(f"{name}: x {x.shape} must have axes for channels, height and width")
+        raise ValueError(f"x {x.shape} must have axes for channels, height and width")
     margins = as_ints(pad)
     wanted = x.shape[-3:] if shape is None else shape
     if len(wanted) != 3 or wanted[0] != x.shape[-3]:
-        raise ValueError(f"{name}: shape {shape} must be (channels, height, width), with the channels of x {x.shape}")
+        raise ValueError(f"shape {shape} must be (channels, height, width), with the channels of x {x.shape}")
     if len(margins) != 2 or min(margins) < 0:
-        raise ValueError(f"{name}: pad must be two numbers that are not negative, got {pad}")
+        raise ValueError(f"pad must be two numbers that are not negative, got {pad}")
     if not 0 < min_scale <= max_scale:
-        raise ValueError(f"{name}: min_scale must be positive and at most max_scale, got {min_scale} and {max_scale}")
-    for argument, value, least in (
-        ("angle", angle, 0), ("aspect_ratio", aspect_ratio, 1), ("distortion", distortion, 0),
-        ("brightness", brightness, 0), ("contrast", contrast, 1), ("noise", noise, 0),
-    ):
-        if not value >= least:
-            raise ValueError(f"{name}: {argument} must be at least {least}, got {value}")
+        raise ValueError(f"min_scale must be positive and at most max_scale, got {min_scale} and {max_scale}")
     x = x if x.spec.differentiable else array.cast(x, FLOAT32)
     batch, channels = x.shape[:-3], wanted[0]
     # Places are computed in float32 for 16-bit images too.

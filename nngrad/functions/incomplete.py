@@ -10,46 +10,34 @@ import jax.scipy.special
 from jax import lax
 
 from ..graph import Array, op
+from ..graph.ranges import AtLeastOne, Positive
 from .arithmetic import floating, widened
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def gammainc(x: Array, /, a: float) -> jax.Array:
+def gammainc(x: Array, /, a: Positive) -> jax.Array:
     """The regularized lower incomplete gamma function: the integral of `t^(a-1) exp(-t)` from 0 to x, over Gamma(a).
 
     Args:
         x: Any shape, not negative; integers are taken as float32.
         a: The exponent, above 0. It is a number: there is no closed form of a derivative in it.
-
-    Raises:
-        ValueError: `a` is not above 0.
     """
-    _check_exponent(a)
     x = floating(x)
     wide = widened(x)
     return lax.convert_element_type(lax.igamma(lax.full_like(wide, a), wide), x.dtype)
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def gammaincc(x: Array, /, a: float) -> jax.Array:
+def gammaincc(x: Array, /, a: Positive) -> jax.Array:
     """The regularized upper incomplete gamma function, `1 - gammainc(x, a)`, accurate where it is small.
 
     Args:
         x: Any shape, not negative; integers are taken as float32.
         a: The exponent, above 0.
-
-    Raises:
-        ValueError: `a` is not above 0.
     """
-    _check_exponent(a)
     x = floating(x)
     wide = widened(x)
     return lax.convert_element_type(lax.igammac(lax.full_like(wide, a), wide), x.dtype)
-
-
-def _check_exponent(a: float) -> None:
-    if not a > 0:
-        raise ValueError(f"a must be above 0, where the integral converges, got {a}")
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
@@ -60,17 +48,12 @@ def expi(x: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def expn(x: Array, /, n: int) -> jax.Array:
+def expn(x: Array, /, n: AtLeastOne) -> jax.Array:
     """The exponential integral E_n: that of `exp(-x t) / t^n` from 1 to infinity.
 
     Args:
         x: Any shape, positive; integers are taken as float32.
         n: The order, from 1 on.
-
-    Raises:
-        ValueError: The order is not positive.
     """
-    if n < 1:
-        raise ValueError(f"n must be from 1 on, got {n}")
     x = floating(x)
     return lax.convert_element_type(jax.scipy.special.expn(n, widened(x)), x.dtype)

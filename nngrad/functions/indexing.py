@@ -82,9 +82,7 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
 
 
 @op
-def extreme_points(
-    x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True
-) -> jax.Array:
+def extreme_points(x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True) -> jax.Array:
     """The larger of what is there and what is put there, at given points; those that attain it share its gradient.
 
     Args:
@@ -128,10 +126,10 @@ def gather(
     """
     batch = batch_dims or 0
     if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
-        raise ValueError(f"gather: batch_dims {batch} does not fit x {x.shape} and Indices {Indices.shape}")
-    axis = batch if axis is None else axis_of(axis, x.ndim, "gather: axis")
+        raise ValueError(f"batch_dims {batch} does not fit x {x.shape} and Indices {Indices.shape}")
+    axis = batch if axis is None else axis_of(axis, x.ndim, "axis")
     if axis < batch or x.shape[:batch] != Indices.shape[:batch]:
-        raise ValueError(f"gather: the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
+        raise ValueError(f"the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
                          f"and come before axis {axis}")
     rows = tuple([(a, a) for a in range(batch)])
     points = movement.reshape(Indices, shape=(*Indices.shape, 1))
@@ -161,7 +159,7 @@ def gather_nd(data: Array, indices: Array, /) -> Variable:
     Raises:
         ValueError: `k` is more than the number of axes of `data`.
     """
-    points, axes = _points_last(indices, data.ndim, "gather_nd")
+    points, axes = _points_last(indices, data.ndim)
     return slicing.take_points(data, points, axes=axes, outside=math.nan)
 
 
@@ -185,14 +183,14 @@ def scatter_nd(
     base = None if out is None else as_variable(out, "out", "scatter_nd", common_floating([data]))
     if base is not None:
         if shape not in (None, base.shape):
-            raise ValueError(f"scatter_nd: shape {shape} is not the shape {base.shape} of out")
+            raise ValueError(f"shape {shape} is not the shape {base.shape} of out")
         shape = base.shape
     elif shape is None:
-        raise ValueError("scatter_nd: give shape or out")
-    points, axes = _points_last(indices, len(shape), "scatter_nd")
+        raise ValueError("give shape or out")
+    points, axes = _points_last(indices, len(shape))
     expected = (*points.shape[:-1], *shape[len(axes) :])
     if data.shape != expected:
-        raise ValueError(f"scatter_nd: data {data.shape} must have the shape {expected} of what it replaces")
+        raise ValueError(f"data {data.shape} must have the shape {expected} of what it replaces")
     if add:
         y = slicing.put_points(data, points, axes=axes, shape=shape)
         if base is None:
@@ -224,11 +222,11 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     """
     if not x0.ndim == indices.ndim == x1.ndim:
         shapes = f"x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape}"
-        raise ValueError(f"scatter_add: {shapes} must have as many axes")
-    axis = axis_of(0 if axis is None else axis, x0.ndim, "scatter_add: axis")
+        raise ValueError(f"{shapes} must have as many axes")
+    axis = axis_of(0 if axis is None else axis, x0.ndim, "axis")
     for i, n in enumerate(indices.shape):
         if n > x1.shape[i] or (i != axis and n > x0.shape[i]):
-            raise ValueError(f"scatter_add: indices {indices.shape} must not be larger than x1 {x1.shape} and, "
+            raise ValueError(f"indices {indices.shape} must not be larger than x1 {x1.shape} and, "
                              f"but for axis {axis}, than x0 {x0.shape}")
     if x1.shape != indices.shape:
         x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
@@ -237,8 +235,7 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     added = slicing.put_points(x1, points, axes=(axis,), shape=covered, rows=rows)
     if covered != x0.shape:
         added = slicing.put_slices(added, key=tuple([(0, n, 1) for n in covered]), shape=x0.shape)
-    y: Variable = x0 + added
-    return y
+    return x0 + added
 
 
 @composite
@@ -253,11 +250,11 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
     Raises:
         ValueError: The axis is out of range, or the other axes do not agree.
     """
-    axis = axis_of(axis, x.ndim, "take_along_axis: axis")
+    axis = axis_of(axis, x.ndim, "axis")
     own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if indices.ndim != x.ndim:
-        raise ValueError(f"take_along_axis: indices {indices.shape} must have as many axes as x {x.shape}")
-    full = common_shape((others, indices.shape), f"take_along_axis: but for axis {axis}, x and indices")
+        raise ValueError(f"indices {indices.shape} must have as many axes as x {x.shape}")
+    full = common_shape((others, indices.shape), f"but for axis {axis}, x and indices")
     if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:
@@ -272,10 +269,10 @@ def along(indices: Variable, axis: int) -> tuple[Variable, tuple[tuple[int, int]
     return points, tuple([(i, i) for i in range(indices.ndim) if i != axis])
 
 
-def _points_last(indices: Variable, ndim: int, name: str) -> tuple[Variable, tuple[int, ...]]:
+def _points_last(indices: Variable, ndim: int) -> tuple[Variable, tuple[int, ...]]:
     """Points that come along the first axis, along the last one; and the axes that they index."""
     if indices.ndim == 0 or indices.shape[0] > ndim:
-        raise ValueError(f"{name}: indices {indices.shape} must hold one index for each of at most {ndim} axes first")
+        raise ValueError(f"indices {indices.shape} must hold one index for each of at most {ndim} axes first")
     return movement.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
 
 
@@ -356,10 +353,10 @@ def top_k_data(
     """
     base = base_axis + x.ndim if base_axis < 0 else base_axis
     if not 0 <= base <= x.ndim:
-        raise ValueError(f"top_k_data: base_axis {base_axis} is out of range for an array of {x.ndim} axes")
+        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
     batch, size = x.shape[:base], math.prod(x.shape[base:])
     if not 1 <= k <= size:
-        raise ValueError(f"top_k_data: k must be between 1 and the {size} elements of a sample, got {k}")
+        raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
     flat = movement.reshape(x, shape=(*batch, size))
     order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
     index = slicing.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))

@@ -179,9 +179,7 @@ def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, .
 
 
 @sized("JaxFunctionGradient")
-def jax_gradient(
-    *x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool
-) -> tuple[jax.Array, ...]:
+def jax_gradient(*x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool) -> tuple[jax.Array, ...]:
     """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
 
     Args:

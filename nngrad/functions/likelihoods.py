@@ -13,7 +13,7 @@ from ..graph.refusals import explained_by_name
 from .activation import softplus
 from .array import cast, zeros_like
 from .comparison import equal_scalar
-from .distances import reduced_loss
+from .distances import MeanOrNo, SumOrNo, reduced_loss
 from .elementwise import exp
 from .indexing import where
 from .linear import batch_matmul, embed
@@ -22,30 +22,27 @@ from .reduction import logsumexp, sum
 from .special import log1p
 
 
-def _alike(function: str, **inputs: Variable) -> None:
+def _alike(**inputs: Variable) -> None:
     if len({x.shape for x in inputs.values()}) > 1:
         shapes = ", ".join([f"{name} {x.shape}" for name, x in inputs.items()])
-        raise ValueError(f"{function}: {shapes} must have one shape")
+        raise ValueError(f"{shapes} must have one shape")
 
 
 @composite
-def bernoulli_nll(x: Array, y: Array, /, reduce: str = "sum") -> Variable:
+def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
     """`softplus(y) - x y`: of outcomes `x` whose probability is `sigmoid(y)`.
 
     Args:
         x: Outcomes, 0 or 1, or between.
         y: Scores, of the same shape.
         reduce: 'sum', or 'no' for each element.
-
-    Raises:
-        ValueError: The shapes differ, or there is no such `reduce`.
     """
-    _alike("bernoulli_nll", x=x, y=y)
-    return reduced_loss(softplus(y) - x * y, reduce, "bernoulli_nll", "sum")
+    _alike(x=x, y=y)
+    return reduced_loss(softplus(y) - x * y, reduce)
 
 
 @composite
-def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: str = "sum") -> Variable:
+def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum") -> Variable:
     """`(ln_var + (x - mean)^2 / exp(ln_var) + log(2 pi)) / 2`: of samples of normal distributions.
 
     Args:
@@ -53,30 +50,24 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: str = "sum") -
         mean: Means, of the same shape.
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
-
-    Raises:
-        ValueError: The shapes differ, or there is no such `reduce`.
     """
-    _alike("gaussian_nll", x=x, mean=mean, ln_var=ln_var)
+    _alike(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
-    return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce, "gaussian_nll", "sum")
+    return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
 
 
 @composite
-def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: str = "sum") -> Variable:
+def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum") -> Variable:
     """`(mean^2 + exp(ln_var) - ln_var - 1) / 2`: how far normal distributions are from the standard one.
 
     Args:
         mean: Means.
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
-
-    Raises:
-        ValueError: The shapes differ, or there is no such `reduce`.
     """
-    _alike("gaussian_kl_divergence", mean=mean, ln_var=ln_var)
+    _alike(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
-    return reduced_loss(loss, reduce, "gaussian_kl_divergence", "sum")
+    return reduced_loss(loss, reduce)
 
 
 def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
@@ -92,7 +83,7 @@ def _check_words(function: str, x: Variable, t: Variable, weights: Variable) -> 
 
 
 @composite
-def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: str = "mean") -> Variable:  # noqa: N803
+def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo = "mean") -> Variable:  # noqa: N803
     """A cross entropy with sampled classes in place of all (Ji et al., 2016).
 
     `-log p(t) - sum log(1 - p(s))` over the samples s, with the softmax p over target and samples of `x W'`.
@@ -103,19 +94,16 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: str = "me
         W: (classes, n).
         samples: (batch, k), other classes.
         reduce: 'mean', or 'no' for the loss of each sample of the batch.
-
-    Raises:
-        ValueError: The shapes do not fit, or there is no such `reduce`.
     """
     _check_words("black_out", x, t, W)
     if samples.ndim != 2 or samples.shape[0] != x.shape[0]:
-        raise ValueError(f"black_out: samples {samples.shape} must be (batch, k) for x {x.shape}")
+        raise ValueError(f"samples {samples.shape} must be (batch, k) for x {x.shape}")
     positive = _scores(x, reshape(t, shape=(*t.shape, 1)), W)
     negative = _scores(x, samples, W)
     total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)
     others = sum(log1p(-exp(negative - total)), axis=1)
     loss = reshape(total - positive, shape=t.shape) - others
-    return reduced_loss(loss, reduce, "black_out")
+    return reduced_loss(loss, reduce)
 
 
 @explained_by_name
@@ -140,13 +128,15 @@ def negative_sampling(
 
     Raises:
         TypeError: `sampler` cannot be called.
-        ValueError: The shapes do not fit, or there is no such `reduce`.
+        ValueError: The shapes do not fit.
     """
     name = "negative_sampling"
     x, t, W = as_variables((x, t, W), ("x", "t", "W"), name)  # noqa: N806
     _check_words(name, x, t, W)
     if not callable(sampler):
         raise TypeError(f"{name}: sampler must be a function of a shape, got {sampler!r}")
+    if reduce not in ("sum", "no"):
+        raise ValueError(f"{name}: reduce must be 'sum' or 'no', got {reduce!r}")
     shape = (x.shape[0], as_int(sample_size))
     samples = as_variable(sampler(shape), "what sampler returns", name)
     if samples.shape != shape:
@@ -155,7 +145,7 @@ def negative_sampling(
     target = reshape(where(nothing, zeros_like(t), t), shape=(*t.shape, 1))
     positive = reshape(_scores(x, target, W), shape=t.shape)
     loss = softplus(-positive) + sum(softplus(_scores(x, samples, W)), axis=1)
-    loss = reduced_loss(where(nothing, zeros_like(loss), loss), reduce, name, "sum")
+    loss = reduced_loss(where(nothing, zeros_like(loss), loss), reduce)
     if not return_samples:
         return loss
     return loss, concatenate(reshape(t, shape=(*t.shape, 1)), cast(samples, t.dtype), axis=1)

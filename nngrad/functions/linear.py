@@ -93,12 +93,12 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
         y = apply(batch_matmul, (x, weight), (False, False))
     else:
         if not -len(shape) <= base_axis <= len(shape):
-            raise ValueError(f"affine: base_axis {base_axis} is out of range for x of shape {shape}")
+            raise ValueError(f"base_axis {base_axis} is out of range for x of shape {shape}")
         base_axis = base_axis + len(shape) if base_axis < 0 else base_axis
         batch, out, size = shape[:base_axis], w[1:], math.prod(shape[base_axis:])
         if not w or w[0] != size:
             raise ValueError(
-                f"affine: weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
+                f"weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
             )
         # Axes of the batch stay apart: to be one with others, one that is divided over devices would be gathered.
         if shape != (*batch, size) or not batch:
@@ -110,7 +110,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
             y = reshape(y, shape=(*batch, *out))
     if bias is not None:
         if bias.spec.shape != out:
-            raise ValueError(f"affine: bias must have shape {out}, got {bias.spec.shape}")
+            raise ValueError(f"bias must have shape {out}, got {bias.spec.shape}")
         y = apply(add2, (y, bias))
     return y
 
@@ -137,7 +137,7 @@ def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
         return y
     cell = out.cell if isinstance(out, Variable) else out
     if not isinstance(cell, NdArray):
-        raise TypeError(f"dot: out must be an NdArray or a Variable, got {type(out).__name__}")
+        raise TypeError(f"out must be an NdArray or a Variable, got {type(out).__name__}")
     cell.copy_from(y.data)
     return None
 
@@ -177,7 +177,7 @@ def matmul(a: Array, b: Array, /) -> Variable:
         ValueError: An input has no axes, or the shapes do not fit.
     """
     if a.ndim == 0 or b.ndim == 0:
-        raise ValueError(f"matmul: a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
+        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
     y: Variable
     if a.ndim > 1 and b.ndim > 1:
         y = apply(batch_matmul, (a, b), (False, False))
@@ -238,9 +238,6 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
         x0: Row numbers, as `embed` takes them; what is no row of the result is left out.
         shape: The shape of `w`, which is that of the result: (rows, *row).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     shape = as_shape(shape)
     if not shape or gy.shape != (*x0.shape, *shape[1:]):
@@ -264,9 +261,7 @@ def batch_inv(x: Array, /) -> jax.Array:
 
     Args:
         x: (*batch, n, n). A singular matrix gives values that are infinite or NaN.
-
-    Raises:
-        ValueError: The matrices are not square.
+        ...: As for `half_lower`.
     """
     return lax.convert_element_type(jnp.linalg.inv(square_matrices(x)), floating(x).dtype)
 
@@ -278,13 +273,10 @@ def batch_det(x: Array, /) -> jax.Array:
     Its derivatives of every order are those of a polynomial, and exact for singular matrices too (`batch_cofactor`).
 
     Args:
-        x: (*batch, n, n).
+        ...: As for `half_lower`.
 
     Returns:
         (*batch).
-
-    Raises:
-        ValueError: The matrices are not square.
     """
     return lax.convert_element_type(jnp.linalg.det(square_matrices(x)), floating(x).dtype)
 
@@ -294,13 +286,10 @@ def batch_logdet(x: Array, /) -> jax.Array:
     """log |det| of each matrix in the last two axes; -inf for a singular one.
 
     Args:
-        x: (*batch, n, n).
+        ...: As for `half_lower`.
 
     Returns:
         (*batch).
-
-    Raises:
-        ValueError: The matrices are not square.
     """
     return lax.convert_element_type(jnp.linalg.slogdet(square_matrices(x))[1], floating(x).dtype)
 
@@ -314,9 +303,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Args:
         x: (*batch, n, n). The symmetric part is taken; the factor is NaN where it is not positive definite.
         upper: Whether to return the upper factor U of x = U' U; else it is the lower, L of x = L L'.
-
-    Raises:
-        ValueError: The matrices are not square.
+        ...: As for `half_lower`.
     """
     y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)
     return lax.convert_element_type(y, floating(x).dtype)

@@ -114,8 +114,7 @@ def get_item(x: Variable, slices: Any) -> Variable:
     """
     (x,) = as_variables((x,), ("x",), "get_item")
     several = isinstance(slices, list) and not all([isinstance(each, int) for each in slices])
-    result: Variable = x[tuple(slices) if several else slices]
-    return result
+    return x[tuple(slices) if several else slices]
 
 
 @explained_by_name

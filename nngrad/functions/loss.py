@@ -12,6 +12,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, axis_of
 from ..graph.axes import mixes
+from ..graph.ranges import NotNegative, Positive
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
 from .arithmetic import broadcast_pair, floating, is_floating, widened
@@ -115,14 +116,10 @@ def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = Non
 
     Args:
         x: Probabilities; any shape, floating.
-        target: Labels, as for `softmax_cross_entropy`.
-        axis: The axis of the classes; None stands for the last.
+        ...: As for `softmax_cross_entropy`.
 
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
-
-    Raises:
-        ValueError: The shapes do not fit, `axis` is out of range, or there is no class.
     """
     axis = checked_axis(x, target, axis)
     x = floating(x)
@@ -201,7 +198,7 @@ def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, broadcasts=True, precision="high")
-def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
+def huber_loss(x0: Array, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
     """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
 
     Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
@@ -211,12 +208,7 @@ def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
         x0: Any shape; integers are taken as float32.
         x1: Likewise.
         delta: Where the square turns into a line; positive.
-
-    Raises:
-        ValueError: The shapes do not broadcast, or `delta` is not positive.
     """
-    if not delta > 0:
-        raise ValueError(f"delta must be positive, got {delta}")
     size = lax.abs(difference(x0, x1))
     near = lax.min(size, lax.full_like(size, delta))
     # One product for both: near = |d| gives d^2, near = delta the line.
@@ -224,19 +216,14 @@ def huber_loss(x0: Array, x1: Array, /, delta: float = 1.0) -> jax.Array:
 
 
 @op(diagonal=True, broadcasts=True, precision="high")
-def epsilon_insensitive_loss(x0: Array, x1: Array, /, epsilon: float) -> jax.Array:
+def epsilon_insensitive_loss(x0: Array, x1: Array, /, epsilon: NotNegative) -> jax.Array:
     """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together. At `|x0 - x1| = epsilon` the derivative is 0.
 
     Args:
         x0: Any shape; integers are taken as float32.
         x1: Likewise.
         epsilon: The difference up to which nothing is lost; not negative.
-
-    Raises:
-        ValueError: The shapes do not broadcast, or `epsilon` is negative.
     """
-    if not epsilon >= 0:
-        raise ValueError(f"epsilon must not be negative, got {epsilon}")
     size = lax.abs(difference(x0, x1))
     return lax.max(lax.sub(size, lax.full_like(size, epsilon)), lax.full_like(size, 0))
 
@@ -255,13 +242,10 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
 
     Returns:
         The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
-
-    Raises:
-        ValueError: The shapes differ, or `base_axis` is out of range.
     """
     if p.shape != q.shape:
-        raise ValueError(f"kl_multinomial: p of shape {p.shape} and q of shape {q.shape} must have one shape")
-    base = axis_of(base_axis, p.ndim, "kl_multinomial: base_axis")
+        raise ValueError(f"p of shape {p.shape} and q of shape {q.shape} must have one shape")
+    base = axis_of(base_axis, p.ndim, "base_axis")
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))

@@ -21,8 +21,7 @@ from . import array, comparison, indexing, movement, reduction
 
 def _reduced(op: Callable[..., Any]) -> Callable[..., Variable]:
     def reduce(self: Variable, axis: Axes | None = None, keepdims: bool = False) -> Variable:
-        result: Variable = op(self, axis=axis, keepdims=keepdims)
-        return result
+        return op(self, axis=axis, keepdims=keepdims)
 
     return reduce
 
@@ -50,8 +49,7 @@ def _filled(self: Variable, mask: Any, value: float) -> Variable:
         chosen = comparison.not_equal_scalar(chosen, 0.0)
     if chosen.shape != self.shape:
         chosen = movement.broadcast(chosen, shape=self.shape)
-    result: Variable = indexing.where(chosen, array.constant(value, shape=self.shape, dtype=self.dtype), self)
-    return result
+    return indexing.where(chosen, array.constant(value, shape=self.shape, dtype=self.dtype), self)
 
 
 def size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:

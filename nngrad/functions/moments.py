@@ -63,9 +63,3 @@ def shifted(x: Variable, y: Variable, beta: Variable | None, gamma: Variable | N
     if beta is not None:
         y = y + beta
     return array.cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
-
-
-def checked_eps(function: str, eps: float) -> None:
-    """Raise ValueError where `eps` is negative or NaN."""
-    if not eps >= 0:
-        raise ValueError(f"{function}: eps must not be negative, got {eps}")

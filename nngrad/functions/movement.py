@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Any
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.layouts import along_axis, to_shape
 from ..graph.parts import entries, layers, stretches
+from ..graph.ranges import one_of
 from ..graph.spec import surely
 from . import axis_maps, reduction
 from .arithmetic import alike
@@ -81,7 +82,7 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
     room = x.ndim - y.ndim
     lead = room if axis is None or axis == -1 else axis
     if not 0 <= lead <= room:
-        raise ValueError(f"broadcast_to: axis {axis} leaves no room for the {y.ndim} axes of y in {x.ndim} axes")
+        raise ValueError(f"axis {axis} leaves no room for the {y.ndim} axes of y in {x.ndim} axes")
     return broadcast(reshape(y, shape=(1,) * lead + y.shape + (1,) * (room - lead)), shape=x.shape)
 
 
@@ -96,14 +97,11 @@ def sum_to(x: Array, /, shape: Shape) -> Variable:
         ValueError: `shape` does not broadcast to that of `x`.
     """
     if x.shape == shape:
-        unchanged: Variable = x
-        return unchanged
+        return x
     lead = len(x.shape) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
-        raise ValueError(f"sum_to: shape {shape} does not broadcast to the shape {x.shape} of x")
-    axes = tuple(range(lead)) + tuple(
-        lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1
-    )
+        raise ValueError(f"shape {shape} does not broadcast to the shape {x.shape} of x")
+    axes = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1)
     return reshape(reduction.sum(x, axis=axes), shape=shape)
 
 
@@ -120,7 +118,7 @@ def tile(x: Array, /, reps: Ints) -> Variable:
     """
     reps = as_ints(reps)
     if any(r < 0 for r in reps):
-        raise ValueError(f"tile: reps must not be negative, got {reps}")
+        raise ValueError(f"reps must not be negative, got {reps}")
     ndim = len(reps) if len(reps) > x.ndim else x.ndim
     reps = (1,) * (ndim - len(reps)) + reps
     shape = (1,) * (ndim - x.ndim) + x.shape
@@ -136,9 +134,6 @@ def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
     Args:
         x: Any shape and dtype.
         axes: One axis or several; None for the last.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice.
     """
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
 
@@ -159,9 +154,6 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     Args:
         x: One or more arrays, of the same sizes but for `axis`.
         axis: The axis; by default the last.
-
-    Raises:
-        ValueError: The shapes do not fit, or the axis is out of range.
     """
     axis = axis_of(axis, x[0].ndim)
     for i, other in enumerate(x):
@@ -177,9 +169,6 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     Args:
         x: One or more arrays of one shape.
         axis: Where the new axis is in the result.
-
-    Raises:
-        ValueError: The shapes differ, or the axis is out of range.
     """
     axis = axis_of(axis, x[0].ndim + 1)
     for i, other in enumerate(x):
@@ -213,9 +202,11 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------- margins
 
+Mode: TypeAlias = Annotated[str, one_of("constant", "reflect", "repeat")]
+
 
 @op(axes=axis_maps.PADDED, fuses="moving")
-def pad(x: Array, /, pad_width: Ints, mode: str = "constant", constant_value: float = 0) -> jax.Array:
+def pad(x: Array, /, pad_width: Ints, mode: Mode = "constant", constant_value: float = 0) -> jax.Array:
     """`x` with margins.
 
     Args:
@@ -275,7 +266,7 @@ def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]
 
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
-def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "constant") -> jax.Array:
+def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "constant") -> jax.Array:
     """For each element of an array of `shape` the sum of those of `y` that `pad` copies it to: the transpose of `pad`.
 
     Args:
@@ -286,15 +277,12 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: str = "const
     Raises:
         ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
     """
-    x: jax.Array = transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
-    return x
+    return transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
 
 
 def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> list[tuple[int, int]]:
     """`(before, after)` for each axis of `shape`."""
     ndim = len(shape)
-    if mode not in ("constant", "reflect", "repeat"):
-        raise ValueError(f"mode must be 'constant', 'reflect' or 'repeat', got {mode!r}")
     if len(pad_width) % 2 or len(pad_width) > 2 * ndim or any(w < 0 for w in pad_width):
         raise ValueError(f"pad_width {pad_width} must be pairs of widths, not negative, for at most {ndim} axes")
     pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))

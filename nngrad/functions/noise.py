@@ -13,6 +13,7 @@ import jax.numpy as jnp
 from ..graph import Array, Variable, composite
 from ..graph.arguments import as_bool, as_float, axis_of
 from ..graph.leaf import as_variables
+from ..graph.ranges import Positive
 from ..graph.refusals import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
@@ -35,10 +36,10 @@ def _as(sample: Variable, x: Variable) -> Variable:
     return sample if sample.dtype == _floating(x) else cast(sample, _floating(x))
 
 
-def _probability(value: Any, function: str, below_one: bool = False) -> float:
+def _probability(value: Any, below_one: bool = False) -> float:
     ratio = as_float(value)
     if not 0 <= ratio <= 1 or (below_one and ratio == 1):
-        raise ValueError(f"{function}: ratio must be a probability{' below 1' if below_one else ''}, got {value}")
+        raise ValueError(f"ratio must be a probability{' below 1' if below_one else ''}, got {value}")
     return ratio
 
 
@@ -56,13 +57,10 @@ def gaussian(
 
     Returns:
         The sample, or the pair of it and `eps`.
-
-    Raises:
-        ValueError: The shapes differ, or `seed` is below -1.
     """
     if mean.shape != ln_var.shape or (eps is not None and eps.shape != mean.shape):
         given = "" if eps is None else f" and eps {eps.shape}"
-        raise ValueError(f"gaussian: mean {mean.shape}, ln_var {ln_var.shape}{given} must have one shape")
+        raise ValueError(f"mean {mean.shape}, ln_var {ln_var.shape}{given} must have one shape")
     if eps is None:
         eps = _as(normal(key_leaf(seed, "gaussian"), shape=mean.shape), mean)
     y = mean + exp(ln_var * 0.5) * eps
@@ -70,20 +68,15 @@ def gaussian(
 
 
 @composite
-def gumbel_softmax(log_pi: Array, /, tau: float = 0.1, axis: int = 1, seed: int = -1) -> Variable:
+def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: int = -1) -> Variable:
     """Relaxed samples of categories, `softmax((log_pi + g) / tau)` with Gumbel noise g (Jang et al., 2017).
 
     Args:
         log_pi: Logarithms of probabilities, up to a constant.
         tau: The temperature, positive: the lower, the closer to one category.
         axis: The axis of the categories.
-
-    Raises:
-        ValueError: `tau` is not positive, the axis is out of range, or `seed` is below -1.
     """
-    if not tau > 0:
-        raise ValueError(f"gumbel_softmax: tau must be positive, got {tau}")
-    axis = axis_of(axis, log_pi.ndim, "gumbel_softmax: axis")
+    axis = axis_of(axis, log_pi.ndim, "axis")
     u = uniform(key_leaf(seed, "gumbel_softmax"), low=_TINY, shape=log_pi.shape)
     return softmax((log_pi + _as(-log(-log(u)), log_pi)) * (1 / tau), axis=axis)
 
@@ -104,8 +97,8 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
         ValueError: The shapes differ, `ratio` is no probability, or `seed` is below -1.
     """
     if h.shape != x.shape:
-        raise ValueError(f"zoneout: h {h.shape} and x {x.shape} must have one shape")
-    ratio = _probability(ratio, "zoneout")
+        raise ValueError(f"h {h.shape} and x {x.shape} must have one shape")
+    ratio = _probability(ratio)
     return where(bernoulli(key_leaf(seed, "zoneout"), p=ratio, shape=h.shape), h, x)
 
 
@@ -173,7 +166,7 @@ def simplified_dropconnect(
     x, W, b, mask = as_variables(  # noqa: N806
         (x, W, b, mask), ("x", "W", "b", "mask"), "simplified_dropconnect", 2
     )
-    ratio = _probability(ratio, "simplified_dropconnect", below_one=True) if as_bool(train) else 0.0
+    ratio = _probability(ratio, below_one=True) if as_bool(train) else 0.0
     size = math.prod(x.shape[1:])
     if x.ndim < 2 or W.ndim != 2 or W.shape[1] != size or (b is not None and b.shape != W.shape[:1]):
         raise ValueError(f"simplified_dropconnect: W of shape {W.shape} must be (outputs, {size}) for x {x.shape}"

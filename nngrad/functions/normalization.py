@@ -11,9 +11,10 @@ from typing import Any
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of
 from ..graph.leaf import as_variables
+from ..graph.ranges import AtLeastOne, NotNegative, Positive
 from ..graph.refusals import explained_by_name
 from . import arithmetic, array, control, linear, movement, reduction
-from .moments import Normalised, Sizes, accurate, checked_eps, fitted, kept_shape, moments, shifted, standardized
+from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 
 
 @explained_by_name
@@ -42,14 +43,16 @@ def tensor_normalization(
     except TypeError as error:
         raise TypeError(f"{name}: axes must be {error}, got {axes!r}") from None
     x, beta, gamma = as_variables((x, beta, gamma), ("x", "beta", "gamma"), name, 1)
+    if not eps >= 0:
+        raise ValueError(f"{name}: eps must not be negative, got {eps}")
     kept = axes_of(axes, x.ndim, f"{name}: axes")
     rest = tuple(i for i in range(x.ndim) if i not in kept)
-    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))
+    return _standardised(x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, kept))
 
 
 @composite
 def layer_normalization(
-    x: Array, beta: Array | None = None, gamma: Array | None = None, /, batch_axis: Axes = 0, eps: float = 1e-5,
+    x: Array, beta: Array | None = None, gamma: Array | None = None, /, batch_axis: Axes = 0, eps: NotNegative = 1e-5,
     output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
@@ -60,16 +63,15 @@ def layer_normalization(
         batch_axis: Axis or axes that have statistics of their own.
         ...: As for `tensor_normalization`.
     """
-    name = "layer_normalization"
-    batch = axes_of(batch_axis, x.ndim, f"{name}: batch_axis")
+    batch = axes_of(batch_axis, x.ndim, "batch_axis")
     rest = tuple(i for i in range(x.ndim) if i not in batch)
-    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, rest))
+    return _standardised(x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, rest))
 
 
 @composite
 def instance_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, /, channel_axis: int = 1, batch_axis: Axes = 0,
-    eps: float = 1e-5, output_stat: bool = False,
+    eps: NotNegative = 1e-5, output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised per batch item and channel, times `gamma`, plus `beta` (Ulyanov, Vedaldi and Lempitsky, 2016).
 
@@ -80,20 +82,16 @@ def instance_normalization(
         channel_axis: Axis of the channels.
         batch_axis: Axis or axes of the batch.
         ...: As for `tensor_normalization`.
-
-    Raises:
-        ValueError: The shape of a parameter does not fit, an axis is out of range or named twice, or `eps` is negative.
     """
-    name = "instance_normalization"
-    batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
+    batch, channel = _batch_and_channel(x, batch_axis, channel_axis)
     rest = tuple(i for i in range(x.ndim) if i not in (*batch, channel))
-    return _standardised(name, x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, (channel,)))
+    return _standardised(x, beta, gamma, eps, output_stat, rest, kept_shape(x.shape, (channel,)))
 
 
 @composite
 def group_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, /, num_groups: int | None = None,
-    channel_axis: int = 1, batch_axis: Axes = 0, eps: float = 1e-5, output_stat: bool = False,
+    channel_axis: int = 1, batch_axis: Axes = 0, eps: NotNegative = 1e-5, output_stat: bool = False,
 ) -> Normalised:
     """`x` standardised per batch item and group of channels, times `gamma`, plus `beta` (Wu and He, 2018).
 
@@ -109,16 +107,14 @@ def group_normalization(
         ValueError: The shape of a parameter does not fit, an axis is out of range or named twice, `eps` is negative,
             or `num_groups` does not divide the channels.
     """
-    name = "group_normalization"
-    batch, channel = _batch_and_channel(name, x, batch_axis, channel_axis)
-    checked_eps(name, eps)
+    batch, channel = _batch_and_channel(x, batch_axis, channel_axis)
     if num_groups is None:
-        raise TypeError(f"{name}: num_groups is missing")
+        raise TypeError("num_groups is missing")
     channels = x.shape[channel]
     if num_groups < 1 or channels % num_groups:
-        raise ValueError(f"{name}: num_groups {num_groups} does not divide {channels} channels")
+        raise ValueError(f"num_groups {num_groups} does not divide {channels} channels")
     shape = kept_shape(x.shape, (channel,))
-    beta, gamma = fitted(beta, shape, x.shape, f"{name}: beta"), fitted(gamma, shape, x.shape, f"{name}: gamma")
+    beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
     own = {channel, *[i + (i > channel) for i in batch]}
     rest = tuple(i for i in range(len(grouped)) if i not in own)
@@ -128,7 +124,9 @@ def group_normalization(
 
 
 @composite
-def norm_normalization(x: Array, /, p: float | None = None, axes: Axes | None = None, eps: float = 1e-12) -> Variable:
+def norm_normalization(
+    x: Array, /, p: float | None = None, axes: Axes | None = None, eps: NotNegative = 1e-12
+) -> Variable:
     """`x` divided by its p-norm over `axes`, or by `eps` where the norm is less: so 0 stays 0.
 
     Args:
@@ -140,15 +138,14 @@ def norm_normalization(x: Array, /, p: float | None = None, axes: Axes | None = 
     Raises:
         ValueError: `p` is below 1 or not finite, an axis is out of range or named twice, or `eps` is negative.
     """
-    checked_eps("norm_normalization", eps)
     wide = accurate(x)
-    length = reduction.norm(wide, p=p, axis=axes_of(axes, x.ndim, "norm_normalization: axes"), keepdims=True)
+    length = reduction.norm(wide, p=p, axis=axes_of(axes, x.ndim, "axes"), keepdims=True)
     return shifted(x, wide / arithmetic.maximum_scalar(length, val=eps), None, None)
 
 
 @composite
 def weight_standardization(
-    w: Array, /, channel_axis: int = 0, eps: float = 1e-5, output_stat: bool = False
+    w: Array, /, channel_axis: int = 0, eps: NotNegative = 1e-5, output_stat: bool = False
 ) -> Normalised:
     """`(w - m) / sqrt(v + eps)`, with mean m and variance v per output channel (Qiao et al., 2019).
 
@@ -156,18 +153,14 @@ def weight_standardization(
         w: A weight of any shape; floating.
         channel_axis: Axis of the output channels.
         ...: As for `tensor_normalization`.
-
-    Raises:
-        ValueError: `channel_axis` is out of range, or `eps` is negative.
     """
-    name = "weight_standardization"
-    (channel,) = axes_of(channel_axis, w.ndim, f"{name}: channel_axis")
+    (channel,) = axes_of(channel_axis, w.ndim, "channel_axis")
     rest = tuple(i for i in range(w.ndim) if i != channel)
-    return _standardised(name, w, None, None, eps, output_stat, rest, w.shape)
+    return _standardised(w, None, None, eps, output_stat, rest, w.shape)
 
 
 @composite
-def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12) -> Variable:
+def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: NotNegative = 1e-12) -> Variable:
     """`g w / sqrt(sum(w^2) + eps)`, summed over all axes but `dim` (Salimans and Kingma, 2016).
 
     Args:
@@ -179,12 +172,10 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12
     Raises:
         ValueError: `dim` is out of range, `g` has another number of elements, or `eps` is negative.
     """
-    name = "weight_normalization"
-    (channel,) = axes_of(dim, w.ndim, f"{name}: dim")
-    checked_eps(name, eps)
+    (channel,) = axes_of(dim, w.ndim, "dim")
     shape = kept_shape(w.shape, (channel,))
     if math.prod(g.shape) != w.shape[channel]:
-        raise ValueError(f"{name}: g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
+        raise ValueError(f"g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
     return standardized(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
@@ -192,7 +183,8 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: float = 1e-12
 
 @composite
 def spectral_norm(
-    w: Array, u: Array, /, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, output_u: bool = False
+    w: Array, u: Array, /, dim: int = 0, itr: AtLeastOne = 1, eps: Positive = 1e-12, test: bool = False,
+    output_u: bool = False,
 ) -> Variable | Any:
     """`w / s`, with the largest singular value s of `w` as a matrix, found by power iteration (Miyato et al., 2018).
 
@@ -217,15 +209,10 @@ def spectral_norm(
         ValueError: `dim` is out of range, `u` has another number of elements, `itr` is below 1, or `eps` is not
             positive.
     """
-    name = "spectral_norm"
-    (channel,) = axes_of(dim, w.ndim, f"{name}: dim")
+    (channel,) = axes_of(dim, w.ndim, "dim")
     rows = w.shape[channel]
     if math.prod(u.shape) != rows:
-        raise ValueError(f"{name}: u of shape {u.shape} must have {rows} elements, as w has along dim")
-    if itr < 1:
-        raise ValueError(f"{name}: itr must be 1 or more, got {itr}")
-    if not eps > 0:
-        raise ValueError(f"{name}: eps must be positive, got {eps}")
+        raise ValueError(f"u of shape {u.shape} must have {rows} elements, as w has along dim")
     wide = accurate(w)
     last = channel == w.ndim - 1  # then the matrix is taken as it lies in memory, transposed
     if last or channel == 0:
@@ -249,21 +236,20 @@ def _unit(x: Variable, eps: float) -> Variable:
     return x * (reduction.sum(x * x) + eps) ** -0.5
 
 
-def _batch_and_channel(function: str, x: Variable, batch_axis: Axes, channel_axis: int) -> tuple[Sizes, int]:
-    (channel,) = axes_of(channel_axis, x.ndim, f"{function}: channel_axis")
-    batch = axes_of(batch_axis, x.ndim, f"{function}: batch_axis")
+def _batch_and_channel(x: Variable, batch_axis: Axes, channel_axis: int) -> tuple[Sizes, int]:
+    (channel,) = axes_of(channel_axis, x.ndim, "channel_axis")
+    batch = axes_of(batch_axis, x.ndim, "batch_axis")
     if channel in batch:
-        raise ValueError(f"{function}: axis {channel} is both channel_axis and batch_axis")
+        raise ValueError(f"axis {channel} is both channel_axis and batch_axis")
     return batch, channel
 
 
 def _standardised(
-    function: str, x: Variable, beta: Variable | None, gamma: Variable | None, eps: float, output_stat: bool,
+    x: Variable, beta: Variable | None, gamma: Variable | None, eps: float, output_stat: bool,
     axes: Sizes, shape: Sizes,
 ) -> Normalised:
     """`x` standardised over `axes`; `beta` and `gamma` have `shape`."""
-    checked_eps(function, eps)
-    beta, gamma = fitted(beta, shape, x.shape, f"{function}: beta"), fitted(gamma, shape, x.shape, f"{function}: gamma")
+    beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     mean, deviation, variance = moments(accurate(x), axes)
     y = standardized(x, deviation, variance, eps, beta, gamma)
     return (y, mean, variance) if output_stat else y

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
+from ..graph.ranges import one_of
 from .arithmetic import broadcast_pair, floating, is_floating, number_pair, widened
 from .array import filled_like
 from .indexing import where
@@ -104,7 +107,7 @@ def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, broadcasts=True)
-def bit_shift(x: Array, shift: Array, /, direction: str = "LEFT") -> jax.Array:
+def bit_shift(x: Array, shift: Array, /, direction: Annotated[str, one_of("LEFT", "RIGHT")] = "LEFT") -> jax.Array:
     """The bits of whole numbers, moved by so many places; those that come in are 0.
 
     Args:
@@ -118,10 +121,7 @@ def bit_shift(x: Array, shift: Array, /, direction: str = "LEFT") -> jax.Array:
 
     Raises:
         TypeError: One of both is not of integers, or `x` is signed.
-        ValueError: The shapes do not broadcast, or `direction` is another one.
     """
-    if direction not in ("LEFT", "RIGHT"):
-        raise ValueError(f"direction must be 'LEFT' or 'RIGHT', got {direction!r}")
     if not jnp.issubdtype(x.dtype, jnp.unsignedinteger) or not jnp.issubdtype(shift.dtype, jnp.integer):
         raise TypeError(f"x must be of unsigned integers and shift of integers, got {x.dtype.name} and "
                         f"{shift.dtype.name}; F.cast makes one of the other")

@@ -57,11 +57,9 @@ def size_of(operands: Sequence[Operand]) -> Shape:
 
 def reshaped(x: Variable, shape: Shape) -> Variable:
     """`x` in `shape`; itself if that is its own."""
-    y: Variable = x if x.shape == shape else reshape(x, shape=shape)
-    return y
+    return x if x.shape == shape else reshape(x, shape=shape)
 
 
 def repeated(x: Variable, shape: Shape) -> Variable:
     """`x` repeated to `shape`; itself if that is its own."""
-    y: Variable = x if x.shape == shape else broadcast(x, shape=shape)
-    return y
+    return x if x.shape == shape else broadcast(x, shape=shape)

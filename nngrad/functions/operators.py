@@ -58,8 +58,7 @@ def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
 
 
 def _subtract_number(x: Variable, val: float) -> Variable:
-    result: Variable = apply(A.add_scalar, (x,), (as_static_float(-val),))
-    return result
+    return apply(A.add_scalar, (x,), (as_static_float(-val),))
 
 
 def _divide_by_number(x: Variable, val: float) -> Variable:
@@ -74,8 +73,7 @@ def _divide_by_number(x: Variable, val: float) -> Variable:
 
 
 def _negate(x: Variable) -> Variable:
-    result: Variable = apply(A.mul_scalar, (x,), (-1.0,))
-    return result
+    return apply(A.mul_scalar, (x,), (-1.0,))
 
 
 _UFUNCS = {

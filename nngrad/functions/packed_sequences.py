@@ -30,13 +30,12 @@ def pack_padded_sequence(
     Raises:
         ValueError: A shape does not fit, or the lengths are out of range or not sorted.
     """
-    name = "pack_padded_sequence"
     if padded_sequence.ndim < 2:
-        raise ValueError(f"{name}: padded_sequence must have axes for steps and sequences, got {padded_sequence.shape}")
+        raise ValueError(f"padded_sequence must have axes for steps and sequences, got {padded_sequence.shape}")
     batch, steps = padded_sequence.shape[:2] if batch_first else padded_sequence.shape[1::-1]
-    known = _known(lengths, name, "lengths", steps)
+    known = _known(lengths, "lengths", steps)
     if len(known) != batch:
-        raise ValueError(f"{name}: lengths must have one entry for each of the {batch} sequences, got {len(known)}")
+        raise ValueError(f"lengths must have one entry for each of the {batch} sequences, got {len(known)}")
     sizes = _counts(known)
     entries = [(b, t) if batch_first else (t, b) for t, n in enumerate(sizes) for b in range(n)]
     points = as_variable(np.asarray(entries, np.int32).reshape(-1, 2))
@@ -63,16 +62,15 @@ def pad_packed_sequence(
     Raises:
         ValueError: The sizes are not those of packed sequences, or `total_length` is too small.
     """
-    name = "pad_packed_sequence"
     if packed_sequence.ndim < 1:
-        raise ValueError(f"{name}: packed_sequence must have an axis, got a number")
+        raise ValueError("packed_sequence must have an axis, got a number")
     count = packed_sequence.shape[0]
-    sizes = _known(batch_sizes, name, "batch_sizes", count)
+    sizes = _known(batch_sizes, "batch_sizes", count)
     if sum(sizes) != count:
-        raise ValueError(f"{name}: batch_sizes add up to {sum(sizes)}, and packed_sequence has {count} elements")
+        raise ValueError(f"batch_sizes add up to {sum(sizes)}, and packed_sequence has {count} elements")
     steps = len(sizes) if total_length is None else total_length
     if steps < len(sizes):
-        raise ValueError(f"{name}: total_length must be at least {len(sizes)}, the longest length, got {total_length}")
+        raise ValueError(f"total_length must be at least {len(sizes)}, the longest length, got {total_length}")
     places = np.full((steps, sizes[0] if sizes else 0, 1), count, np.int32)
     first = 0
     for t, n in enumerate(sizes):
@@ -86,18 +84,18 @@ def pad_packed_sequence(
     return y, as_variable(np.asarray(_counts(sizes), np.int32))
 
 
-def _known(given: Variable, name: str, argument: str, most: int) -> list[int]:
+def _known(given: Variable, argument: str, most: int) -> list[int]:
     """The values of lengths or sizes, which never grow."""
     if given.ndim != 1 or given.dtype.kind not in "iuf":
-        raise ValueError(f"{name}: {argument} must be whole numbers of shape (n,), got {given.spec}")
+        raise ValueError(f"{argument} must be whole numbers of shape (n,), got {given.spec}")
     values = given.d.tolist()
     if any([v != int(v) or not 1 <= v <= most for v in values]):
         raise ValueError(
-            f"{name}: {argument} must be whole numbers from 1 to {most}, got {values}; they are read when the function "
+            f"{argument} must be whole numbers from 1 to {most}, got {values}; they are read when the function "
             "is applied"
         )
     if values != sorted(values, reverse=True):
-        raise ValueError(f"{name}: {argument} must be sorted, the largest first, got {values}")
+        raise ValueError(f"{argument} must be sorted, the largest first, got {values}")
     return [int(v) for v in values]
 
 

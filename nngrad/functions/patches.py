@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Annotated, TypeAlias
 
 import jax
 from jax import lax
@@ -11,6 +12,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import Ints, Shape, per_axis
 from ..graph.axes import rows
+from ..graph.ranges import AtLeastOne, one_of
 from . import comparison, indexing, movement, reduction
 from .array import arange, zeros_like
 from .pooling import average_pooling, max_pooling
@@ -63,9 +65,6 @@ def col2im(
         y: Of the shape that `im2col` gives.
         shape: The shape of the result, which is that of x.
         ...: As for `im2col`.
-
-    Raises:
-        ValueError: As in `im2col`, or the shape of y does not fit.
     """
     return transposed(lambda x: im2col.forward(x, ksize, stride, pad, cover_all, dilate), shape, y, "y")
 
@@ -113,7 +112,7 @@ def max_pooling_nd(
     Raises:
         ValueError: As in `im2col`, or some window has no element of x.
     """
-    return _maxima("max_pooling_nd", x, ksize, stride, pad, cover_all, return_indices)
+    return _maxima(x, ksize, stride, pad, cover_all, return_indices)
 
 
 @composite
@@ -130,17 +129,17 @@ def max_pooling_1d(
     Raises:
         ValueError: As in `max_pooling_nd`, or x has not three axes.
     """
-    _need_three_axes("max_pooling_1d", x)
-    return _maxima("max_pooling_1d", x, ksize, stride, pad, cover_all, return_indices)
+    _need_three_axes(x)
+    return _maxima(x, ksize, stride, pad, cover_all, return_indices)
 
 
 def _maxima(
-    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, cover_all: bool, return_indices: bool
+    x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, cover_all: bool, return_indices: bool
 ) -> Variable | tuple[Variable, Variable]:
-    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+    ksize, stride, pad = _each(x, ksize, stride, pad)
     axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, 1)
     if any(k <= p or (count - 1) * s - p >= n for n, (k, s, _, p, _, count) in zip(x.shape[2:], axes, strict=True)):
-        raise ValueError(f"{name}: stride {stride}, pad {pad} and cover_all={cover_all} make windows without elements")
+        raise ValueError(f"stride {stride}, pad {pad} and cover_all={cover_all} make windows without elements")
     # Margins behind may be narrower than those before, where elements are left over.
     lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
     widths = [w for _, _, _, p, end, _ in axes for w in (p, max(end, 0))]
@@ -154,9 +153,12 @@ def _maxima(
     return y, reduction.argmax(columns, axis=2)
 
 
+PadValue: TypeAlias = Annotated[float, one_of(0)]
+
+
 @composite
 def average_pooling_nd(
-    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: float | None = 0
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: PadValue | None = 0
 ) -> Variable:
     """Mean over each window along all axes behind the second.
 
@@ -171,12 +173,12 @@ def average_pooling_nd(
     Raises:
         ValueError: As in `im2col`; some window has no element that counts, or `pad_value` is another number.
     """
-    return _means("average_pooling_nd", x, ksize, stride, pad, pad_value)
+    return _means(x, ksize, stride, pad, pad_value)
 
 
 @composite
 def average_pooling_1d(
-    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: float | None = 0
+    x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: PadValue | None = 0
 ) -> Variable:
     """Mean over each window along the third of three axes.
 
@@ -187,38 +189,36 @@ def average_pooling_1d(
     Raises:
         ValueError: As in `average_pooling_nd`, or x has not three axes.
     """
-    _need_three_axes("average_pooling_1d", x)
-    return _means("average_pooling_1d", x, ksize, stride, pad, pad_value)
+    _need_three_axes(x)
+    return _means(x, ksize, stride, pad, pad_value)
 
 
-def _means(
-    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, pad_value: float | None
-) -> Variable:
-    if pad_value not in (0, None):
-        raise ValueError(f"{name}: pad_value must be 0 or None, got {pad_value}")
-    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+def _means(x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, pad_value: float | None) -> Variable:
+    ksize, stride, pad = _each(x, ksize, stride, pad)
     return average_pooling(x, kernel=ksize, stride=stride, pad=pad, including_pad=pad_value is not None)
 
 
-def _need_three_axes(name: str, x: Variable) -> None:
+def _need_three_axes(x: Variable) -> None:
     if x.ndim != 3:
-        raise ValueError(f"{name}: x of shape {x.shape} must have 3 axes")
+        raise ValueError(f"x of shape {x.shape} must have 3 axes")
 
 
 def _each(
-    name: str, x: Variable, ksize: Ints, stride: Ints | None, pad: Ints
+    x: Variable, ksize: Ints, stride: Ints | None, pad: Ints
 ) -> tuple[tuple[int, ...], tuple[int, ...], tuple[int, ...]]:
     """Sizes, steps and padding of the windows, one for each spatial axis."""
     count = x.ndim - 2
     if count < 1:
-        raise ValueError(f"{name}: x of shape {x.shape} must have axes for batch and channels, and spatial ones")
-    sizes = per_axis(ksize, f"{name}: ksize", count, 1, 1)
-    steps = sizes if stride is None else per_axis(stride, f"{name}: stride", count, 1, 1)
-    return sizes, steps, per_axis(pad, f"{name}: pad", count, 0, 0)
+        raise ValueError(f"x of shape {x.shape} must have axes for batch and channels, and spatial ones")
+    sizes = per_axis(ksize, "ksize", count, 1, 1)
+    steps = sizes if stride is None else per_axis(stride, "stride", count, 1, 1)
+    return sizes, steps, per_axis(pad, "pad", count, 0, 0)
 
 
 @composite
-def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | None = None) -> Variable:
+def spatial_pyramid_pooling_2d(
+    x: Array, /, pyramid_height: AtLeastOne, pooling: Annotated[str, one_of("max")] | None = None
+) -> Variable:
     """Maxima over grids of 1, 4, 16, ... windows that cover x, one after another (He et al., 2014).
 
     Args:
@@ -233,18 +233,16 @@ def spatial_pyramid_pooling_2d(x: Array, /, pyramid_height: int, pooling: str | 
         ValueError: x has not four axes, `pyramid_height` is below 1 or makes windows without elements, or `pooling` is
             another name.
     """
-    name = "spatial_pyramid_pooling_2d"
     if x.ndim != 4 or 0 in x.shape[2:]:
-        raise ValueError(f"{name}: x of shape {x.shape} must be (N, C, H, W), with elements")
-    if pooling not in (None, "max"):
-        raise ValueError(f"{name}: pooling must be 'max', got {pooling!r}")
-    if pyramid_height < 1:
-        raise ValueError(f"{name}: pyramid_height must be 1 or more, got {pyramid_height}")
+        raise ValueError(f"x of shape {x.shape} must be (N, C, H, W), with elements")
     grids = []
     for bins in [2**level for level in range(pyramid_height)]:
         sizes = tuple([-(-n // bins) for n in x.shape[2:]])
         pads = tuple([(k * bins - n) // 2 for k, n in zip(sizes, x.shape[2:], strict=True)])
-        grid = _maxima(f"{name}: pyramid_height {pyramid_height}", x, sizes, None, pads, True, False)
+        try:
+            grid = _maxima(x, sizes, None, pads, True, False)
+        except ValueError as error:
+            raise ValueError(f"pyramid_height {pyramid_height}: {error}") from None
         assert isinstance(grid, Variable)
         grids.append(movement.reshape(grid, shape=(x.shape[0], -1, 1, 1)))
     return movement.concatenate(*grids, axis=1)
@@ -269,21 +267,16 @@ def upsampling_2d(
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.
     """
-    name = "upsampling_2d"
     if x.ndim != 4 or indexes.shape != x.shape:
-        raise ValueError(f"{name}: x of shape {x.shape} and indexes {indexes.shape} must be alike, with 4 axes")
-    ksize, stride, pad = _each(name, x, ksize, stride, pad)
+        raise ValueError(f"x of shape {x.shape} and indexes {indexes.shape} must be alike, with 4 axes")
+    ksize, stride, pad = _each(x, ksize, stride, pad)
     least = [
         s * (n - 1) + k - (s - 1 if cover_all else 0) - 2 * p
         for n, k, s, p in zip(x.shape[2:], ksize, stride, pad, strict=True)
     ]
-    sizes = per_axis(tuple(least) if outsize is None else outsize, f"{name}: outsize", 2, 1, 1)
+    sizes = per_axis(tuple(least) if outsize is None else outsize, "outsize", 2, 1, 1)
     places = movement.reshape(arange(0, math.prod(ksize)), shape=(1, 1, -1, 1, 1))
     apart = movement.reshape(x, shape=(*x.shape[:2], 1, *x.shape[2:]))
     here = comparison.equal(movement.reshape(indexes, shape=apart.shape), places)
-    columns = movement.reshape(
-        indexing.where(here, apart, zeros_like(apart)), shape=(x.shape[0], -1, *x.shape[2:])
-    )
-    return col2im(
-        columns, shape=(*x.shape[:2], *sizes), ksize=ksize, stride=stride, pad=pad, cover_all=cover_all
-    )
+    columns = movement.reshape(indexing.where(here, apart, zeros_like(apart)), shape=(x.shape[0], -1, *x.shape[2:]))
+    return col2im(columns, shape=(*x.shape[:2], *sizes), ksize=ksize, stride=stride, pad=pad, cover_all=cover_all)

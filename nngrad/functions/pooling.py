@@ -76,8 +76,7 @@ def max_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
-    y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
-    return y
+    return over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
 
 
 def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
@@ -157,9 +156,6 @@ def max_pooling_backward(
         dy: Of the shape that `max_pooling` gives.
         x: As for `max_pooling`; the result has its shape.
         ...: As for `max_pooling`.
-
-    Raises:
-        ValueError: As in `max_pooling`, or the shape of `dy` does not fit.
     """
     return _gradient(dy, floating(x), _first_maxima, kernel, stride, ignore_border, pad, channel_last)
 
@@ -175,8 +171,7 @@ def _gradient(
     if _are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
-        y: jax.Array = to_places(parts, axes)
-        return y
+        return to_places(parts, axes)
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
@@ -193,9 +188,6 @@ def max_pooling_select(
     Args:
         g: Of the shape of `x`.
         ...: As for `max_pooling`.
-
-    Raises:
-        ValueError: As in `max_pooling`, or the shape of `g` does not fit.
     """
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
@@ -229,8 +221,7 @@ def sum_pooling(
         ValueError: The windows do not fit x.
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
-    y: jax.Array = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
-    return y
+    return over_windows(x, axes, lax.add, np.zeros((), x.dtype))
 
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
@@ -255,8 +246,7 @@ def average_pooling(
     if not including_pad:
         need_elements(axes)
     sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
-    y: jax.Array = per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
-    return y
+    return per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
@@ -270,9 +260,6 @@ def sum_pooling_backward(
         dy: Of the shape that `sum_pooling` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `sum_pooling`.
-
-    Raises:
-        ValueError: As in `sum_pooling`, or the shape of `dy` does not fit.
     """
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
 
@@ -288,9 +275,6 @@ def average_pooling_backward(
         dy: Of the shape that `average_pooling` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `average_pooling`.
-
-    Raises:
-        ValueError: As in `average_pooling`, or the shape of `dy` does not fit.
     """
     return _transposed(dy, shape, average_pooling, kernel, stride, ignore_border, pad, channel_last, including_pad)
 
@@ -313,7 +297,7 @@ def global_average_pooling(x: Array, /) -> Variable:
         ValueError: x has fewer than three axes.
     """
     if x.ndim < 3:
-        raise ValueError(f"global_average_pooling: x of shape {x.shape} must be (N, C, *sizes)")
+        raise ValueError(f"x of shape {x.shape} must be (N, C, *sizes)")
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -16,6 +17,7 @@ from jax import lax
 
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName
+from ..graph.ranges import Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
 from .arithmetic import check_broadcast, floating, maximum2, minimum2, widened
 from .moments import accurate
@@ -45,8 +47,7 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
         shape = jnp.broadcast_shapes(y.shape, x.shape)
     except ValueError:
         raise ValueError("y and x do not broadcast") from None
-    value: jax.Array = y if y.shape == shape else jnp.broadcast_to(y, shape)
-    return value
+    return y if y.shape == shape else jnp.broadcast_to(y, shape)
 
 
 def written(y: Variable, values: Mapping[Variable, Variable]) -> Variable:
@@ -174,7 +175,7 @@ def _bits_of_size(n: int, spent: int, on: str) -> int:
 
 
 @op
-def prune(x: Array, /, rate: float = 0.9) -> jax.Array:
+def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
     """`x` with 0 in place of its smallest elements; the gradient passes everywhere.
 
     Those stay that are as large as the one at place `floor(rate * (count - 1))` in the order of sizes.
@@ -182,12 +183,7 @@ def prune(x: Array, /, rate: float = 0.9) -> jax.Array:
     Args:
         x: Any shape and numeric dtype.
         rate: How much goes, from 0 to 1; 1 leaves nothing.
-
-    Raises:
-        ValueError: `rate` is not from 0 to 1.
     """
-    if not 0 <= rate <= 1:
-        raise ValueError(f"rate must be from 0 to 1, got {rate}")
     zeros = lax.full_like(x, 0)
     if rate == 1 or x.size == 0:
         return zeros
@@ -201,8 +197,9 @@ def prune(x: Array, /, rate: float = 0.9) -> jax.Array:
 
 @composite
 def min_max_quantize(
-    x: Array, qr_min: Array, qr_max: Array, ql_min: Array, ql_max: Array, /, decay: float = 0.999,
-    x_min_max: bool = False, ema: bool = False, ste_fine_grained: bool = True, eps: float = 0.01, quantize: bool = True,
+    x: Array, qr_min: Array, qr_max: Array, ql_min: Array, ql_max: Array, /, decay: Probability = 0.999,
+    x_min_max: bool = False, ema: bool = False, ste_fine_grained: bool = True, eps: Positive = 0.01,
+    quantize: bool = True,
 ) -> Variable:
     """`x` rounded to levels that are spread evenly over a range, of which one is 0 (Jacob and others, 2018).
 
@@ -234,24 +231,18 @@ def min_max_quantize(
 
     Raises:
         TypeError: `x` is not floating.
-        ValueError: The shapes do not fit, `decay` is not from 0 to 1, or `eps` is not positive.
     """
-    name = "min_max_quantize"
     y: Variable = x
     if not quantize:
         return y
     if not x.spec.differentiable:
-        raise TypeError(f"{name}: x must be floating, got {x.dtype.name}")
-    if not eps > 0:
-        raise ValueError(f"{name}: eps must be positive, got {eps}")
-    if not 0 <= decay <= 1:
-        raise ValueError(f"{name}: decay must be from 0 to 1, got {decay}")
+        raise TypeError(f"x must be floating, got {x.dtype.name}")
     shape = qr_min.shape
     for argument, value in (("qr_max", qr_max), ("ql_min", ql_min), ("ql_max", ql_max)):
         if value.shape != shape:
-            raise ValueError(f"{name}: {argument} of shape {value.shape} must have that of qr_min, {shape}")
+            raise ValueError(f"{argument} of shape {value.shape} must have that of qr_min, {shape}")
     if len(shape) != x.ndim or any([n not in (1, m) for n, m in zip(shape, x.shape, strict=True)]):
-        raise ValueError(f"{name}: qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
+        raise ValueError(f"qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
                          "along each its size or 1")
     wide = accurate(x)
     low, high = qr_min, qr_max
@@ -280,8 +271,9 @@ def min_max_quantize(
 
 @op(broadcasts=True, diagonal=True, unbounded=True)
 def quantize_linear(
-    x: Array, scale: Array, zero_point: Array, /, round_mode: str = "HALF_AWAY_FROM_ZERO", narrow_range: bool = False,
-    dtype: DTypeName = INT8,
+    x: Array, scale: Array, zero_point: Array, /,
+    round_mode: Annotated[str, one_of("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN")] = "HALF_AWAY_FROM_ZERO",
+    narrow_range: bool = False, dtype: DTypeName = INT8,
 ) -> jax.Array:
     """`x / scale`, rounded, plus `zero_point`, within the range of 8 bits.
 
@@ -302,8 +294,6 @@ def quantize_linear(
     """
     if dtype not in (INT8, UINT8):
         raise ValueError(f"dtype must be int8 or uint8, got {np.dtype(dtype).name}")
-    if round_mode not in ("HALF_AWAY_FROM_ZERO", "HALF_TO_EVEN"):
-        raise ValueError(f"round_mode must be 'HALF_AWAY_FROM_ZERO' or 'HALF_TO_EVEN', got {round_mode!r}")
     limits = np.iinfo(dtype)
     result = jnp.promote_types(floating(x).dtype, floating(scale).dtype)
     try:
@@ -329,14 +319,12 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
 
     Raises:
         TypeError: `scale` is not floating.
-        ValueError: The shapes do not broadcast.
     """
     if not scale.spec.differentiable:
-        raise TypeError(f"dequantize_linear: scale must be floating, got {scale.dtype.name}")
-    check_broadcast("dequantize_linear", x=x, scale=scale, zero_point=zero_point)
+        raise TypeError(f"scale must be floating, got {scale.dtype.name}")
+    check_broadcast(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
-    y: Variable = (code - zero) * scale
-    return y
+    return (code - zero) * scale
 
 
 def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:

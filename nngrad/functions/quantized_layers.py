@@ -7,6 +7,7 @@ given for it.
 from __future__ import annotations
 
 import math
+from typing import Annotated, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -15,6 +16,7 @@ from jax import lax
 
 from ..graph import Array, NdArray, Variable, composite, op
 from ..graph.arguments import Ints, as_ints
+from ..graph.ranges import between, one_of
 from ..graph.variable import leaf_of
 from . import array, elementwise, movement, reduction, stochastic
 from .arithmetic import widened
@@ -51,9 +53,6 @@ def binary_connect_affine(
         binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
         quantize_zero_to: The sign of 0.
         ...: As for `affine`.
-
-    Raises:
-        ValueError: As for `affine`, or `binary_weight` has another shape than `weight`.
     """
     signs = _binary("binary_connect_affine", weight, binary_weight, quantize_zero_to)
     return affine.body(x, signs, bias, base_axis)
@@ -69,9 +68,6 @@ def binary_connect_convolution(
 
     Args:
         ...: As for `convolution` and `binary_connect_affine`.
-
-    Raises:
-        ValueError: As for `convolution`, or `binary_weight` has another shape than `weight`.
     """
     signs = _binary("binary_connect_convolution", weight, binary_weight, quantize_zero_to)
     return convolution.body(x, signs, bias, base_axis, pad, stride, dilation, group)
@@ -105,9 +101,6 @@ def binary_weight_affine(
     Args:
         alpha: A leaf with an element for each output, to which it writes the mean sizes.
         ...: As for `binary_connect_affine`.
-
-    Raises:
-        ValueError: As for `affine`, or `binary_weight` or `alpha` has a shape that does not fit `weight`.
     """
     scaled = _scaled("binary_weight_affine", weight, binary_weight, alpha, quantize_zero_to, (0,))
     return affine.body(x, scaled, bias, base_axis)
@@ -126,9 +119,6 @@ def binary_weight_convolution(
     Args:
         alpha: A leaf with an element for each output channel, to which it writes the mean sizes.
         ...: As for `convolution` and `binary_connect_affine`.
-
-    Raises:
-        ValueError: As for `convolution`, or `binary_weight` or `alpha` has a shape that does not fit `weight`.
     """
     axes = tuple(range(1, weight.ndim))
     scaled = _scaled("binary_weight_convolution", weight, binary_weight, alpha, quantize_zero_to, axes)
@@ -137,11 +127,13 @@ def binary_weight_convolution(
 
 # ---------------------------------------------------------------- powers of two, one half after the other
 
+Algorithm: TypeAlias = Annotated[str, one_of("largest_abs", "random")]
+
 
 @op(multiple_results=True)
 def inq_quantize(
     weight: Array, indicators: Array, kept_weight: Array, kept_indicators: Array, count: Array,
-    coins: Array | None = None, /, num_bits: int = 4, inq_iterations: Ints = (),
+    coins: Array | None = None, /, num_bits: Annotated[int, between(2, MOST_BITS)] = 4, inq_iterations: Ints = (),
 ) -> tuple[jax.Array, jax.Array]:
     """One step of incremental network quantisation: `weight` with powers of two where it is fixed, and where that is.
 
@@ -162,12 +154,9 @@ def inq_quantize(
 
     Raises:
         TypeError: `weight` is not floating.
-        ValueError: `num_bits` is not from 2 to 32.
     """
     if not jnp.issubdtype(weight.dtype, jnp.floating):
         raise TypeError(f"weight must be floating, got {weight.dtype}")
-    if not 2 <= num_bits <= MOST_BITS:
-        raise ValueError(f"num_bits must be from 2 to {MOST_BITS}, got {num_bits}")
     iterations = as_ints(inq_iterations)
     fixed = indicators == 1
     before = jnp.where(fixed & (kept_indicators == 1), kept_weight.astype(weight.dtype), weight)
@@ -195,8 +184,6 @@ def _incremental(
     name: str, weight: Variable, indicators: Variable, num_bits: int, inq_iterations: Ints, algorithm: str, seed: int
 ) -> Variable:
     """The weights of a layer under incremental quantisation, with what its forward passes write."""
-    if algorithm not in ("largest_abs", "random"):
-        raise ValueError(f"{name}: selection_algorithm must be 'largest_abs' or 'random', got {algorithm!r}")
     _same_shape(name, "indicator_fixedweights", indicators, weight)
     iterations = as_ints(inq_iterations)
     # What is kept from one forward pass to the next belongs to this application, as in nnabla.
@@ -217,7 +204,7 @@ def _incremental(
 @composite
 def inq_affine(
     x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
-    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: Algorithm = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`affine`, whose weights are fixed at powers of two step by step as `forward()` is called (Zhou and others, 2017).
 
@@ -239,8 +226,6 @@ def inq_affine(
 
     Raises:
         TypeError: `weight` is not floating.
-        ValueError: As for `affine`, or `indicator_fixedweights` has another shape than `weight`, `num_bits` is not
-            from 2 to 32, or there is no such `selection_algorithm`.
     """
     name = "inq_affine"
     w = _incremental(name, weight, indicator_fixedweights, num_bits, inq_iterations, selection_algorithm, seed)
@@ -251,7 +236,7 @@ def inq_affine(
 def inq_convolution(
     x: Array, weight: Array, indicator_fixedweights: Array, bias: Array | None = None, /, base_axis: int = 1,
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
-    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "largest_abs", seed: int = -1,
+    num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: Algorithm = "largest_abs", seed: int = -1,
 ) -> Variable:
     """`convolution`, whose weights are fixed at powers of two step by step, as those of `inq_affine` are.
 
@@ -261,7 +246,6 @@ def inq_convolution(
 
     Raises:
         TypeError: `weight` is not floating.
-        ValueError: As for `convolution`, or as in `inq_affine`.
     """
     name = "inq_convolution"
     w = _incremental(name, weight, indicator_fixedweights, num_bits, inq_iterations, selection_algorithm, seed)

@@ -7,10 +7,11 @@ not depend on the state, the products of all inputs with a weight, is one produc
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 from ..graph import Array, Variable, composite
 from ..graph.leaf import common_floating
+from ..graph.ranges import AtLeastOne, Share, one_of
 from . import activation, array, linear, loops, movement, stochastic
 
 States = tuple[Variable, ...]
@@ -84,10 +85,6 @@ def _checked(
 ) -> RecurrentLayers:  # fmt: skip
     """What the layers are given, if it fits together."""
     name, directions = kind.name, 2 if bidirectional else 1
-    if num_layers < 1:
-        raise ValueError(f"{name}: num_layers must be at least 1, got {num_layers}")
-    if not 0 <= dropout < 1:
-        raise ValueError(f"{name}: dropout, the probability of dropping an element, must be 0 <= p < 1, got {dropout}")
     if x.ndim != 3:
         raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")
     _, batch, inputs = x.shape
@@ -123,9 +120,7 @@ def _checked(
 
     first = with_gates(weight_l0, 1)
     assert first is not None
-    return RecurrentLayers(
-        cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2)
-    )
+    return RecurrentLayers(cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2))
 
 
 def _one_direction(
@@ -184,8 +179,8 @@ def _recurrent(
 @composite
 def rnn(
     x: Array, h: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
-    num_layers: int = 1, nonlinearity: str = "tanh", dropout: float = 0.0, bidirectional: bool = False,
-    training: bool = True,
+    num_layers: AtLeastOne = 1, nonlinearity: Annotated[str, one_of(*ELMAN)] = "tanh", dropout: Share = 0.0,
+    bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable]:
     """Layers of Elman's network: `h' = tanh(W_x x + W_h h + b)` at each step.
 
@@ -208,11 +203,8 @@ def rnn(
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
 
     Raises:
-        ValueError: A shape does not fit, or an argument is out of range.
         TypeError: Nothing of it is floating.
     """
-    if nonlinearity not in ELMAN:
-        raise ValueError(f"rnn: nonlinearity must be 'tanh' or 'relu', got {nonlinearity!r}")
     y, h_n = _recurrent(
         ELMAN[nonlinearity], x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training
     )
@@ -222,7 +214,7 @@ def rnn(
 @composite
 def lstm(
     x: Array, h: Array, c: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
-    num_layers: int = 1, dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
+    num_layers: AtLeastOne = 1, dropout: Share = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable, Variable]:
     """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
@@ -246,16 +238,14 @@ def lstm(
     Raises:
         TypeError: Nothing of it is floating.
     """
-    y, h_n, c_n = _recurrent(
-        LSTM, x, (h, c), weight_l0, weight, bias, num_layers, dropout, bidirectional, training
-    )
+    y, h_n, c_n = _recurrent(LSTM, x, (h, c), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)
     return y, h_n, c_n
 
 
 @composite
 def gru(
     x: Array, h: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
-    num_layers: int = 1, dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
+    num_layers: AtLeastOne = 1, dropout: Share = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable]:
     """Layers of gated recurrent units (Cho et al., 2014), with the reset gate after the product.
 

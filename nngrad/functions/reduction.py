@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,6 +14,7 @@ from ..graph import Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
+from ..graph.ranges import one_of
 from ..graph.thresholds import MANY_SUMS
 from .arithmetic import floating, widened
 
@@ -119,18 +120,13 @@ def reduce_mean(x: Array, /) -> Variable:
 
 
 @composite
-def reduce(x: Array, /, op: str = "sum") -> Variable:
+def reduce(x: Array, /, op: Annotated[str, one_of("sum", "mean")] = "sum") -> Variable:
     """Sum or mean of all elements, a scalar.
 
     Args:
         x: Any shape.
         op: "sum" or "mean".
-
-    Raises:
-        ValueError: `op` is another one.
     """
-    if op not in ("sum", "mean"):
-        raise ValueError(f"reduce: op must be 'sum' or 'mean', got {op!r}")
     return sum(x) if op == "sum" else mean(x)
 
 
@@ -169,7 +165,7 @@ def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
         x: Any shape and dtype.
 
     Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
+        ValueError: There are no elements.
     """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
@@ -181,10 +177,7 @@ def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
 
     Args:
-        x: Any shape and dtype.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
+        ...: As for `amax`.
     """
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
@@ -196,11 +189,8 @@ def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     """Index of the first maximum over axes, as int32.
 
     Args:
-        x: Any shape and dtype.
         axis: One axis or several, in whose flattened order the index counts; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
+        ...: As for `amax`.
     """
     return _arg_extremum(lax.argmax, x, axis, keepdims)
 
@@ -210,11 +200,8 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     """Index of the first minimum over axes, as int32.
 
     Args:
-        x: Any shape and dtype.
         axis: One axis or several, in whose flattened order the index counts; None for all.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
+        ...: As for `amax`.
     """
     return _arg_extremum(lax.argmin, x, axis, keepdims)
 
@@ -226,15 +213,12 @@ def max(
     """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
 
     Args:
-        x: Any shape and dtype.
         with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
         only_index: Whether the index alone is returned.
+        ...: As for `amax`.
 
     Returns:
         The maximum, or the pair of it and its index, or the index.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amax, argmax, with_index, only_index, x, axis, keepdims)
 
@@ -247,13 +231,10 @@ def min(
 
     Args:
         with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
-        ...: As for `max`.
+        ...: As for `max` and `amax`.
 
     Returns:
         The minimum, or the pair of it and its index, or the index.
-
-    Raises:
-        ValueError: An axis is out of range, or named twice, or there are no elements.
     """
     return values_or_indices(amin, argmin, with_index, only_index, x, axis, keepdims)
 
@@ -266,9 +247,7 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
     return (y, indices(*arguments)) if with_index else y
 
 
-def _arg_extremum(
-    search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool
-) -> jax.Array:
+def _arg_extremum(search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)

@@ -232,9 +232,6 @@ def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Int
         y: Of the shape that `displaced_products` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `displaced_products`.
-
-    Raises:
-        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
     """
     y, w = alike(floating(y), floating(w))
     return transposed(lambda x: displaced_products.forward(x, w, count, step), shape, y, "y")
@@ -248,9 +245,6 @@ def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: In
         y: Of the shape that `displaced_products` gives.
         shape: The shape of w, which is that of the result.
         ...: As for `displaced_products`.
-
-    Raises:
-        ValueError: As in `displaced_products`, or the shape of `y` does not fit.
     """
     y, x = alike(floating(y), floating(x))
     return transposed(lambda w: displaced_products.forward(x, w, count, step), shape, y, "y")
@@ -292,18 +286,16 @@ def patch_correlation(
         ValueError: The shapes do not fit, or an argument is out of range.
     """
     if x1.ndim != 4 or x1.shape != x2.shape:
-        raise ValueError(f"patch_correlation: x1 of shape {x1.shape} and x2 of shape {x2.shape} must have one shape of "
-                         "four axes")
-    kernel = per_axis(patch, "patch_correlation: patch", 2, 1, 1)
-    stride = per_axis(patch_step, "patch_correlation: patch_step", 2, 1, 1)
-    far, step = (per_axis(shift, "patch_correlation: shift", 2, 0, 0),
-                 per_axis(shift_step, "patch_correlation: shift_step", 2, 1, 1))
-    margins = per_axis(padding, "patch_correlation: padding", 4, 0, 0)
+        raise ValueError(f"x1 of shape {x1.shape} and x2 of shape {x2.shape} must have one shape of four axes")
+    kernel = per_axis(patch, "patch", 2, 1, 1)
+    stride = per_axis(patch_step, "patch_step", 2, 1, 1)
+    far, step = (per_axis(shift, "shift", 2, 0, 0), per_axis(shift_step, "shift_step", 2, 1, 1))
+    margins = per_axis(padding, "padding", 4, 0, 0)
     if channel_last:
         x1, x2 = transpose(x1, axes=(0, 3, 1, 2)), transpose(x2, axes=(0, 3, 1, 2))
     for axis, (n, k) in enumerate(zip(x1.shape[2:], kernel, strict=True)):
         if k > n + margins[2 * axis] + margins[2 * axis + 1]:
-            raise ValueError(f"patch_correlation: patch {kernel} is larger than x1 of shape {x1.shape} with padding")
+            raise ValueError(f"patch {kernel} is larger than x1 of shape {x1.shape} with padding")
     count = tuple([2 * f // s + 1 for f, s in zip(far, step, strict=True)])
     # Behind the last displacement nothing is read.
     behind = [(n - 1) * s - f for n, s, f in zip(count, step, far, strict=True)]

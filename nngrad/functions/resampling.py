@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import Annotated, Any
 
 import jax
 import numpy as np
@@ -14,6 +14,7 @@ from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_float, as_ints
 from ..graph.axes import AxisMap, Places
 from ..graph.layouts import Named, last_order, with_channels_last
+from ..graph.ranges import one_of
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
 from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps
@@ -76,9 +77,6 @@ def resample_transpose(
         y: Of the shape that `resample` gives.
         shape: The shape of x, which is that of the result.
         ...: As for `resample`.
-
-    Raises:
-        ValueError: As in `resample`, or the shape of `y` does not fit.
     """
     y = floating(y)
     kernel = Kernel(mode, rounding, cubic_coeff_a, exclude_outside, bounded)
@@ -132,9 +130,7 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
     others = tuple([a for a in range(x.ndim) if a != axis])
     dimensions = lax.GatherDimensionNumbers(offset_dims=others, collapsed_slice_dims=(axis,), start_index_map=(axis,))
     window = tuple([1 if a == axis else n for a, n in enumerate(x.shape)])
-    return lax.gather(
-        x, indices[:, None], dimensions, window, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS
-    )
+    return lax.gather(x, indices[:, None], dimensions, window, mode=lax.GatherScatterMode.PROMISE_IN_BOUNDS)
 
 
 # ---------------------------------------------------------------- nnabla's functions
@@ -142,8 +138,9 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
 
 @composite
 def interpolate(
-    x: Array, /, scale: Static | None = None, output_size: Ints | None = None, mode: str = "linear",
-    align_corners: bool = False, half_pixel: bool = False, half_pixel_for_nn: bool = False, channel_last: bool = False,
+    x: Array, /, scale: Static | None = None, output_size: Ints | None = None,
+    mode: Annotated[str, one_of("linear", "nearest")] = "linear", align_corners: bool = False, half_pixel: bool = False,
+    half_pixel_for_nn: bool = False, channel_last: bool = False,
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without a filter where it shrinks.
 
@@ -168,23 +165,21 @@ def interpolate(
             is 0; or both `align_corners` and `half_pixel` are asked for.
     """
     if scale is None and output_size is None:
-        raise ValueError("interpolate: give scale or output_size")
-    if mode not in ("linear", "nearest"):
-        raise ValueError(f"interpolate: mode {mode!r} must be 'linear' or 'nearest'")
+        raise ValueError("give scale or output_size")
     if align_corners and half_pixel:
-        raise ValueError("interpolate: align_corners and half_pixel exclude each other")
-    factors = _numbers(scale, "interpolate: scale") if output_size is None else ()
+        raise ValueError("align_corners and half_pixel exclude each other")
+    factors = _numbers(scale, "scale") if output_size is None else ()
     count = len(factors) if output_size is None else len(as_ints(output_size))
     first = x.ndim - count - channel_last
     if not 1 <= count <= 3 or first < 0:
-        raise ValueError(f"interpolate: {'scale' if output_size is None else 'output_size'} has {count} entries; there "
+        raise ValueError(f"{'scale' if output_size is None else 'output_size'} has {count} entries; there "
                          f"must be 1 to 3, one for each spatial axis of x, of shape {x.shape}")
     before = x.shape[first : first + count]
     after = as_ints(output_size) if output_size is not None else tuple([
         math.floor(factor * n) for factor, n in zip(factors, before, strict=True)
     ])
     if min(before) < 1 or min(after) < 1:
-        raise ValueError(f"interpolate: x of sizes {before} cannot become {after}: all must be at least 1")
+        raise ValueError(f"x of sizes {before} cannot become {after}: all must be at least 1")
     centred = mode == "nearest" and half_pixel_for_nn
     grids = []
     for n, m in zip(before, after, strict=True):
@@ -223,26 +218,26 @@ def onnx_resize(
         ValueError: Neither or both of `scales` and `sizes` are given, or not for each axis; a size is 0; `roi` does not
             fit; or a mode is unknown.
     """
-    factors, sizes = _numbers(scales, "onnx_resize: scales"), as_ints(sizes)
+    factors, sizes = _numbers(scales, "scales"), as_ints(sizes)
     name, given = ("scales", factors) if factors else ("sizes", sizes)
     if bool(factors) == bool(sizes) or len(given) != x.ndim:
-        raise ValueError(f"onnx_resize: give scales or sizes, with a number for each axis of x, of shape {x.shape}; "
+        raise ValueError(f"give scales or sizes, with a number for each axis of x, of shape {x.shape}; "
                          f"got scales={factors} and sizes={sizes}")
     after = sizes or tuple([math.floor(factor * n) for factor, n in zip(factors, x.shape, strict=True)])
     if min(x.shape) < 1 or min(after) < 1:
-        raise ValueError(f"onnx_resize: {name} {given}: sizes {x.shape} cannot become {after}: all must be at least 1")
+        raise ValueError(f"{name} {given}: sizes {x.shape} cannot become {after}: all must be at least 1")
     factors = factors or tuple([m / n for n, m in zip(x.shape, after, strict=True)])
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
-    ends = _numbers(roi, "onnx_resize: roi")
+    ends = _numbers(roi, "roi")
     if cropped and len(ends) != 2 * x.ndim:
-        raise ValueError(f"onnx_resize: roi must have a first and a last position for each axis of x, of shape "
+        raise ValueError(f"roi must have a first and a last position for each axis of x, of shape "
                          f"{x.shape}, got {ends}")
     grids = []
     for axis, (n, m, scale) in enumerate(zip(x.shape, after, factors, strict=True)):
         end = (ends[axis], ends[axis + x.ndim]) if cropped else (0.0, 1.0)
         grids.append((m, *_transformed(coordinate_transformation_mode, n, m, scale, *end)))
     if mode == "nearest" and nearest_mode not in ROUNDINGS:
-        raise ValueError(f"onnx_resize: nearest_mode {nearest_mode!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
+        raise ValueError(f"nearest_mode {nearest_mode!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
     a = -0.75 if cubic_coeff_a is None else cubic_coeff_a
     y = _resized(x, 0, grids, mode, nearest_mode, a, bool(exclude_outside), cropped)
     if not (cropped and extrapolation_value):
@@ -282,8 +277,7 @@ def _resized(x: Variable, first: int, grids: list[tuple[int, float, float]], mod
     moving = {first + i: grid for i, grid in enumerate(grids) if grid != (x.shape[first + i], 1.0, 0.0)}
     if not moving:
         return identity(x)
-    y: Variable = resample(x, tuple(moving), tuple(moving.values()), mode, *kernel)
-    return y
+    return resample(x, tuple(moving), tuple(moving.values()), mode, *kernel)
 
 
 def _numbers(values: Any, name: str) -> tuple[float, ...]:

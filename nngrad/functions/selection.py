@@ -23,15 +23,14 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Va
     Raises:
         ValueError: An axis is out of range, or both are the same.
     """
-    row, column = axis_of(axis1, x.ndim, "diagonal: axis1"), axis_of(axis2, x.ndim, "diagonal: axis2")
+    row, column = axis_of(axis1, x.ndim, "axis1"), axis_of(axis2, x.ndim, "axis2")
     if row == column:
-        raise ValueError(f"diagonal: axis1 and axis2 are both {row}")
+        raise ValueError(f"axis1 and axis2 are both {row}")
     others = [i for i in range(x.ndim) if i not in (row, column)]
     first, last = max(-offset, 0), max(offset, 0)
     count = max(min(x.shape[row] - first, x.shape[column] - last), 0)
     steps = np.arange(count)
-    result: Variable = transpose(x, axes=(*others, row, column))[..., steps + first, steps + last]
-    return result
+    return transpose(x, axes=(*others, row, column))[..., steps + first, steps + last]
 
 
 @composite
@@ -41,12 +40,9 @@ def select_item(x: Array, t: Array, /) -> Variable:
     Args:
         x: (rows, items).
         t: (rows,), whole numbers; negative ones count from the end, and where one is out of range there is NaN.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if x.ndim != 2 or t.shape != x.shape[:1]:
-        raise ValueError(f"select_item: x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")
+        raise ValueError(f"x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")
     return gather(x, t, axis=1, batch_dims=1)
 
 
@@ -62,7 +58,7 @@ def permutate(x: Array, indices: Array, /, axis: int = 0, inv: bool = False) -> 
     Raises:
         ValueError: The axis is out of range, or there are not as many indices as slices.
     """
-    axis = axis_of(axis, x.ndim, "permutate: axis")
+    axis = axis_of(axis, x.ndim, "axis")
     if indices.shape != (x.shape[axis],):
-        raise ValueError(f"permutate: indices {indices.shape} must be one for each slice of x {x.shape} along {axis}")
+        raise ValueError(f"indices {indices.shape} must be one for each slice of x {x.shape} along {axis}")
     return gather(x, argsort(indices) if inv else indices, axis=axis)

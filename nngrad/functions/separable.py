@@ -95,9 +95,6 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
 
     Returns:
         (B, C, H, W).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     _need_four_axes(x=x, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
     (x, v, h), dtype = _accurate(x, vertical_kernel, horizontal_kernel)
@@ -109,9 +106,7 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
 
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
-def separable_data_grad(
-    y: Array, vertical_kernel: Array, horizontal_kernel: Array, /
-) -> jax.Array:
+def separable_data_grad(y: Array, vertical_kernel: Array, horizontal_kernel: Array, /) -> jax.Array:
     """The transpose of `adaptive_separable_convolution` in x.
 
     Args:
@@ -121,9 +116,6 @@ def separable_data_grad(
 
     Returns:
         (B, C, H + J - 1, W + I - 1).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
     (y, v, h), dtype = _accurate(y, vertical_kernel, horizontal_kernel)
@@ -157,9 +149,6 @@ def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> 
 
     Returns:
         (B, J, H, W).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, x=x, horizontal_kernel=horizontal_kernel)
     (y, x, h), dtype = _accurate(y, x, horizontal_kernel)
@@ -186,9 +175,6 @@ def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> 
 
     Returns:
         (B, I, H, W).
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     _need_four_axes(y=y, x=x, vertical_kernel=vertical_kernel)
     _sizes(

@@ -18,6 +18,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import axis_of
 from ..graph.axes import AxisMap
+from ..graph.ranges import Size
 from . import array, control, movement, slicing
 from .arithmetic import alike
 from .comparison import holds
@@ -65,7 +66,7 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
 
 
 @op
-def true_places(mask: Array, /, size: int, whole: bool = False) -> jax.Array:
+def true_places(mask: Array, /, size: Size, whole: bool = False) -> jax.Array:
     """The indices of the elements of `mask` that are not 0, in their order.
 
     Args:
@@ -76,12 +77,7 @@ def true_places(mask: Array, /, size: int, whole: bool = False) -> jax.Array:
 
     Returns:
         int32 `(size, mask.ndim)`.
-
-    Raises:
-        ValueError: `size` is negative.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}")
     true = lax.reshape(holds(mask), (mask.size,))
     rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
     outside = np.asarray(mask.shape, np.int32).reshape(1, mask.ndim)
@@ -110,26 +106,24 @@ def true_ranks(mask: Array, /) -> jax.Array:
     return lax.reshape(lax.select(true, rank, lax.full_like(rank, -1)), mask.shape)
 
 
-def _count(mask: Variable, size: int | None, name: str) -> tuple[int, bool]:
+def _count(mask: Variable, size: int | None) -> tuple[int, bool]:
     """How many elements are selected: `size`, or what `mask` has now; and whether it must be just so many."""
     if size is not None:
-        if size < 0:
-            raise ValueError(f"{name}: size must not be negative, got {size}")
         return size, False
-    return int(np.count_nonzero(known_values(mask, name))), True
+    return int(np.count_nonzero(known_values(mask))), True
 
 
-def known_values(x: Variable, name: str) -> Any:
+def known_values(x: Variable) -> Any:
     """The value of `x`, which sets the size of what function `name` gives."""
     try:
         return x.data.view
     except ValueError as error:
-        raise ValueError(f"{name}: the size of the result depends on values; give size= where they are not known yet. "
+        raise ValueError(f"the size of the result depends on values; give size= where they are not known yet. "
                          f"({error})") from None
 
 
 @composite
-def nonzero(x: Array, /, size: int | None = None) -> Variable:
+def nonzero(x: Array, /, size: Size | None = None) -> Variable:
     """The indices of the elements that are not 0, in their order.
 
     Args:
@@ -144,12 +138,12 @@ def nonzero(x: Array, /, size: int | None = None) -> Variable:
     Raises:
         ValueError: `size` is negative, or not given where there are no values, as in the body of a loop.
     """
-    count, whole = _count(x, size, "nonzero")
+    count, whole = _count(x, size)
     return movement.transpose(true_places(x, size=count, whole=whole), axes=(1, 0))
 
 
 @composite
-def bool_gather(input: Array, mask: Array, /, size: int | None = None) -> Variable:
+def bool_gather(input: Array, mask: Array, /, size: Size | None = None) -> Variable:
     """The elements, or slices, of `input` where `mask` is not 0, one after the other.
 
     Args:
@@ -166,8 +160,8 @@ def bool_gather(input: Array, mask: Array, /, size: int | None = None) -> Variab
         ValueError: The shapes do not fit; or `size` is negative, or not given where there are no values, as in the body
             of a loop.
     """
-    _check_mask(input, mask, "bool_gather: input")
-    count, whole = _count(mask, size, "bool_gather")
+    _check_mask(input, mask, "input")
+    count, whole = _count(mask, size)
     places = true_places(mask, size=count, whole=whole)
     rest = input.shape[mask.ndim :]
     if len(rest) > 1:
@@ -188,17 +182,14 @@ def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> V
 
     Returns:
         An array in the shape of `output`; without it `(*mask.shape, *rest)`.
-
-    Raises:
-        ValueError: The shapes do not fit.
     """
     if not input.ndim:
-        raise ValueError("bool_scatter: input must have an axis for the elements, got a number")
+        raise ValueError("input must have an axis for the elements, got a number")
     shape = (*mask.shape, *input.shape[1:])
     if output is not None:
-        _check_mask(output, mask, "bool_scatter: output")
+        _check_mask(output, mask, "output")
         if math.prod(output.shape[mask.ndim :]) != math.prod(input.shape[1:]):
-            raise ValueError(f"bool_scatter: output {output.shape} must have slices of as many elements as input "
+            raise ValueError(f"output {output.shape} must have slices of as many elements as input "
                              f"{input.shape}, below the axes of mask {mask.shape}")
         shape = output.shape
     ranks = true_ranks(mask)
@@ -226,7 +217,7 @@ def bool_fill(data: Array, mask: Array, /, value: float = 0) -> Variable:
         ValueError: `mask` does not broadcast to the shape of `data`.
     """
     if mask.ndim > data.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], data.shape[::-1], strict=False)):
-        raise ValueError(f"bool_fill: mask {mask.shape} does not broadcast to the shape {data.shape} of data")
+        raise ValueError(f"mask {mask.shape} does not broadcast to the shape {data.shape} of data")
     aligned = movement.reshape(mask, shape=(*[1] * (data.ndim - mask.ndim), *mask.shape))
     return where(aligned, array.filled_like(data, value), data)
 
@@ -242,7 +233,7 @@ def _check_mask(x: Variable, mask: Variable, name: str) -> None:
 
 @op(multiple_results=True)
 def distinct(
-    x: Array, /, size: int, axis: int | None = None, whole: bool = False
+    x: Array, /, size: Size, axis: int | None = None, whole: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The distinct elements of `x`, or slices along an axis, in ascending order.
 
@@ -256,12 +247,7 @@ def distinct(
     Returns:
         The elements or slices; for each the index where it comes first; for each element or slice of `x` its place
         among the distinct ones; and for each of these how often it comes; the last three int32.
-
-    Raises:
-        ValueError: `size` is negative, or the axis is out of range.
     """
-    if size < 0:
-        raise ValueError(f"size must not be negative, got {size}")
     if axis is None:
         x, axis = lax.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)
@@ -286,7 +272,7 @@ def _least(dtype: Any) -> Any:
 @composite
 def unique(
     x: Array, /, flatten: bool = True, axis: int | None = None, sorted: bool = True, with_index: bool = False,
-    with_inverse: bool = False, with_counts: bool = False, size: int | None = None,
+    with_inverse: bool = False, with_counts: bool = False, size: Size | None = None,
 ) -> Variable | Any:
     """The distinct elements of `x`, or slices along an axis. No gradient passes: where two are equal, there is none.
 
@@ -310,12 +296,12 @@ def unique(
             where there are no values, as in the body of a loop.
     """
     if not flatten and axis is None:
-        raise ValueError("unique: give an axis where flatten is False")
-    along = None if flatten or axis is None else axis_of(axis, x.ndim, "unique: axis")
+        raise ValueError("give an axis where flatten is False")
+    along = None if flatten or axis is None else axis_of(axis, x.ndim, "axis")
     if size is None:
-        count, whole = np.unique(known_values(x, "unique"), axis=along).shape[0 if along is None else along], True
+        count, whole = np.unique(known_values(x), axis=along).shape[0 if along is None else along], True
     else:
-        count, whole = _count(x, size, "unique")
+        count, whole = _count(x, size)
     y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)
     if not sorted and inverse.size:
         y, index, inverse, counts = _as_they_come(y, index, inverse, counts, along or 0)

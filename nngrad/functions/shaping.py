@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Annotated
+
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, Ints, as_ints, axes_of, axis_of
+from ..graph.ranges import AtLeastOne, one_of
 from .movement import broadcast, concatenate, flip, pad, reshape, transpose
 from .slicing import take_slices
 
@@ -19,7 +22,7 @@ def expand_dims(x: Array, /, axis: Axes) -> Variable:
         axis: Where they are in the result: one or several.
     """
     ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
-    new, sizes = axes_of(axis, ndim, "expand_dims: axis"), iter(x.shape)
+    new, sizes = axes_of(axis, ndim, "axis"), iter(x.shape)
     return reshape(x, shape=tuple([1 if i in new else next(sizes) for i in range(ndim)]))
 
 
@@ -37,10 +40,10 @@ def squeeze(x: Array, /, axis: Axes | None = None) -> Variable:
     if axis is None:
         gone = tuple([i for i, n in enumerate(x.shape) if n == 1])
     else:
-        gone = axes_of(axis, x.ndim, "squeeze: axis")
+        gone = axes_of(axis, x.ndim, "axis")
         for i in gone:
             if x.shape[i] != 1:
-                raise ValueError(f"squeeze: axis {i} of shape {x.shape} is of size {x.shape[i]}, not 1")
+                raise ValueError(f"axis {i} of shape {x.shape} is of size {x.shape[i]}, not 1")
     return reshape(x, shape=tuple([n for i, n in enumerate(x.shape) if i not in gone]))
 
 
@@ -69,9 +72,9 @@ def moveaxis(x: Array, /, source: Ints, destination: Ints) -> Variable:
     Raises:
         ValueError: There are not as many of both, or one is out of range or named twice.
     """
-    old, new = _each(source, x.ndim, "moveaxis: source"), _each(destination, x.ndim, "moveaxis: destination")
+    old, new = _each(source, x.ndim, "source"), _each(destination, x.ndim, "destination")
     if len(old) != len(new):
-        raise ValueError(f"moveaxis: source names {len(old)} axes and destination {len(new)}")
+        raise ValueError(f"source names {len(old)} axes and destination {len(new)}")
     return _in_order(x, _moved(x.ndim, dict(zip(new, old, strict=True))))
 
 
@@ -104,7 +107,7 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Variable:
     Raises:
         ValueError: An axis is out of range.
     """
-    one, other = axis_of(axis1, x.ndim, "swapaxes: axis1"), axis_of(axis2, x.ndim, "swapaxes: axis2")
+    one, other = axis_of(axis1, x.ndim, "axis1"), axis_of(axis2, x.ndim, "axis2")
     places = list(range(x.ndim))
     places[one], places[other] = other, one
     return _in_order(x, tuple(places))
@@ -118,14 +121,11 @@ def rollaxis(x: Array, /, axis: int, start: int = 0) -> Variable:
         x: Any shape and dtype.
         axis: What is moved.
         start: Before which axis it comes; the number of axes for behind all.
-
-    Raises:
-        ValueError: One of them is out of range.
     """
-    moving = axis_of(axis, x.ndim, "rollaxis: axis")
+    moving = axis_of(axis, x.ndim, "axis")
     before = start + x.ndim if start < 0 else start
     if not 0 <= before <= x.ndim:
-        raise ValueError(f"rollaxis: start {start} is out of range for {x.ndim} axes")
+        raise ValueError(f"start {start} is out of range for {x.ndim} axes")
     return _in_order(x, _moved(x.ndim, {before - (before > moving): moving}))
 
 
@@ -140,7 +140,7 @@ def fliplr(x: Array, /) -> Variable:
         ValueError: There are fewer axes.
     """
     if x.ndim < 2:
-        raise ValueError(f"fliplr: x of shape {x.shape} has no second axis")
+        raise ValueError(f"x of shape {x.shape} has no second axis")
     return flip(x, axes=1)
 
 
@@ -155,7 +155,7 @@ def flipud(x: Array, /) -> Variable:
         ValueError: There is none.
     """
     if x.ndim < 1:
-        raise ValueError("flipud: x has no axis")
+        raise ValueError("x has no axis")
     return flip(x, axes=0)
 
 
@@ -176,21 +176,20 @@ def repeat(x: Array, /, repeats: Ints, axis: int | None = None) -> Variable:
     """
     if axis is None:
         x, axis = flatten(x), 0
-    axis, counts = axis_of(axis, x.ndim, "repeat: axis"), as_ints(repeats)
+    axis, counts = axis_of(axis, x.ndim, "axis"), as_ints(repeats)
     if any(n < 0 for n in counts):
-        raise ValueError(f"repeat: repeats must not be negative, got {repeats}")
+        raise ValueError(f"repeats must not be negative, got {repeats}")
     size, before, behind = x.shape[axis], x.shape[:axis], x.shape[axis + 1 :]
     if len(counts) == 1:
         apart = broadcast(reshape(x, shape=(*before, size, 1, *behind)), shape=(*before, size, counts[0], *behind))
         return reshape(apart, shape=(*before, size * counts[0], *behind))
     if len(counts) != size:
-        raise ValueError(f"repeat: repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
-    taken: Variable = x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
-    return taken
+        raise ValueError(f"repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
+    return x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
 
 
 @composite
-def depth2space(x: Array, /, r: int) -> Variable:
+def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
     """Channels put into blocks of pixels: (n, c r^2, h, w) becomes (n, c, h r, w r).
 
     Channel (i r + j) c + k gives pixel (i, j) of each block in channel k.
@@ -202,15 +201,15 @@ def depth2space(x: Array, /, r: int) -> Variable:
     Raises:
         ValueError: `x` has not four axes, or its channels are no multiple of r^2.
     """
-    n, depth, height, width = _image(x, r, "depth2space")
+    n, depth, height, width = _image(x)
     if depth % r**2:
-        raise ValueError(f"depth2space: the {depth} channels are no multiple of r^2 = {r**2}")
+        raise ValueError(f"the {depth} channels are no multiple of r^2 = {r**2}")
     blocks = transpose(reshape(x, shape=(n, r, r, depth // r**2, height, width)), axes=(0, 3, 4, 1, 5, 2))
     return reshape(blocks, shape=(n, depth // r**2, height * r, width * r))
 
 
 @composite
-def space2depth(x: Array, /, r: int) -> Variable:
+def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
     """Blocks of pixels put into channels: the inverse of `depth2space`.
 
     Args:
@@ -220,19 +219,17 @@ def space2depth(x: Array, /, r: int) -> Variable:
     Raises:
         ValueError: `x` has not four axes, or height or width is no multiple of `r`.
     """
-    n, depth, height, width = _image(x, r, "space2depth")
+    n, depth, height, width = _image(x)
     if height % r or width % r:
-        raise ValueError(f"space2depth: the height {height} and the width {width} must be multiples of r = {r}")
+        raise ValueError(f"the height {height} and the width {width} must be multiples of r = {r}")
     blocks = reshape(x, shape=(n, depth, height // r, r, width // r, r))
     return reshape(transpose(blocks, axes=(0, 3, 5, 1, 2, 4)), shape=(n, depth * r**2, height // r, width // r))
 
 
-def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
+def _image(x: Variable) -> tuple[int, ...]:
     """The shape of images."""
     if x.ndim != 4:
-        raise ValueError(f"{name}: x must have four axes, (batch, channels, height, width), got shape {x.shape}")
-    if r < 1:
-        raise ValueError(f"{name}: r must be at least 1, got {r}")
+        raise ValueError(f"x must have four axes, (batch, channels, height, width), got shape {x.shape}")
     shape: tuple[int, ...] = x.shape
     return shape
 
@@ -241,7 +238,9 @@ def _image(x: Variable, r: int, name: str) -> tuple[int, ...]:
 
 
 @composite
-def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest") -> Variable:
+def shift(
+    x: Array, /, shifts: Ints | None = None, border_mode: Annotated[str, one_of("nearest", "reflect")] = "nearest"
+) -> Variable:
     """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
 
     Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
@@ -261,15 +260,13 @@ def shift(x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest")
         ValueError: There are more shifts than axes, an axis without elements is to be moved, or there is no such mode.
     """
     shifts = as_ints(shifts or ())
-    if border_mode not in ("nearest", "reflect"):
-        raise ValueError(f"shift: border_mode must be 'nearest' or 'reflect', got {border_mode!r}")
     if len(shifts) > x.ndim:
-        raise ValueError(f"shift: shifts {shifts} are more than the {x.ndim} axes of x")
+        raise ValueError(f"shifts {shifts} are more than the {x.ndim} axes of x")
     y: Variable = x
     for axis, by in enumerate(shifts, x.ndim - len(shifts)):
         n = x.shape[axis]
         if by and not n:
-            raise ValueError(f"shift: axis {axis} of x of shape {x.shape} has no elements to shift")
+            raise ValueError(f"axis {axis} of x of shape {x.shape} has no elements to shift")
         if by and border_mode == "nearest":
             by = max(-n, min(by, n))
             widths = [w for a in range(axis, x.ndim) for w in ((max(by, 0), max(-by, 0)) if a == axis else (0, 0))]

@@ -108,12 +108,12 @@ def slice(x: Array, /, start: Static | None = None, stop: Static | None = None, 
     for name, values in (("start", start), ("stop", stop), ("step", step)):
         values = values if isinstance(values, tuple) else (values,) * (values is not None)
         if len(values) > x.ndim:
-            raise ValueError(f"slice: {name} has {len(values)} entries for an array of {x.ndim} axes")
+            raise ValueError(f"{name} has {len(values)} entries for an array of {x.ndim} axes")
         parts.append((None,) * (x.ndim - len(values)) + values)
     try:
         key = tuple(window(builtins.slice(*part), n) for part, n in zip(zip(*parts, strict=True), x.shape, strict=True))
     except IndexError as error:
-        raise ValueError(f"slice: start={start}, stop={stop}, step={step}: {error}") from None
+        raise ValueError(f"start={start}, stop={stop}, step={step}: {error}") from None
     return take_slices(x, key=key)
 
 
@@ -157,9 +157,7 @@ def take_points(
 
 
 @op(type_name="ScatterNd", linear=True, axes=axis_maps.POINTS_PUT)
-def put_points(
-    y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0, rows: Static = ()
-) -> jax.Array:
+def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 0, rows: Static = ()) -> jax.Array:
     """Zeros with the slices `y` added at given points: the transpose of `take_points`.
 
     Args:

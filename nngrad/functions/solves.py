@@ -35,7 +35,7 @@ def batch_solve(A: Array, B: Array, /, transposed: bool = False) -> Variable:  #
     def solve(a: Variable, b: Variable) -> Variable:
         return lu_solve(b, *lu_factor(a), a, transposed)
 
-    return _solved(A, B, "batch_solve", solve)
+    return _solved(A, B, solve)
 
 
 @composite
@@ -61,16 +61,16 @@ def triangular_solve(
     def solve(a: Variable, b: Variable) -> Variable:
         return solve_triangle(b, a, lower, transposed, unit_diagonal)
 
-    return _solved(A, B, "triangular_solve", solve)
+    return _solved(A, B, solve)
 
 
-def _solved(a: Variable, b: Variable, name: str, solve: Callable[[Variable, Variable], Variable]) -> Variable:
+def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Variable]) -> Variable:
     """What `solve` makes of matrices and right sides with the same leading axes, in one floating dtype."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"{name}: A of shape {a.shape} must hold square matrices in its last two axes")
+        raise ValueError(f"A of shape {a.shape} must hold square matrices in its last two axes")
     vector = b.ndim == 1
     if not b.ndim or b.shape[-1 if vector else -2] != a.shape[-1]:
-        raise ValueError(f"{name}: B of shape {b.shape} must have {a.shape[-1]} rows for A of shape {a.shape}")
+        raise ValueError(f"B of shape {b.shape} must have {a.shape[-1]} rows for A of shape {a.shape}")
     dtype = jnp.promote_types(a.dtype, b.dtype)
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.promote_types(dtype, jnp.float32)
     a, b = [x if x.dtype == dtype else cast(x, dtype=dtype) for x in (a, b)]
@@ -82,9 +82,7 @@ def _solved(a: Variable, b: Variable, name: str, solve: Callable[[Variable, Vari
         try:
             batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError:
-            raise ValueError(
-                f"{name}: leading axes of A, {a.shape[:-2]}, and B, {b.shape[:-2]}, do not broadcast"
-            ) from None
+            raise ValueError(f"leading axes of A, {a.shape[:-2]}, and B, {b.shape[:-2]}, do not broadcast") from None
         # A matrix is factored once, however many right sides it has.
         y = solve(a if a.shape[:-2] == batch else broadcast(a, shape=(*batch, *a.shape[-2:])),
                   b if b.shape[:-2] == batch else broadcast(b, shape=(*batch, *b.shape[-2:])))  # fmt: skip

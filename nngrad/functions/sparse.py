@@ -58,9 +58,7 @@ def _turned(x: Variable) -> Variable:
     return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
-def _product(
-    matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bool, name: str, other: str
-) -> Variable:
+def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bool, name: str, other: str) -> Variable:
     """The sparse matrix times the dense one, each transposed first if it is so asked."""
     data, dense = as_variables((matrix.data, dense), (f"{name}.data", other), "sparse_matmul")
     row, column = _places(matrix, data, name)

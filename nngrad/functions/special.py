@@ -6,12 +6,14 @@ All are elementwise, and differentiated to any order. Integers are taken as floa
 from __future__ import annotations
 
 import math
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Variable, op
+from ..graph.ranges import between
 from ..graph.refusals import explained_by_name
 from .arithmetic import broadcast_pair, floating, of_floats, widened
 
@@ -149,7 +151,7 @@ digamma = of_floats(lax.digamma, "The derivative of `lgamma`; NaN at 0, -1, -2, 
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def digamma_derivative(x: Array, /, order: int) -> jax.Array:
+def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> jax.Array:
     """The derivative of `digamma` of an order from 1 to 100.
 
     With n for the order, it is (-1)^(n + 1) n! zeta(n + 1, x) where `x` is positive, and follows elsewhere from
@@ -157,12 +159,7 @@ def digamma_derivative(x: Array, /, order: int) -> jax.Array:
 
     Args:
         order: How often `digamma` is differentiated.
-
-    Raises:
-        ValueError: The order is not from 1 to 100.
     """
-    if not 1 <= order <= 100:
-        raise ValueError(f"order must be from 1 to 100, got {order}")
     x = floating(x)
     wide = widened(x)
     is_positive = wide > 0

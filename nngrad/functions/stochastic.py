@@ -19,6 +19,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.leaf import drawn_leaf
+from ..graph.ranges import Probability, Share, Size
 from ..graph.spec import FLOAT32, spec_of
 from ..random import key_source
 from . import elementwise
@@ -64,17 +65,12 @@ def by_position(draw: Callable[P, R]) -> Callable[P, R]:
 
 @op
 @by_position
-def bernoulli(key: Array, /, p: float = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
+def bernoulli(key: Array, /, p: Probability = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """1 with probability `p`, else 0: samples that follow from `key`.
 
     Args:
         p: Probability of 1, from 0 to 1.
-
-    Raises:
-        ValueError: `p` is not from 0 to 1.
     """
-    if not 0 <= p <= 1:
-        raise ValueError(f"p must be from 0 to 1, got {p}")
     hit = lax.lt(jax.random.uniform(typed_key(key), shape, jnp.float32), lax.full(shape, p, jnp.float32))
     return lax.convert_element_type(hit, dtype)
 
@@ -174,7 +170,7 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
 
 @op
 @by_position
-def subkey(key: Array, /, index: int) -> jax.Array:
+def subkey(key: Array, /, index: Size) -> jax.Array:
     """One of the keys that follow from `key`, for a function that draws several times.
 
     Args:
@@ -183,12 +179,7 @@ def subkey(key: Array, /, index: int) -> jax.Array:
 
     Returns:
         uint32[2].
-
-    Raises:
-        ValueError: `index` is negative.
     """
-    if index < 0:
-        raise ValueError(f"index must not be negative, got {index}")
     return jax.random.key_data(jax.random.fold_in(typed_key(key), np.uint32(index)))
 
 
@@ -196,7 +187,7 @@ def subkey(key: Array, /, index: int) -> jax.Array:
 
 
 @composite
-def dropout(x: Array, /, p: float = 0.5, seed: int = -1) -> Variable:
+def dropout(x: Array, /, p: Share = 0.5, seed: int = -1) -> Variable:
     """`x * mask / (1 - p)`, with a mask that is 0 with probability `p` and 1 otherwise (Srivastava et al., 2014).
 
     The mask is drawn once per `forward()`; `x`'s gradients of every order share it.
@@ -209,14 +200,11 @@ def dropout(x: Array, /, p: float = 0.5, seed: int = -1) -> Variable:
     Raises:
         ValueError: `p` or `seed` is out of range.
     """
-    if not 0 <= p < 1:
-        raise ValueError(f"dropout: p, the probability of dropping an element, must be 0 <= p < 1, got {p}")
     key = key_leaf(seed, "dropout")
     if p == 0:
         return elementwise.identity(x)
     dtype = x.dtype if x.spec.differentiable else FLOAT32
-    y: Variable = x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
-    return y
+    return x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
 
 
 @composite

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 from ..graph import Array, Variable, composite
 from ..graph.arguments import axis_of
+from ..graph.ranges import AtLeastOne
 from . import array, comparison, movement, reduction, slicing
 from .arithmetic import check_broadcast
 from .indexing import take_along_axis, where
 
 
 @composite
-def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: int = 1) -> Variable:
+def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastOne = 1) -> Variable:
     """0 where the score of the right class is among the `n` highest, else 1.
 
     Equal scores of other classes count as higher, and so does NaN.
@@ -27,9 +28,7 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: int = 1)
     Raises:
         ValueError: The axis is out of range, `target` has another shape, or `n` is below 1.
     """
-    axis = _class_axis(x, target, axis, "top_n_error")
-    if n < 1:
-        raise ValueError(f"top_n_error: n must be at least 1, got {n}")
+    axis = _class_axis(x, target, axis)
     negative = comparison.less_scalar(target, val=0)
     known = where(negative, array.filled_like(target, x.shape[axis]), target)
     score = take_along_axis(x, known, axis=axis)
@@ -44,11 +43,8 @@ def binary_error(x: Array, target: Array, /) -> Variable:
     Args:
         x: Probabilities, of any shape.
         target: Truth values as numbers, of any shape that broadcasts with that of `x`.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
-    check_broadcast("binary_error", x=x, target=target)
+    check_broadcast(x=x, target=target)
     high, wanted = (comparison.greater_equal_scalar(each, val=0.5) for each in (x, target))
     return comparison.not_equal(high, wanted)
 
@@ -68,7 +64,7 @@ def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Var
     Raises:
         ValueError: The axis is out of range, or `target` has another shape.
     """
-    axis = _class_axis(x, target, axis, "confusion_matrix")
+    axis = _class_axis(x, target, axis)
     classes = x.shape[axis]
     predicted = movement.reshape(reduction.argmax(x, axis=axis), shape=(-1,))
     right = array.cast(movement.reshape(target, shape=(-1,)), "int32")
@@ -78,11 +74,11 @@ def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Var
     return slicing.put_points(ones, points, axes=(0, 1), shape=(classes, classes))
 
 
-def _class_axis(x: Variable, target: Variable, axis: int | None, name: str) -> int:
+def _class_axis(x: Variable, target: Variable, axis: int | None) -> int:
     """The axis of the classes, once `target` is known to have size 1 there and to be of the shape of `x` otherwise."""
-    axis = axis_of(-1 if axis is None else axis, x.ndim, f"{name}: axis")
+    axis = axis_of(-1 if axis is None else axis, x.ndim, "axis")
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if target.shape != shape:
-        raise ValueError(f"{name}: target {target.shape} must have the shape {shape}, that of x {x.shape} with size 1 "
+        raise ValueError(f"target {target.shape} must have the shape {shape}, that of x {x.shape} with size 1 "
                          "for the classes")
     return axis

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
@@ -19,6 +20,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, as_ints
 from ..graph.axes import rows_of
+from ..graph.ranges import one_of
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
 from .contractions import contraction
@@ -54,9 +56,6 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
 
     Args:
         ...: As for `cell_fraction`.
-
-    Raises:
-        ValueError: As in `cell_fraction`.
     """
     return _held(floating(x), size, padding)[1]
 
@@ -155,8 +154,7 @@ def sampled(
             else:
                 weights = mul2(pair, reshape(weights, shape=(batch, 1, 2**d, count)))
                 weights = reshape(weights, shape=(batch, 2 ** (d + 1), count))
-    y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
-    return y
+    return weighted_points(x, weights, indices, channel_last=channel_last)
 
 
 # ---------------------------------------------------------------- nnabla's functions
@@ -183,10 +181,10 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     size = as_ints(size)
     count = len(size)
     if count not in (2, 3) or min(size) < 1:
-        raise ValueError(f"affine_grid: size {size} must be (height, width) or (depth, height, width)")
+        raise ValueError(f"size {size} must be (height, width) or (depth, height, width)")
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
         shape = f"(batch, {count}, {count + 1})"
-        raise ValueError(f"affine_grid: theta of shape {theta.shape} must be {shape} for size {size}")
+        raise ValueError(f"theta of shape {theta.shape} must be {shape} for size {size}")
     along = [_evenly(n, align_corners) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
     points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)
@@ -206,7 +204,8 @@ def _constant(values: np.ndarray, like: Variable) -> Variable:
 
 @composite
 def warp_by_grid(
-    x: Array, grid: Array, /, mode: str = "linear", padding_mode: str = "zero", align_corners: bool = False,
+    x: Array, grid: Array, /, mode: Annotated[str, one_of("linear", "nearest")] = "linear",
+    padding_mode: Annotated[str, one_of("zero", "repeat", "reflect")] = "zero", align_corners: bool = False,
     channel_last: bool = False,
 ) -> Variable:
     """Images sampled at the positions of a grid, as a spatial transformer does it (Jaderberg et al. 2015).
@@ -231,17 +230,13 @@ def warp_by_grid(
     Raises:
         ValueError: The shapes do not fit, a spatial axis of x is empty, or a mode is unknown.
     """
-    if mode not in ("linear", "nearest"):
-        raise ValueError(f"warp_by_grid: mode {mode!r} must be 'linear' or 'nearest'")
-    if padding_mode not in ("zero", "repeat", "reflect"):
-        raise ValueError(f"warp_by_grid: padding_mode {padding_mode!r} must be 'zero', 'repeat' or 'reflect'")
     count = x.ndim - 2
     if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
-        raise ValueError(f"warp_by_grid: x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
+        raise ValueError(f"x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
                          " and (batch, *output sizes, number of sizes), with 2 or 3 sizes")
     sizes = x.shape[1:-1] if channel_last else x.shape[2:]
     if min(sizes) < 1:
-        raise ValueError(f"warp_by_grid: x of shape {x.shape} has an empty spatial axis")
+        raise ValueError(f"x of shape {x.shape} has an empty spatial axis")
     padding = "mirror" if padding_mode == "reflect" and align_corners else padding_mode
     batch, outputs = x.shape[0], grid.shape[1:-1]
     grid = reshape(_wide(grid), shape=(batch, math.prod(outputs), count))
@@ -269,7 +264,7 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
         ValueError: The shapes do not fit, or an image is empty.
     """
     if data.ndim != 4 or flow.shape != (data.shape[0], 2, *data.shape[2:]) or min(data.shape[2:]) < 1:
-        raise ValueError(f"warp_by_flow: data of shape {data.shape} and flow of shape {flow.shape} must be "
+        raise ValueError(f"data of shape {data.shape} and flow of shape {flow.shape} must be "
                          "(batch, C, height, width) and (batch, 2, height, width)")
     sizes = data.shape[2:]
     count = math.prod(sizes)

@@ -37,9 +37,6 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
 
     Returns:
         (batch, C, Q), or (batch, Q, C).
-
-    Raises:
-        ValueError: The shapes do not fit each other.
     """
     _check(x.shape, weights.shape, indices.shape, "x", "weights")
     x, weights = alike(floating(x), floating(weights))
@@ -112,9 +109,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
     return lax.concatenate([lax.expand_dims(each, (1,)) for each in found], 1)
 
 
-def _check(
-    first: Shape, second: Shape, indices: Shape, name: str, other: str, sums: int | None = None
-) -> None:
+def _check(first: Shape, second: Shape, indices: Shape, name: str, other: str, sums: int | None = None) -> None:
     """Raise a ValueError unless the shapes are of one batch, and weights and indices, of so many sums, are alike."""
     if len(first) != 3 or len(indices) != 3 or second != indices or first[0] != indices[0]:
         raise ValueError(f"{name} of shape {first}, {other} of shape {second} and indices of shape {indices} must be "

@@ -37,8 +37,7 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
         weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
     total = sum(x * weights, axis=axes, keepdims=keepdims)
     given = sum(weights, axis=axes, keepdims=keepdims)
-    y: Variable = total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
-    return y
+    return total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
 
 
 @composite
@@ -55,15 +54,15 @@ def batch_l2_norm_squared(x: Array, /) -> Variable:
         ValueError: `x` has no axes.
     """
     if not x.ndim:
-        raise ValueError("batch_l2_norm_squared: x must have a batch axis, but it is a scalar")
+        raise ValueError("x must have a batch axis, but it is a scalar")
     return sum(x * x, axis=tuple(range(1, x.ndim)))
 
 
-def _placed(x: Variable, y: Variable, axis: int, function: str) -> Variable:
+def _placed(x: Variable, y: Variable, axis: int) -> Variable:
     """`y` with axes of size 1 around it, so that its own lie on those of `x` from `axis` on."""
-    first = axis_of(axis, x.ndim, f"{function}: axis") if x.ndim else 0
+    first = axis_of(axis, x.ndim, "axis") if x.ndim else 0
     if x.shape[first : first + y.ndim] != y.shape:
-        raise ValueError(f"{function}: y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
+        raise ValueError(f"y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
     shape = (1,) * first + y.shape + (1,) * (x.ndim - first - y.ndim)
     return y if y.shape == shape else reshape(y, shape=shape)
 
@@ -80,8 +79,7 @@ def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x + _placed(x, y, axis, "bias")
-    return result
+    return x + _placed(x, y, axis)
 
 
 @composite
@@ -94,8 +92,7 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    result: Variable = x * _placed(x, y, axis, "scale")
-    return result
+    return x * _placed(x, y, axis)
 
 
 @composite
@@ -106,10 +103,6 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         p: The share of `x`.
         x: Any shape.
         y: Any shape.
-
-    Raises:
-        ValueError: The shapes do not broadcast.
     """
-    check_broadcast("linear_interpolate", p=p, x=x, y=y)
-    result: Variable = y + p * (x - y)
-    return result
+    check_broadcast(p=p, x=x, y=y)
+    return y + p * (x - y)

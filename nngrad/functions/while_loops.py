@@ -21,9 +21,7 @@ T = TypeVar("T")
 
 
 @explained_by_name
-def while_loop(
-    cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None
-) -> T:
+def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None) -> T:
     """A loop that goes on as long as a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
 
     As `jax.lax.while_loop`. How many steps it will take is not known before it runs, so nothing can be kept for a
@@ -88,7 +86,7 @@ def while_loop(
     ]
     effects = tuple([(leaf, k) for k, leaf in enumerate(body.updated)])
     outputs = apply(while_of_bodies, given, (*bodies, len(read)), effects)
-    return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
+    return jax.tree.unflatten(tree, outputs[len(updated) :])
 
 
 def _bounded(

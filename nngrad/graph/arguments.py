@@ -1,8 +1,8 @@
 """Static arguments: what the annotations in an op's signature accept, checked and made hashable.
 
-The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the
-kinds below; `Optional` variants are written `kind | None`. A value that does not fit raises a
-`TypeError` or `ValueError` that names the op and the argument.
+The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the kinds below; or a range
+of it (`ranges.py`). `Optional` variants are written `kind | None`. A value that does not fit raises a `TypeError` or
+`ValueError` that names the op and the argument.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ import numpy as np
 from jax.typing import DTypeLike
 
 from .ndarray import checked_shape
+from .ranges import Range
 from .spec import DType, dtype_of
 
 Coercer: TypeAlias = Callable[[Any], Any]
@@ -255,6 +256,7 @@ COERCERS: dict[Any, Coercer] = {
 def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
     """The check for an argument annotated with `annotation`, with messages that name it. It is `static` if it becomes
     part of the graph's structure."""
+    within, annotation = range_of(annotation), without_range(annotation)
     kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     optional = NoneType in kinds
     (kind,) = [k for k in kinds if k is not NoneType]
@@ -264,12 +266,15 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
         if value is None and optional:
             return None
         try:
-            return coerce(value)
+            result = coerce(value)
         except (TypeError, ValueError) as error:
             wanted = f"{error}{' or None' if optional else ''}"
             raise base_of(error)(f"{op}: argument {name!r} must be {wanted}, got {value!r}") from None
         except OverflowError:
             raise ValueError(f"{op}: argument {name!r} is too large: {value!r}") from None
+        if within is not None and not within.holds(result):
+            raise ValueError(f"{op}: {name} {within.demand}, got {value!r}")
+        return result
 
     return check
 
@@ -284,6 +289,20 @@ def text_of_kind(annotation: Any) -> Any:
     if is_union(annotation):
         return functools.reduce(operator.or_, [text_of_kind(each) for each in get_args(annotation)])
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+
+
+def range_of(annotation: Any) -> Range | None:
+    """The range in the annotation of an argument, if it has one."""
+    for kind in get_args(annotation) if is_union(annotation) else (annotation,):
+        if get_origin(kind) is Annotated and isinstance(get_args(kind)[1], Range):
+            within: Range = get_args(kind)[1]
+            return within
+    return None
+
+
+def without_range(annotation: Any) -> Any:
+    """An annotation without its range."""
+    return text_of_kind(annotation) if range_of(annotation) else annotation
 
 
 def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:

@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import inspect
 import re
+import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
 from typing import Any
+
+from .arguments import Axes, range_of, without_range
 
 USUAL = {
     "x": "Any shape; integers are taken as float32.",
@@ -29,6 +32,8 @@ USUAL = {
     "n_outputs": "Ignored.",
 }
 """What is said of an input or argument of F where its function says nothing else."""
+SHAPES, AXIS = "shapes", "axis"
+"""Of what the clauses are that name no argument."""
 AXES = "One axis or several; None for all."
 """What is said of an argument `axis` that is annotated as Axes."""
 _SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
@@ -37,14 +42,33 @@ _OTHERS = "..."
 Entries = dict[str, list[str]]
 
 
-def usual_of(function: Callable[..., Any]) -> tuple[dict[str, str], dict[str, str]]:
-    """The usual words for the arguments of a function of F, and for what it raises, by its annotations."""
+def usual_of(function: Callable[..., Any]) -> dict[str, str]:
+    """The usual words for the arguments of a function of F."""
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
-    if kind.startswith("Axes"):
-        return USUAL | {"axis": AXES}, {"ValueError": "An axis is out of range, or named twice."}
-    if kind.startswith("int"):
-        return USUAL | {"axis": "The axis."}, {"ValueError": "The axis is out of range."}
-    return USUAL, {}
+    return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."}
+
+
+def refused_by(function: Callable[..., Any], broadcasts: bool = False) -> dict[str, str]:
+    """What a function of F refuses by a ValueError, as far as its signature says so: a clause for its inputs together,
+    if there are several, one for an axis, and one for each argument with a range."""
+    parameters = inspect.signature(function, eval_str=True).parameters.values()
+    inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
+    clauses = {}
+    if broadcasts:
+        clauses[SHAPES] = "the shapes do not broadcast"
+    elif len(inputs) > 1 or any([p.kind is p.VAR_POSITIONAL for p in inputs]):
+        clauses[SHAPES] = "the shapes do not fit"
+    for p in parameters:
+        within = range_of(p.annotation)
+        if within is not None:
+            clauses[p.name] = within.refused.format(p.name)
+        elif without_range(p.annotation) in (Axes, Axes | None):
+            clauses[AXIS] = "an axis is out of range, or named twice"
+        elif p.name.endswith("axis") and inputs:
+            clauses[AXIS] = "an axis is out of range"
+        elif p.name == "seed":
+            clauses[p.name] = "`seed` is below -1"
+    return clauses
 
 
 def _names(function: Callable[..., Any]) -> tuple[str, ...]:
@@ -67,7 +91,8 @@ class Completed:
 
 
 def completed_docstring(
-    function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str]
+    function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
+    refused: Mapping[str, str] | None = None,
 ) -> str | None:
     """The docstring of a function, with an entry for each of the arguments, as far as there are words for them.
 
@@ -76,6 +101,8 @@ def completed_docstring(
         arguments: Their names, in their order.
         usual: What is said of an argument that has no other words.
         raises: What is said of an exception that has none.
+        refused: Clauses that the words on ValueError end with, as `refused_by` gives them, but for what these words say
+            already.
     """
     if function.__doc__ is None:
         return None
@@ -92,8 +119,24 @@ def completed_docstring(
     inherited = [each["Raises"] for each in others if "ValueError" in each.get("Raises", {})]
     raised = {"ValueError": inherited[0]["ValueError"]} if inherited else {}
     raised |= {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
+    if refused:
+        raised["ValueError"] = _with_clauses(raised.get("ValueError", []), refused)
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
     return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
+
+
+def _with_clauses(lines: list[str], refused: Mapping[str, str]) -> list[str]:
+    """What is said of an exception, and after it the clauses that it has no words for."""
+    said = " ".join([line.strip() for line in lines]).rstrip(".")
+    if "argument is out of range" in said:
+        return lines
+    left = [clause for what, clause in refused.items() if not said or (what is not SHAPES and what not in said)]
+    if not left:
+        return lines
+    *most, last = [said, *left] if said else left
+    text = f"{', '.join(most)}{', or ' if len(most) > 1 or said else ' or '}{last}." if most else f"{last}."
+    first, *rest = textwrap.wrap(text[0].upper() + text[1:], 104)
+    return [first, *[f"        {line}" for line in rest]]
 
 
 def entries_of(function: Callable[..., Any]) -> Entries:

@@ -11,7 +11,7 @@ import jax
 import numpy as np
 
 from .arguments import plain, text_of_kind
-from .docstrings import Completed, completed_docstring, usual_of
+from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .half_made import unharmed
@@ -228,12 +228,9 @@ class Op(Facts, Generic[P, R]):
         """The docstring of `forward`; of nngrad's own ops with words for each argument."""
         if not self.is_own:
             return self.forward.__doc__
-        usual, raises = usual_of(self.forward)
-        if "key" in self.input_names:
-            raises = raises | {"TypeError": "`key` is no uint32[2]."}
-        if self.broadcasts:
-            raises = raises | {"ValueError": "The shapes do not broadcast."}
-        return completed_docstring(self.forward, self.__signature__.parameters, usual, raises)
+        raises = {"TypeError": "`key` is no uint32[2]."} if "key" in self.input_names else {}
+        refused = refused_by(self.forward, self.broadcasts)
+        return completed_docstring(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
@@ -309,7 +306,8 @@ class Composite(Generic[P, R]):
         """The docstring of the body; of nngrad's own functions with words for each argument."""
         if not self.module.startswith("nngrad."):
             return self.body.__doc__
-        return completed_docstring(self.body, self.__signature__.parameters, *usual_of(self.body))
+        parameters = self.__signature__.parameters
+        return completed_docstring(self.body, parameters, usual_of(self.body), {}, refused_by(self.body))
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{_without_result(self.__signature__)}>"

@@ -20,6 +20,8 @@ REFUSALS = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
 """What is raised where an argument is not what it must be."""
 
 _ANYTHING = Any, inspect.Parameter.empty
+_MARKS = ":([ "
+"""What comes behind the name of a function or an argument in a message."""
 _NOTHING = object()
 """What no argument can be."""
 
@@ -48,8 +50,8 @@ def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
 
 
 def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """The same, and all other errors begin with the function's name too, unless a function of the user's was given,
-    which they may come from: for what is made of other functions."""
+    """The same, and all other errors begin with the function's name too, but for those that may come from a function of
+    the user's which was given, and do not begin with an argument's name: for what is made of other functions."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -69,7 +71,8 @@ def raise_by_name(
     clearer = refusal(error, function, name, args, kwargs)
     if clearer is not None:
         raise clearer from clearer.__cause__
-    foreign = any([callable(each) for each in (*args, *kwargs.values())])
+    about = tuple([f"{n}{mark}" for n in inspect.signature(function).parameters for mark in _MARKS])
+    foreign = any([callable(each) for each in (*args, *kwargs.values())]) and not str(error).startswith(about)
     kind = next((each for each in (TypeError, ValueError, IndexError) if isinstance(error, each)), None)
     if foreign or kind is None or str(error).startswith((f"{name}:", f"{name}(")):
         raise error
@@ -87,7 +90,7 @@ def refusal(
         misspelt = no_such_argument(name, kwargs, names)
         if misspelt is not None:
             return misspelt
-    if str(error).startswith(tuple([f"{n}{mark}" for n in (name, *names) for mark in ":([ "])):
+    if str(error).startswith(tuple([f"{n}{mark}" for n in (name, *names) for mark in _MARKS])):
         return None
     try:
         given = signature.bind(*args, **kwargs).arguments

@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .arguments import Ignored, IntsEach, Number, NumbersEach, coercer_of, one_per_input
+from .arguments import Ignored, IntsEach, Number, NumbersEach, coercer_of, one_per_input, without_range
 from .function import apply
 from .leaf import as_variables
 from .variable import Variable
@@ -64,7 +64,7 @@ class Schema:
         if p.annotation is not Ignored:
             self.arguments.append(name)
             self.defaults.append(p.default)
-            self.has_floats |= p.annotation in (float, float | None, Number)
+            self.has_floats |= without_range(p.annotation) in (float, float | None, Number)
             is_each = p.annotation in (IntsEach, NumbersEach)
             checks: Callable[..., Any] = coercer_of(p.annotation, self.name, name, self._static)
             if is_each:

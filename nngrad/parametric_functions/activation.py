@@ -29,6 +29,6 @@ def prelu(
     Raises:
         ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.
     """
-    shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "prelu: base_axis")],)
+    shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "base_axis")],)
     slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)
     return F.prelu(inp, slope, base_axis=base_axis)

@@ -30,10 +30,10 @@ def affine(
         n_outmaps: Shape of the outputs, or their number.
         base_axis: Number of batch axes; a negative one counts from the end.
     """
-    shapes = of_affine("affine", inp, n_outmaps, base_axis, rng)
+    shapes = of_affine(inp, n_outmaps, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = reparametrized(apply_w, w, "affine: apply_w"), reparametrized(apply_b, b, "affine: apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.affine(inp, weight, bias, base_axis=shapes.base_axis)
 
 
@@ -53,6 +53,6 @@ def embed(
         initializer: Initial W.
         fix_parameters: Whether W is a constant.
     """
-    shape = size(n_inputs, "embed: n_inputs"), size(n_features, "embed: n_features")
+    shape = size(n_inputs, "n_inputs"), size(n_features, "n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
-    return F.embed(inp, reparametrized(apply_w, w, "embed: apply_w"))
+    return F.embed(inp, reparametrized(apply_w, w, "apply_w"))

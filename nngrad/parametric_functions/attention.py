@@ -51,20 +51,19 @@ def multi_head_attention(
         ValueError: An argument is out of range, a shape does not fit, `param_init` names none, or a parameter has
             another shape already.
     """
-    function = "multi_head_attention"
-    key, value = as_variable(key, "key", function), as_variable(value, "value", function)
+    key, value = as_variable(key, "key"), as_variable(value, "value")
     for argument, x in (("query", query), ("key", key), ("value", value)):
         if x.ndim != 3:
-            raise ValueError(f"{function}: {argument} must be of shape (steps, batch, size), got {x.shape}")
-    embed = query.shape[2] if k_embed_dim is None else size(k_embed_dim, f"{function}: k_embed_dim")
-    v_embed = value.shape[2] if v_embed_dim is None else size(v_embed_dim, f"{function}: v_embed_dim")
-    out = v_embed if out_dim is None else size(out_dim, f"{function}: out_dim")
-    fraction(dropout, f"{function}: dropout")
+            raise ValueError(f"{argument} must be of shape (steps, batch, size), got {x.shape}")
+    embed = query.shape[2] if k_embed_dim is None else size(k_embed_dim, "k_embed_dim")
+    v_embed = value.shape[2] if v_embed_dim is None else size(v_embed_dim, "v_embed_dim")
+    out = v_embed if out_dim is None else size(out_dim, "out_dim")
+    fraction(dropout, "dropout")
     weights = {"q_weight": (query.shape[2], embed), "k_weight": (key.shape[2], embed),
                "v_weight": (value.shape[2], v_embed), "out_weight": (v_embed, out)}  # fmt: skip
     biases = {"q_bias": embed, "k_bias": embed, "v_bias": v_embed, "out_bias": out}
     more = {"attn_bias_k": embed, "attn_bias_v": v_embed}
-    init = inits(param_init, (*weights, *biases, *more), function)
+    init = inits(param_init, (*weights, *biases, *more))
     made: dict[str, Variable] = {}
     for given, shape in weights.items():
         made[given] = parameter(given, shape, init[given], glorot(*shape, (), rng), fix_parameters)
@@ -116,14 +115,14 @@ def transformer(
     output = tgt = as_variable(tgt, "tgt", "transformer")
     if src.ndim != 3 or tgt.ndim != 3 or src.shape[1:] != tgt.shape[1:]:
         raise ValueError(
-            f"transformer: src {src.shape} and tgt {tgt.shape} must be of shape (steps, batch, embed_dim), with the "
+            f"src {src.shape} and tgt {tgt.shape} must be of shape (steps, batch, embed_dim), with the "
             "same batch and embed_dim"
         )
     layers = {}
     for argument, count in (("num_encoder_layers", num_encoder_layers), ("num_decoder_layers", num_decoder_layers)):
-        layers[argument] = as_whole_number(count, f"transformer: {argument}")
+        layers[argument] = as_whole_number(count, argument)
         if count < 0:
-            raise ValueError(f"transformer: {argument} must not be negative, got {count}")
+            raise ValueError(f"{argument} must not be negative, got {count}")
     memory = src
     for i in range(layers["num_encoder_layers"]):
         memory = transformer_encode(
@@ -160,7 +159,7 @@ def transformer_encode(
     Returns:
         The shape of `src`.
     """
-    layer = _Layer("transformer_encode", "enc", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
+    layer = _Layer("enc", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
                    add_attn_bias, fix_parameters)  # fmt: skip
     src = layer.attended("src_self_attn", "enc_layer_norm1", src, src, src_additive_mask, src_key_padding_mask)
     return layer.fed_forward("enc_layer_norm2", src)
@@ -191,7 +190,7 @@ def transformer_decode(
     Returns:
         The shape of `tgt`.
     """
-    layer = _Layer("transformer_decode", "dec", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
+    layer = _Layer("dec", embed_dim, num_heads, dim_feedforward, dropout, activation, rng,
                    add_attn_bias, fix_parameters)  # fmt: skip
     tgt = layer.attended("tgt_self_attn", "dec_layer_norm1", tgt, tgt, tgt_additive_mask, tgt_key_padding_mask)
     tgt = layer.attended(
@@ -204,17 +203,17 @@ class _Layer:
     """What the layers of encoders and decoders are made of."""
 
     def __init__(
-        self, function: str, prefix: str, embed_dim: int, num_heads: int, dim_feedforward: int, dropout: float,
+        self, prefix: str, embed_dim: int, num_heads: int, dim_feedforward: int, dropout: float,
         activation: Activation, rng: Rng | None, add_attn_bias: bool, fixed: bool,
     ) -> None:  # fmt: skip
-        self.function, self.prefix = function, prefix
+        self.prefix = prefix
         self.rng, self.add_attn_bias, self.fixed = rng, add_attn_bias, fixed
-        self.embed_dim = size(embed_dim, f"{function}: embed_dim")
-        self.num_heads = size(num_heads, f"{function}: num_heads")
-        self.units = size(dim_feedforward, f"{function}: dim_feedforward")
-        self.dropout = fraction(dropout, f"{function}: dropout")
+        self.embed_dim = size(embed_dim, "embed_dim")
+        self.num_heads = size(num_heads, "num_heads")
+        self.units = size(dim_feedforward, "dim_feedforward")
+        self.dropout = fraction(dropout, "dropout")
         if activation is not None and not callable(activation):
-            raise TypeError(f"{function}: activation must be a function of a Variable, got {activation!r}")
+            raise TypeError(f"activation must be a function of a Variable, got {activation!r}")
         self.activation = activation
 
     def attended(
@@ -223,7 +222,7 @@ class _Layer:
         """Attention of `x` to `memory`, added to `x`."""
         if x.ndim != 3 or x.shape[2] != self.embed_dim:
             raise ValueError(
-                f"{self.function}: the input must be of shape (steps, batch, embed_dim), with embed_dim "
+                f"the input must be of shape (steps, batch, embed_dim), with embed_dim "
                 f"{self.embed_dim}, got {x.shape}"
             )
         y, _ = multi_head_attention(

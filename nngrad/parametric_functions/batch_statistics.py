@@ -14,14 +14,14 @@ from .layer_parameters import ONES, ZEROS, Init, initial, inits, own_parameters,
 
 
 def _parameters(
-    function: str, inp: Variable, axes: Ints, decay_rate: float, param_init: Mapping[str, Init] | None, no_scale: bool,
+    inp: Variable, axes: Ints, decay_rate: float, param_init: Mapping[str, Init] | None, no_scale: bool,
     no_bias: bool, fixed: bool,
 ) -> tuple[Variable | None, Variable | None, Variable, Variable]:
     """beta, gamma, mean and var."""
-    fraction(decay_rate, f"{function}: decay_rate")
-    kept = axes_of(ints(axes, f"{function}: axes"), inp.ndim, f"{function}: axes")
+    fraction(decay_rate, "decay_rate")
+    kept = axes_of(ints(axes, "axes"), inp.ndim, "axes")
     shape = tuple([n if i in kept else 1 for i, n in enumerate(inp.shape)])
-    init = inits(param_init, ("beta", "gamma", "mean", "var"), function)
+    init = inits(param_init, ("beta", "gamma", "mean", "var"))
     beta, gamma = scale_and_offset(shape, init, no_scale, no_bias, fixed)
     mean = get_parameter_or_create("mean", shape, initial(init["mean"], ZEROS), False)
     var = get_parameter_or_create("var", shape, initial(init["var"], ONES), False)
@@ -54,9 +54,7 @@ def batch_normalization(
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
-    parameters = _parameters(
-        "batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
-    )
+    parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.batch_normalization(
         inp, *parameters, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat, output_stat=output_stat,
         group=group,
@@ -83,9 +81,7 @@ def fused_batch_normalization(
         ValueError: An argument is out of range, `z` has another shape than `inp`, `param_init` names none, or a
             parameter has another shape already.
     """
-    parameters = _parameters(
-        "fused_batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
-    )
+    parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.fused_batch_normalization(
         inp, *parameters, z, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
         nonlinearity=nonlinearity, output_stat=output_stat, group=group,
@@ -113,9 +109,7 @@ def sync_batch_normalization(
         ValueError: An argument is out of range, `comm` has no such group, `param_init` names none, or a parameter
             has another shape already.
     """
-    parameters = _parameters(
-        "sync_batch_normalization", inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters
-    )
+    parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.sync_batch_normalization(
         inp, *parameters, comm=comm, group=group, axes=axes, decay_rate=decay_rate, eps=eps, batch_stat=batch_stat,
         output_stat=output_stat,
@@ -137,7 +131,7 @@ def mean_subtraction(
         update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
         fix_parameters: Without effect: there is nothing to train.
     """
-    base_axis = axis(base_axis, inp.ndim, "mean_subtraction: base_axis")
+    base_axis = axis(base_axis, inp.ndim, "base_axis")
     mean = get_parameter_or_create("mean", inp.shape[base_axis:], ZEROS, False)
     t = get_parameter_or_create("t", (1,), ZEROS, False, dtype="int32")
     return F.mean_subtraction(inp, mean, t, base_axis=base_axis, update_running_mean=update_running_mean)

@@ -34,11 +34,10 @@ def convolution(
         channel_last: Whether channels are the last axis.
         base_axis: Number of batch axes; a negative one counts from the end.
     """
-    shapes = of_convolution("convolution", inp, outmaps, kernel, group, channel_last, base_axis, rng)
+    shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight = reparametrized(apply_w, w, "convolution: apply_w")
-    bias = reparametrized(apply_b, b, "convolution: apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.convolution(
         inp, weight, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last,
@@ -63,16 +62,15 @@ def deconvolution(
         output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
         ...: As for `convolution`.
     """
-    outmaps = size(outmaps, "deconvolution: outmaps")
-    base_axis = axis(base_axis, inp.ndim, "deconvolution: base_axis")
-    extents = kernel_extents("deconvolution", inp, kernel, base_axis)
+    outmaps = size(outmaps, "outmaps")
+    base_axis = axis(base_axis, inp.ndim, "base_axis")
+    extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
-    inner = evenly(outmaps, size(group, "deconvolution: group"), "deconvolution: outmaps")
+    inner = evenly(outmaps, size(group, "group"), "outmaps")
     shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
     w = parameter("W", shape, w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
-    weight = reparametrized(apply_w, w, "deconvolution: apply_w")
-    bias = reparametrized(apply_b, b, "deconvolution: apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.deconvolution(
         inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last, output_padding=output_padding,
@@ -94,10 +92,10 @@ def depthwise_convolution(
         multiplier: Number of output channels per channel.
         ...: As for `convolution`.
     """
-    base_axis = axis(base_axis, inp.ndim, "depthwise_convolution: base_axis")
-    extents = kernel_extents("depthwise_convolution", inp, kernel, base_axis)
+    base_axis = axis(base_axis, inp.ndim, "base_axis")
+    extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[base_axis]
-    outmaps = channels * size(multiplier, "depthwise_convolution: multiplier")
+    outmaps = channels * size(multiplier, "multiplier")
     w = parameter("W", (outmaps, *extents), w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_convolution(
@@ -120,10 +118,10 @@ def depthwise_deconvolution(
         divisor: Number of channels per output channel.
         ...: As for `deconvolution`.
     """
-    base_axis = axis(base_axis, inp.ndim, "depthwise_deconvolution: base_axis")
-    extents = kernel_extents("depthwise_deconvolution", inp, kernel, base_axis)
+    base_axis = axis(base_axis, inp.ndim, "base_axis")
+    extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[base_axis]
-    outmaps = evenly(channels, size(divisor, "depthwise_deconvolution: divisor"), "depthwise_deconvolution: channels")
+    outmaps = evenly(channels, size(divisor, "divisor"), "channels")
     w = parameter("W", (channels, *extents), w_init, glorot(channels, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_deconvolution(
@@ -155,12 +153,10 @@ def deformable_convolution(
         deformable_group: Number of groups of channels with offsets and a mask of their own.
         ...: As for `convolution`.
     """
-    function = "deformable_convolution"
-    shapes = of_convolution(function, inp, outmaps, kernel, group, channel_last, base_axis, rng)
+    shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight = reparametrized(apply_w, w, f"{function}: apply_w")
-    bias = reparametrized(apply_b, b, f"{function}: apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.deformable_convolution(
         inp, weight, offset, mask, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation,
         group=group, deformable_group=deformable_group, channel_last=channel_last,

@@ -171,12 +171,12 @@ def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable |
     return w if w is None else function(w)
 
 
-def inits(given: Mapping[str, Init] | None, names: tuple[str, ...], function: str) -> dict[str, Init]:
+def inits(given: Mapping[str, Init] | None, names: tuple[str, ...]) -> dict[str, Init]:
     """Initializers by name of parameter; None where none is given."""
     given = {} if given is None else given
     if not isinstance(given, Mapping):
-        raise TypeError(f"{function}: param_init must be a dict of initializers by name, got {given!r}")
+        raise TypeError(f"param_init must be a dict of initializers by name, got {given!r}")
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise ValueError(f"{function}: param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
+        raise ValueError(f"param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
     return {name: given.get(name) for name in names}

@@ -23,19 +23,19 @@ from .shapes import Shapes, of_affine, of_convolution
 Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
 
 
-def _full(function: str, name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
+def _full(name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
     """The weight that is decomposed."""
     init = initial(given, shapes.default)
     w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
     if w.shape != shapes.weight:
-        raise ValueError(f"{function}: {name} has shape {w.shape}, but the weight has {shapes.weight}")
+        raise ValueError(f"{name} has shape {w.shape}, but the weight has {shapes.weight}")
     return w
 
 
-def _rank(function: str, r: int, most: int | None = None) -> int:
-    rank = size(r, f"{function}: r")
+def _rank(r: int, most: int | None = None) -> int:
+    rank = size(r, "r")
     if most is not None and rank > most:
-        raise ValueError(f"{function}: r must be at most {most}, the lesser size of what is decomposed, got {r}")
+        raise ValueError(f"r must be at most {most}, the lesser size of what is decomposed, got {r}")
     return rank
 
 
@@ -63,14 +63,13 @@ def svd_affine(
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
     """
-    function = "svd_affine"
-    shapes = of_affine(function, inp, n_outmaps, base_axis, rng)
+    shapes = of_affine(inp, n_outmaps, base_axis, rng)
     inmaps, outmaps = shapes.weight[0], math.prod(shapes.bias)
-    rank = _rank(function, r, min(inmaps, outmaps))
+    rank = _rank(r, min(inmaps, outmaps))
 
     @functools.cache
     def factors() -> tuple[np.ndarray[Any, Any], ...]:
-        return truncated_svd(_full(function, "uv_init", shapes, uv_init).reshape(inmaps, outmaps), rank)
+        return truncated_svd(_full("uv_init", shapes, uv_init).reshape(inmaps, outmaps), rank)
 
     u = _factor("U", (inmaps, rank), factors, 0, fix_parameters)
     v = _factor("V", (rank, *shapes.bias), factors, 1, fix_parameters)
@@ -104,14 +103,13 @@ def svd_convolution(
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
     """
-    function = "svd_convolution"
-    shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)
+    shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)
     count, channels, *extents = shapes.weight
-    rank = _rank(function, r, min(math.prod(extents), count))
+    rank = _rank(r, min(math.prod(extents), count))
 
     @functools.cache
     def factors() -> tuple[np.ndarray[Any, Any], ...]:
-        kernels = _full(function, "uv_init", shapes, uv_init).reshape(count, channels, -1)
+        kernels = _full("uv_init", shapes, uv_init).reshape(count, channels, -1)
         u, v = truncated_svd(np.transpose(kernels, (1, 2, 0)), rank)
         return np.swapaxes(u, 1, 2), np.transpose(v, (2, 0, 1))
 
@@ -149,17 +147,16 @@ def cpd3_convolution(
         lambda_reg: Added to the diagonal of each of the linear problems.
         ...: As for `svd_convolution`.
     """
-    function = "cpd3_convolution"
-    shapes = of_convolution(function, inp, outmaps, kernel, 1, False, base_axis, rng)
+    shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)
     count, channels, *extents = shapes.weight
-    rank = _rank(function, r)
-    size(max_iter, f"{function}: max_iter")
+    rank = _rank(r)
+    size(max_iter, "max_iter")
     if not lambda_reg >= 0:
-        raise ValueError(f"{function}: lambda_reg must not be negative, got {lambda_reg}")
+        raise ValueError(f"lambda_reg must not be negative, got {lambda_reg}")
 
     @functools.cache
     def factors() -> tuple[np.ndarray[Any, Any], ...]:
-        w = _full(function, "oik_init", shapes, oik_init).reshape(count, channels, -1)
+        w = _full("oik_init", shapes, oik_init).reshape(count, channels, -1)
         o, i, k = canonical_polyadic(w, rank, max_iter, stopping_criterion, lambda_reg, rng or host_generator())
         return o, i.T, k.T
 

@@ -33,21 +33,21 @@ def layer_normalization(
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
-    batch = axes_of(ints(batch_axis, "layer_normalization: batch_axis"), inp.ndim, "layer_normalization: batch_axis")
+    batch = axes_of(ints(batch_axis, "batch_axis"), inp.ndim, "batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
-    init = inits(param_init, ("beta", "gamma"), "layer_normalization")
+    init = inits(param_init, ("beta", "gamma"))
     beta, gamma = scale_and_offset(shape, init, no_scale, no_bias, fix_parameters)
     return F.layer_normalization(inp, beta, gamma, batch_axis=batch, eps=eps, output_stat=output_stat)
 
 
 def _of_channels(
-    function: str, inp: Variable, channel_axis: int, param_init: Mapping[str, Init] | None, no_scale: bool,
+    inp: Variable, channel_axis: int, param_init: Mapping[str, Init] | None, no_scale: bool,
     no_bias: bool, fixed: bool,
 ) -> tuple[Variable | None, Variable | None]:
     """beta and gamma with an element for each channel."""
-    channel = axis(channel_axis, inp.ndim, f"{function}: channel_axis")
+    channel = axis(channel_axis, inp.ndim, "channel_axis")
     shape = tuple([n if i == channel else 1 for i, n in enumerate(inp.shape)])
-    return scale_and_offset(shape, inits(param_init, ("beta", "gamma"), function), no_scale, no_bias, fixed)
+    return scale_and_offset(shape, inits(param_init, ("beta", "gamma")), no_scale, no_bias, fixed)
 
 
 @own_parameters("instance_normalization")
@@ -68,9 +68,7 @@ def instance_normalization(
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
-    beta, gamma = _of_channels(
-        "instance_normalization", inp, channel_axis, param_init, no_scale, no_bias, fix_parameters
-    )
+    beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.instance_normalization(
         inp, beta, gamma, channel_axis=channel_axis, batch_axis=batch_axis, eps=eps,
         output_stat=output_stat,
@@ -94,7 +92,7 @@ def group_normalization(
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
     """
-    beta, gamma = _of_channels("group_normalization", inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
+    beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.group_normalization(
         inp, beta, gamma, num_groups=num_groups, channel_axis=channel_axis, batch_axis=batch_axis, eps=eps,
         output_stat=output_stat,

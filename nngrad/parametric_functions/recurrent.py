@@ -30,13 +30,12 @@ def _joined(inmaps: int, outmaps: int, rng: Rng | None) -> Initializer:
 
 
 def _parameters(
-    name: str, x: Variable, h: Variable, gates: tuple[int, ...], biases: tuple[int, ...], w0_init: Init, w_init: Init,
+    x: Variable, h: Variable, gates: tuple[int, ...], biases: tuple[int, ...], w0_init: Init, w_init: Init,
     b_init: Init, num_layers: int, bidirectional: bool, rng: Rng | None, with_bias: bool, fixed: bool,
 ) -> tuple[Variable, Variable | None, Variable | None]:  # fmt: skip
     """`weight_l0`, `weight` if there are several layers, and `bias` if there is one.
 
     Args:
-        name: The function.
         x: (steps, batch, inputs).
         h: (layers, directions, batch, units).
         gates: The axis for gates in a weight, or ().
@@ -50,15 +49,15 @@ def _parameters(
     """
     directions = 2 if bidirectional else 1
     if x.ndim != 3:
-        raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")
+        raise ValueError(f"x must be of shape (steps, batch, inputs), got {x.shape}")
     if h.ndim != 4 or h.shape[1] != directions or h.shape[0] < 1:
         raise ValueError(
-            f"{name}: h must be of shape (layers, directions, batch, units), with {directions} for the directions "
+            f"h must be of shape (layers, directions, batch, units), with {directions} for the directions "
             f"where bidirectional is {bidirectional}, got {h.shape}"
         )
     layers, _, _, units = h.shape
-    if as_whole_number(num_layers, f"{name}: num_layers") not in (1, layers):
-        raise ValueError(f"{name}: num_layers is {num_layers}, and h {h.shape} has states for {layers} layers")
+    if as_whole_number(num_layers, "num_layers") not in (1, layers):
+        raise ValueError(f"num_layers is {num_layers}, and h {h.shape} has states for {layers} layers")
     inputs = x.shape[2]
     w0 = parameter(
         "weight_l0", (directions, *gates, units, inputs + units), w0_init, _joined(inputs, units, rng), fixed
@@ -104,7 +103,7 @@ def rnn(
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
     """
     h = as_variable(h, "h", "rnn")
-    w0, w, b = _parameters("rnn", x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+    w0, w, b = _parameters(x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
     return F.rnn(
         x, h, w0, w, b, num_layers=h.shape[0], nonlinearity=nonlinearity, dropout=dropout, bidirectional=bidirectional,
@@ -132,7 +131,7 @@ def lstm(
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
     """
     h, c = as_variable(h, "h", "lstm"), as_variable(c, "c", "lstm")
-    w0, w, b = _parameters("lstm", x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+    w0, w, b = _parameters(x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
     return F.lstm(
         x, h, c, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training
@@ -159,11 +158,9 @@ def gru(
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
     """
     h = as_variable(h, "h", "gru")
-    w0, w, b = _parameters("gru", x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
+    w0, w, b = _parameters(x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
-    return F.gru(
-        x, h, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training
-    )
+    return F.gru(x, h, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training)
 
 
 @own_parameters("lstm")
@@ -190,7 +187,7 @@ def lstm_cell(
         ValueError: A shape does not fit, or a parameter has another shape already.
     """
     h, c = as_variable(h, "h", "lstm_cell"), as_variable(c, "c", "lstm_cell")
-    expected = (*x.shape[:1], size(state_size, "lstm_cell: state_size"))
+    expected = (*x.shape[:1], size(state_size, "state_size"))
     for argument, value in (("h", h), ("c", c)):
         if x.ndim != 2 or value.shape != expected:
             raise ValueError(
@@ -237,9 +234,7 @@ class LSTMCell:
         """Start again with zeros."""
         self.h, self.c = (Variable((self.batch_size, self.state_size)) for _ in range(2))
 
-    def __call__(
-        self, x: Array, w_init: Init = None, b_init: Init = None, fix_parameters: bool = False
-    ) -> Variable:
+    def __call__(self, x: Array, w_init: Init = None, b_init: Init = None, fix_parameters: bool = False) -> Variable:
         """The state after one step more.
 
         Args:

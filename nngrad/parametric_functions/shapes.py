@@ -24,33 +24,33 @@ class Shapes(NamedTuple):
     """Of the weight."""
 
 
-def of_affine(function: str, inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -> Shapes:
-    """Those of `affine`. Messages start with the name of the function."""
-    outmaps = sizes(n_outmaps, f"{function}: n_outmaps")
+def of_affine(inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -> Shapes:
+    """Those of `affine`."""
+    outmaps = sizes(n_outmaps, "n_outmaps")
     if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
-        base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
+        base_axis = axis(base_axis, inp.ndim, "base_axis")
     inmaps = math.prod(inp.shape[base_axis:])
     return Shapes((inmaps, *outmaps), outmaps, base_axis, glorot(inmaps, math.prod(outmaps), (), rng))
 
 
-def kernel_extents(function: str, inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ...]:
+def kernel_extents(inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ...]:
     """The sizes of a kernel, of which there is one for each spatial axis: those behind the channels."""
-    extents, count = sizes(kernel, f"{function}: kernel"), inp.ndim - base_axis - 1
+    extents, count = sizes(kernel, "kernel"), inp.ndim - base_axis - 1
     if len(extents) != count:
-        raise ValueError(f"{function}: kernel must be a tuple with a size for each of the {count} spatial axes of inp "
+        raise ValueError(f"kernel must be a tuple with a size for each of the {count} spatial axes of inp "
                          f"{inp.shape}, got {kernel!r}")
     return extents
 
 
 def of_convolution(
-    function: str, inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int,
+    inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int,
     rng: Rng | None,
 ) -> Shapes:
-    """Those of `convolution`. Messages start with the name of the function."""
-    outmaps = size(outmaps, f"{function}: outmaps")
-    base_axis = axis(base_axis, inp.ndim, f"{function}: base_axis")
-    extents = kernel_extents(function, inp, kernel, base_axis)
+    """Those of `convolution`."""
+    outmaps = size(outmaps, "outmaps")
+    base_axis = axis(base_axis, inp.ndim, "base_axis")
+    extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
-    inner = evenly(channels, size(group, f"{function}: group"), f"{function}: channels")
+    inner = evenly(channels, size(group, "group"), "channels")
     shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
     return Shapes(shape, (outmaps,), base_axis, glorot(channels, outmaps, extents, rng))

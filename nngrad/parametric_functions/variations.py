@@ -38,20 +38,20 @@ class LayerKind(NamedTuple):
     base: Callable[..., Variable]
     scope: str
     """How the scopes of its variations end."""
-    shapes: Callable[[str, Given], Shapes]
+    shapes: Callable[[Given], Shapes]
     words: Mapping[str, str]
     """What its docstrings say of the shapes of its parameters."""
 
 
 AFFINE = LayerKind(
     affine, "affine",
-    lambda name, given: of_affine(name, given["inp"], given["n_outmaps"], given["base_axis"], given["rng"]),
+    lambda given: of_affine(given["inp"], given["n_outmaps"], given["base_axis"], given["rng"]),
     {"kind": "affine", "W": "W (size of the flattened axes, *n_outmaps)", "outputs": "(*n_outmaps)"},
 )  # fmt: skip
 CONVOLUTION = LayerKind(
     convolution, "conv",
-    lambda name, given: of_convolution(
-        name, given["inp"], given["outmaps"], given["kernel"], given["group"], given.get("channel_last", False),
+    lambda given: of_convolution(
+        given["inp"], given["outmaps"], given["kernel"], given["group"], given.get("channel_last", False),
         given["base_axis"], given["rng"],
     ),
     {"kind": "convolution", "W": "W (outmaps, channels / group, *kernel)", "outputs": "(outmaps,)"},
@@ -61,9 +61,9 @@ CONVOLUTION = LayerKind(
 class Layer:
     """One call of a layer: what it was given, and its parameters."""
 
-    def __init__(self, name: str, kind: LayerKind, given: Given) -> None:
+    def __init__(self, kind: LayerKind, given: Given) -> None:
         self._kind, self._given = kind, given
-        self.shapes = kind.shapes(name, given)
+        self.shapes = kind.shapes(given)
         self.fixed: bool = given["fix_parameters"]
 
     def w(self) -> Variable:
@@ -95,8 +95,7 @@ class Layer:
             if name in self._given:
                 arguments[name] = self._given[name]
         function = getattr(F, f"{prefix}{self._kind.base.__name__}")
-        y: Variable = function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
-        return y
+        return function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
 
 
 def layer(
@@ -129,7 +128,7 @@ def layer(
         given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
         if len(given) != len(names) or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
             signature.bind(*args, **kwargs)  # which says what is wrong
-        return variation(Layer(body.__name__, kind, given), **{name: given[name] for name in own_names})
+        return variation(Layer(kind, given), **{name: given[name] for name in own_names})
 
     body.__name__ = body.__qualname__ = f"{variation.__name__}_{kind.base.__name__}"
     body.__module__ = variation.__module__

@@ -31,10 +31,9 @@ def spectral_norm(
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
     """
-    dim = axis(dim, w.ndim, "spectral_norm: dim")
+    dim = axis(dim, w.ndim, "dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
-    normalised: Variable = F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
-    return normalised
+    return F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
 
 
 @own_parameters("wn")
@@ -57,6 +56,6 @@ def weight_normalization(
         g_init: Initial g.
         fix_parameters: Whether g is a constant.
     """
-    dim = axis(dim, w.ndim, "weight_normalization: dim")
+    dim = axis(dim, w.ndim, "dim")
     g = parameter("g", (w.shape[dim],), g_init, WeightNormalizationScaleInitializer(w, dim, eps), fix_parameters)
     return F.weight_normalization(w, g, dim=dim, eps=eps)
