@@ -307,7 +307,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     is_array = hasattr(initializer, "shape") and not callable(initializer)
     if shape is None:
         if not is_array:
-            raise ValueError(f"parameter {name!r} is not there yet: give its shape, or an array as initializer")
+            raise ValueError(f"parameter {name!r} does not exist yet: give its shape, or an array as initializer")
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
     param.cell.axes = ()
@@ -328,6 +328,6 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
     wanted = Variable(shape).shape
     if param.shape != wanted:
         raise ValueError(
-            f"parameter {name!r} is there with shape {param.shape}, but {wanted} is asked for; use another scope, "
-            "or nn.clear_parameters() to start anew"
+            f"parameter {name!r} exists with shape {param.shape}, but {wanted} was requested; use another scope, or "
+            "nn.clear_parameters() to start afresh"
         )

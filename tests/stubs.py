@@ -61,6 +61,7 @@ def of_layers() -> str:
             written.append(_definition(name, inspect.signature(value), value))
     names = (
         "from ..graph import Array, Variable\nfrom ..graph.arguments import Ints\nfrom ..initializer import Rng\n"
+        "from ..parameter import get_parameter_or_create as get_parameter_or_create\n"
         "from .layer_parameters import Init\nfrom .variations import Level\n"
     )
     return HEADER + names + "".join(sorted(imports)) + "".join(written)

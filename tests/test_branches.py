@@ -146,7 +146,7 @@ V = Variable((2, 3))
         (lambda: F.cond(1, lambda: F.cast(V, "int32"), lambda: V), TypeError, "returns int32"),
         (lambda: F.switch(1.5, [lambda: V]), TypeError, "index must be an integer, got .*F.cond"),
         (lambda: F.switch(0, []), ValueError, "give at least one branch"),
-        (lambda: F.cond(1, lambda v: with_updates(v, {v: v}), lambda v: v, V), ValueError, "what the body was given"),
+        (lambda: F.cond(1, lambda v: with_updates(v, {v: v}), lambda v: v, V), ValueError, "an argument of the body"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:

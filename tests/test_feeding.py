@@ -129,7 +129,7 @@ def test_the_position_is_that_of_what_was_taken(kind: str) -> None:
 def test_positions_that_do_not_fit() -> None:
     feed = nn.feed(iter(list(epoch(0))))
     next(feed)
-    with pytest.raises(ValueError, match="batches were taken of the iterator already"):
+    with pytest.raises(ValueError, match="batches were already taken from the iterator"):
         feed.set_state({"epoch": 0, "batches": 3})
     with pytest.raises(ValueError, match="not of batches that are counted, but has"):
         feed.set_state({"grain": None})
@@ -220,7 +220,7 @@ def test_arguments() -> None:
         (((), 1, 0), ValueError, "epochs: must be 1 or more, got 0"),
         (((), 1.5), TypeError, r"ahead: expected an int, got 1\.5"),
         ((3,), TypeError, "source: expected an iterable, a function of the epoch, or a loader or data set of grain"),
-        ((iter([]), 1, 2), ValueError, "epochs: an iterator can be gone through once, got 2"),
+        ((iter([]), 1, 2), ValueError, "epochs: an iterator can be used only once, got 2"),
     ]:
         with pytest.raises(error, match=message):
             nn.feed(*arguments)

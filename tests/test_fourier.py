@@ -76,7 +76,7 @@ def test_short_time_transforms_are_those_of_scipy(
     arguments = window_size, stride, fft_size, window_type, center
     parts = F.stft(x, *arguments)
     if vanishes := not center and window[0] < 1e-6:
-        with pytest.raises(ValueError, match=r"sum to 0 at place 0.*center=True"):
+        with pytest.raises(ValueError, match=r"sum to 0 at position 0.*center=True"):
             F.istft(*parts, *arguments)
     real, imaginary, *back = yield *parts, *([] if vanishes else [F.istft(*parts, *arguments)])
     np.testing.assert_allclose(real + 1j * imaginary, expected, atol=1e-11)

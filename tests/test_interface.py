@@ -262,7 +262,7 @@ def test_another_shape() -> None:
     x.reset_shape((4,), force=True)
     assert x.shape == x.g.shape == (4,) and not x.d.any()
     y = F.tanh(x)
-    with pytest.raises(ValueError, match="which stays what it is since functions were applied to it"):
+    with pytest.raises(ValueError, match="whose shape and dtype are fixed, since functions were applied to it"):
         x.reset_shape((2, 2))
     with pytest.raises(ValueError, match="since it is the output of a function"):
         y.reset_shape((2, 2))

@@ -596,7 +596,7 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
             ValueError, r"carry\['b'\] is float32\[2\] when a step begins, and float32\[\] when it ends",
         ),
         (bad(lambda h, x: ((h, h), x)), TypeError, "the body gets a carry of the structure .* and returns one of"),
-        (bad(lambda h, x: h), TypeError, "must return a pair, the carry and what is stacked, got <Variable"),
+        (bad(lambda h, x: h), TypeError, "must return a pair, the carry and the outputs to stack, got <Variable"),
         (bad(lambda h, x: (h, x, x)), TypeError, "must return a pair, .* got a tuple of 3"),
         (bad(lambda h, x: (h, "word")), TypeError, "what the body returns as y must be a Variable, an array"),
         (bad(lambda h, x: (h, x), length=3), ValueError, "xs has 4 entries along its first axis, and length is 3"),
@@ -604,14 +604,14 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
             bad(lambda h, x: (h, x[0]), xs=(Variable((4, 3)), Variable((5, 3)))),
             ValueError, r"xs\[1\] has 5 entries along its first axis, and xs\[0\] has 4",
         ),
-        (bad(lambda h, x: (h, x), xs=Variable(())), ValueError, "xs has no axis to go along"),
-        (lambda: F.scan(lambda h, x: (h, x), Variable(())), ValueError, "say by length how many steps there are"),
+        (bad(lambda h, x: (h, x), xs=Variable(())), ValueError, "xs has no axis to loop over"),
+        (lambda: F.scan(lambda h, x: (h, x), Variable(())), ValueError, "give the number of steps as length"),
         (bad(lambda h, x: (h, x), length=-1), ValueError, "length must be an int that is not negative, got -1"),
         (bad(lambda h, x: (h, x), unroll=0), ValueError, "unroll must be at least 1"),
         (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "in the body of scan there are no values to read"),
         (
             bad(lambda h, x: (with_updates(h, {h: h + 1}), x)),
-            ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates what the body was given",
+            ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates an argument of the body",
         ),
         (lambda: F.fori_loop(0, 2.5, lambda i, h: h, Variable(())), TypeError, "must be ints, got 0 and 2.5"),
     ],
@@ -633,7 +633,7 @@ def test_errors_say_where_the_body_is_written() -> None:
 def test_what_leaves_a_body_otherwise_has_no_value() -> None:
     left: list[Variable] = []
     F.scan(lambda h, x: (left.append(F.sin(h)) or h, None), leaf(C), leaf(X))  # type: ignore[func-returns-value]
-    with pytest.raises(ValueError, match="leave nothing of it in variables outside"):
+    with pytest.raises(ValueError, match="keep nothing of it in variables outside"):
         float(F.sum(left[0]))
 
 

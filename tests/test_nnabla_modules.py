@@ -12,6 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import nngrad as nn
+import nngrad.parametric_functions as PF
 from nngrad import monitor
 from nngrad.ext_utils import get_extension_context, import_extension_module, list_extensions
 from nngrad.utils import data_iterator as iterators
@@ -309,5 +310,42 @@ def test_extensions_are_jax_s_platforms() -> None:
 def test_schedules_say_what_subclasses_owe() -> None:
     calls = [schedules.BaseLearningRateScheduler().get_learning_rate, DataSource()._get_data]
     for call in calls:
-        with pytest.raises(NotImplementedError, match="says no"):
+        with pytest.raises(NotImplementedError, match="does not define"):
             functools.partial(call, 0)()
+
+
+# ---------------------------------------------------------------- spellings of nnabla's
+
+
+def test_values_are_broadcast_where_they_are_set() -> None:
+    x = nn.Variable((2, 3), need_grad=True)
+    for value in (np.arange(3.0), [[1.0], [2.0]], 4, [5.0], np.ones((1, 2, 3))[:, :1]):
+        expected = np.zeros((2, 3))
+        expected[...] = value
+        x.d, x.g = value, value
+        np.testing.assert_array_equal(x.d, expected)
+        np.testing.assert_array_equal(x.g, expected)
+    with pytest.raises(ValueError, match=r"shape \(2,\) does not fit a cell of shape \(2, 3\); give"):
+        x.d = [1, 2]
+
+
+def test_cells_of_one_element_are_numbers() -> None:
+    cell = nn.NdArray.from_numpy_array(np.array([[2.5]]))
+    assert float(cell) == 2.5 and int(cell) == 2
+    with pytest.raises(TypeError, match="only a cell of one element is a number"):
+        float(nn.NdArray((2,)))
+    assert nn.Variable.from_numpy_array([1.0], name="x").name == "x"
+
+
+def test_layers_of_ones_own_are_described() -> None:
+    @PF.parametric_function_api(None, [("w", "A factor", "(1,)", True)])
+    def scaled(x: Any) -> Any:
+        """x by a factor."""
+        return x * PF.get_parameter_or_create("w", (1,), np.array([2.0]))
+
+    nn.clear_parameters()
+    y = scaled(nn.Variable.from_numpy_array([3.0]))
+    nn.forward_all([y], clear_no_need_grad=True)
+    assert y.d == [6.0] and list(nn.get_parameters()) == ["scaled/w"]
+    assert scaled.__doc__ == "x by a factor.\n\nParameters:\n    w (1,): A factor"
+    nn.clear_parameters()

@@ -159,7 +159,7 @@ def test_names_are_checked(tmp_path: Path) -> None:
 def test_shape_must_agree() -> None:
     get_parameter_or_create("w", (2, 3))
     assert get_parameter_or_create("w", [2, 3]).shape == (2, 3)
-    with pytest.raises(ValueError, match=r"'w' is there with shape \(2, 3\), but \(3, 2\)"):
+    with pytest.raises(ValueError, match=r"'w' exists with shape \(2, 3\), but \(3, 2\)"):
         get_parameter_or_create("w", (3, 2))
     with pytest.raises(ValueError, match="give its shape"):
         get_parameter_or_create("v")

@@ -88,7 +88,7 @@ def test_a_bound_ends_the_loop() -> None:
 
 def test_without_a_bound_a_gradient_says_what_to_give() -> None:
     x = Variable.from_numpy_array(X)
-    with pytest.raises(ValueError, match=r"while_loop: how many steps it takes is not known.*bound="):
+    with pytest.raises(ValueError, match=r"while_loop: the number of steps is not known.*bound="):
         nn.grad(F.sum(F.while_loop(lambda y: F.sum(y) < 100, lambda y: y * 2, x)), x)
 
 

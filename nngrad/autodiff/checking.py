@@ -72,6 +72,6 @@ def check_updates(path: Sequence[Function]) -> None:
     for f in path:
         if f.effects and body is not None and f.serial > body:
             raise ValueError(
-                f"a body updates a Variable at each run (by {f.op.name}), and a derivative of what does so is taken in "
-                "it; use what updates none there (batch_stat=False, or batch normalisation without running statistics)"
+                f"{f.op.name} updates a Variable at each run of a body, and the body takes a derivative through it; "
+                "use one that updates none (batch_stat=False, or batch normalisation without running statistics)"
             )

@@ -176,9 +176,9 @@ class Pushforward:
             _, nonlinear = depending(created, us)
         if any([id(gu) in nonlinear for gu in gus]):
             raise NoForwardMode(
-                f"{f.op.name}: its backward rule is not linear in the gradient that arrives, and so of no use forward; "
-                "a rule must multiply the gradient by the Jacobian and do nothing else to it. (That of a JAX function "
-                "with custom_vjp cannot be seen to do so, and JAX has no forward mode for it.)"
+                f"{f.op.name}: its backward rule is not linear in the incoming gradient, so forward mode cannot use "
+                "it; a rule must multiply the gradient by the Jacobian and do nothing else to it. (Whether that of a "
+                "JAX function with custom_vjp does so cannot be seen, and JAX has no forward mode for it.)"
             )
         found = iter(gus)
         return [None if u is None else next(found) for u in marks]

@@ -44,7 +44,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
     Args:
         fun: Pytrees of Variables in, a pytree of Variables, arrays and numbers out.
         in_axes: Which axis of its arguments the rows are along: an int for all of them, or a tuple with an int, None or
-            a pytree of these for each; None is for what is the same for all rows. Keyword arguments go along their
+            a pytree of these for each; None is for an argument that all rows share. Keyword arguments go along their
             first axes.
         out_axes: Where the rows are put in what it returns: an int, or a pytree of these; None for what is the same
             for all rows.
@@ -152,7 +152,7 @@ def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> in
     """An axis, not negative."""
     if axis is not None and not -ndim <= axis < ndim:
         raise ValueError(
-            f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for what is the same for all rows"
+            f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for an argument that all rows share"
         )
     return None if axis is None else axis % ndim
 

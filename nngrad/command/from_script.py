@@ -162,7 +162,7 @@ def _run(path: Path) -> ModuleType:
     try:
         exec(compile(path.read_bytes(), str(path), "exec"), vars(module))
     except SystemExit as stopped:
-        raise NoGraph(f"{path}: it ends itself with exit code {stopped.code} before its graphs can be looked at; put "
+        raise NoGraph(f"{path}: it exits with code {stopped.code} before its graphs can be looked at; put "
                       'what it does as a command under `if __name__ == "__main__":`') from None
     except Exception as error:
         raise NoGraph(_failed(str(path), error, path)) from error

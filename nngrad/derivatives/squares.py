@@ -38,7 +38,7 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
     if not callable(estimate):
         raise TypeError(f"{name}: estimate: expected a function of a key, got {estimate!r}")
     if positive_int(draws, f"{name}: draws") < 2:
-        raise ValueError(f"{name}: draws must be at least 2: of one estimate the square has a bias")
+        raise ValueError(f"{name}: draws must be at least 2: the square of a single estimate is biased")
     key = checked_key(name, seed)
     found = [estimate(F.subkey(key, index=i)) for i in range(draws)]
     for each in found:

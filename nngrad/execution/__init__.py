@@ -14,12 +14,16 @@ __all__ = [
 ]
 
 
-def forward_all(variables: list[Variable], clear_buffer: bool = False, **hooks: Unpack[ForwardOptions]) -> None:
+def forward_all(
+    variables: list[Variable], clear_buffer: bool = False, clear_no_need_grad: bool = False,
+    **hooks: Unpack[ForwardOptions],
+) -> None:  # fmt: skip
     """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
 
     Args:
         variables: What to compute.
         clear_buffer: Accepted for nnabla's sake.
+        clear_no_need_grad: The same.
         hooks: `function_pre_hook` and `function_post_hook`, as in `Variable.forward`.
     """
     variables = list(variables)

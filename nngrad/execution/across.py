@@ -112,9 +112,9 @@ class Across:
             others = [p for p, each in zip(self._processes, np.asarray(found), strict=True) if bytes(each) != digest]
             if others:
                 raise ValueError(
-                    f"the processes {others} run another program here than process {jax.process_index()}, of those "
-                    f"among which arrays are exchanged, {list(self._processes)}: let each of them call the same, with "
-                    "arrays of the same shapes and dtypes, and build the same graph, with the same numbers in it"
+                    f"the processes {others} run a different program from process {jax.process_index()}, but arrays "
+                    f"are exchanged among {list(self._processes)}: let each of them make the same call, with arrays of "
+                    "the same shapes and dtypes, and build the same graph, with the same numbers in it"
                 )
             self._checked = True
 

@@ -267,7 +267,7 @@ def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> 
     if idle:
         shown = ", ".join([f"inputs[{i - start}] ({inputs[i - start]!r:.80})" for i in idle])
         raise ValueError(
-            f"{shown}: no output depends on it, so what is given for it would have no effect; give the Variable that "
+            f"{shown}: no output depends on it, so a value for it would have no effect; give the Variable that "
             "the graph was built from, or leave it out"
         )
 

@@ -239,7 +239,7 @@ def stft(
     if as_istft_backward:
         count, left = divmod(x.shape[-1] + 2 * margin - fft_size, stride)
         if left:
-            raise ValueError(f"x of shape {x.shape} has not the length of what istft gives with stride {stride}")
+            raise ValueError(f"x of shape {x.shape} does not have a length that istft returns with stride {stride}")
         x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
     if margin:
         x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
@@ -321,8 +321,8 @@ def _shares(window: Any, count: int, stride: int, margin: int) -> Any:
     total = total[margin : len(total) - margin]
     if len(total) and total.min() < _LEAST:
         raise ValueError(
-            f"istft: squared windows with stride {stride} sum to 0 at place {int(total.argmin())}, where no "
-            "inverse is; take a smaller stride, another window_type, or center=True"
+            f"istft: squared windows with stride {stride} sum to 0 at position {int(total.argmin())}, so there "
+            "is no inverse; take a smaller stride, another window_type, or center=True"
         )
     return 1 / total
 

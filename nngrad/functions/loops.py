@@ -114,7 +114,9 @@ def scanned(
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(f"{owner}: the body must return a pair, the carry and what is stacked, got {_short(pair)}")
+            raise TypeError(
+                f"{owner}: the body must return a pair, the carry and the outputs to stack, got {_short(pair)}"
+            )
         results = jax.tree.structure(tuple(pair))
         stacked = [
             as_variable(leaf, f"what the body returns as {name}", owner, floating)
@@ -207,10 +209,10 @@ def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: i
     """The number of steps."""
     for x, name in zip(scanned, names, strict=True):
         if not x.shape:
-            raise ValueError(f"{owner}: {name} has no axis to go along; close over what is the same at each step")
+            raise ValueError(f"{owner}: {name} has no axis to loop over; close over values that every step uses")
     if length is None:
         if not scanned:
-            raise ValueError(f"{owner}: there is nothing in xs; say by length how many steps there are")
+            raise ValueError(f"{owner}: there is nothing in xs; give the number of steps as length")
         length = scanned[0].shape[0]
         wanted = f"{names[0]} has {length}"
     else:

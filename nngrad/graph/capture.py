@@ -30,8 +30,8 @@ class _NoValue(NamedTuple):
     def run(self) -> None:
         """Raise a ValueError."""
         raise ValueError(
-            f"in the body of {self.owner} there are no values to read: it is run once, to see what it computes. Let it "
-            "return what is to be read, use F.where in place of if, and leave nothing of it in variables outside"
+            f"in the body of {self.owner} there are no values to read: it runs once, to record a graph. Return what "
+            "you want to read, use F.where in place of if, and keep nothing of it in variables outside"
         )
 
 
@@ -133,12 +133,12 @@ def _new_values(
             if not allowed:
                 raise ValueError(
                     f"{owner}{f.op.name} {place} updates a Variable, which has no meaning there. Return the value and "
-                    "update the Variable with it outside, or use what updates none (batch_stat=False)"
+                    "update the Variable with it outside, or use a function that updates none (batch_stat=False)"
                 )
             if id(leaf) in given:
                 raise ValueError(
-                    f"{owner}{f.op.name} {place} updates what the body was given, which is no Variable of yours that "
-                    "could keep the value; return it, as a carry for the next step"
+                    f"{owner}{f.op.name} {place} updates an argument of the body, which is not a leaf that could keep "
+                    "the value; return it, as a carry for the next step"
                 )
             value, before = f.outputs[index], newest.get(id(leaf))
             newest[id(leaf)] = leaf, value if before is None else _with_leaf(value, leaf, before[1])

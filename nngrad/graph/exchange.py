@@ -35,8 +35,8 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     found = groups_within(arguments)
     if found and not op.lockstep:
         raise ValueError(
-            f"{op.name}: what it runs exchanges arrays with other processes, but how often it does so may differ from "
-            "process to process, and one would wait for another for ever; exchange before or after it"
+            f"{op.name}: its body exchanges arrays with other processes, but how often it runs may differ from process "
+            "to process, and one would wait for another for ever; exchange before or after it"
         )
     own = None if op.exchanges is None else op.exchanges(arguments)
     return found if own is None else found | {own}

@@ -124,7 +124,7 @@ def become(x: Variable, spec: Spec, what: str) -> None:
     if x.parent is not None or x.function_references:
         why = "it is the output of a function" if x.parent is not None else "functions were applied to it"
         raise ValueError(
-            f"{what}: {spec} does not fit this Variable of {x.spec}, which stays what it is since {why}; "
+            f"{what}: {spec} does not fit this Variable of {x.spec}, whose shape and dtype are fixed, since {why}; "
             f"make a new Variable, or set its value by x.d = ..., which is converted to {x.dtype.name}"
         )
     if x.need_grad and not spec.differentiable:

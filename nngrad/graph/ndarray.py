@@ -171,8 +171,8 @@ class NdArray(CellOperators):
         return self.view if mode == "r" else self.data
 
     def set(self, value: object) -> None:
-        """Replace the value. A scalar fills the cell; anything else must have its shape, and fit its dtype: integers
-        hold no fractions and nothing out of their range."""
+        """Replace the value. It is broadcast to the cell's shape, and must fit its dtype: integers hold no fractions
+        and nothing out of their range."""
         new = Value(_settled(fitted_array(value, self._spec)))
         with writing:
             self.variable = None
@@ -252,6 +252,18 @@ class NdArray(CellOperators):
     def __setitem__(self, key: Any, value: object) -> None:
         self.data[key] = value.view if isinstance(value, NdArray) else value
 
+    def __float__(self) -> float:
+        return float(self._single())
+
+    def __int__(self) -> int:
+        return int(self._single())
+
+    def _single(self) -> Any:
+        """The value of a cell of one element."""
+        if self.size != 1:
+            raise TypeError(f"only a cell of one element is a number; this one has shape {self.shape}")
+        return self.view.reshape(())
+
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
         return np.array(self.view, dtype=dtype, copy=copy)
 
@@ -314,21 +326,29 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
 def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
     """`value` as a NumPy or JAX array of `spec`; it is no copy where none is needed.
 
-    A single number fills the shape; anything else must have it. Values are converted to the dtype: rounded to a
-    floating one (and infinite where they are too large for it, as in NumPy); to bool, True where they are not 0.
+    It is broadcast to the shape as NumPy's assignment does; a single number, of whatever shape, fills it. Values are
+    converted to the dtype: rounded to a floating one (and infinite where they are too large for it, as in NumPy); to
+    bool, True where they are not 0.
 
     Raises:
         TypeError: `value` is of no dtype that can be held. This and other errors begin with `name`.
-        ValueError: It has another shape, or the dtype is of integers and a number is out of range or not whole.
+        ValueError: It cannot be broadcast to the shape, or the dtype is of integers and a number is out of range or not
+            whole.
     """
     array = _given_array(value, name)
     if array.shape != spec.shape:
-        if array.size != 1:
+        values = np.asarray(converted(array, spec.dtype, name))
+        if values.size == 1:
+            return np.broadcast_to(values.reshape(()), spec.shape)
+        filled = np.empty(spec.shape, values.dtype)
+        try:
+            filled[...] = values
+            return filled
+        except ValueError:
             raise ValueError(
-                f"{name}: shape {tuple(array.shape)} does not fit a cell of shape {spec.shape}; "
-                "give an array of that shape, or a scalar to fill it"
-            )
-        return np.broadcast_to(np.asarray(converted(array, spec.dtype, name)).reshape(()), spec.shape)
+                f"{name}: shape {tuple(array.shape)} does not fit a cell of shape {spec.shape}; give an array of that "
+                "shape, one that broadcasts to it, or a scalar to fill it"
+            ) from None
     return converted(array, spec.dtype, name)
 
 

@@ -86,7 +86,7 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
     found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
     others = [i for i in range(len(found)) if not np.array_equal(found[i], found[0])]
     if others:
-        raise ValueError(f"{what} are others in process {others[0]} than in process 0; let all processes start from "
+        raise ValueError(f"{what} differ between process {others[0]} and process 0; let all processes start from "
                          "the same seed (nn.seed, and that of NumPy for initial values), or load the same file")
 
 

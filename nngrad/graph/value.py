@@ -135,8 +135,8 @@ class NotKept(Zeros):
     def complete(self) -> None:
         """Say so, to whoever reads it."""
         raise RuntimeError(
-            "g: backward() has passed this Variable in the middle of the graph and has not kept its gradient; call "
-            "backward(retain_grad=True), or set its `persistent` to True before; assigning .g sets it"
+            "g: backward() has not kept the gradient of this intermediate value; call backward(retain_grad=True), or "
+            "set its `persistent` to True before; assigning .g sets it"
         )
 
 

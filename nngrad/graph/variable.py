@@ -91,7 +91,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @staticmethod
     def from_numpy_array(
-        data: object, grad: object = None, need_grad: bool = False, dtype: object = None
+        data: object, grad: object = None, need_grad: bool = False, dtype: object = None, name: str = ""
     ) -> Variable:
         """A leaf with a copy of `data`, and of `grad` where it is given.
 
@@ -103,6 +103,7 @@ class Variable(ShownVariable, Operators, Links):
             x.need_grad = need_grad
         if grad is not None:
             x.g = grad
+        x.name = name
         return x
 
     # ---------------------------------------------------------------- shape and dtype

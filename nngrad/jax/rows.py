@@ -84,9 +84,9 @@ class RowAxes:
         """
         if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise TypeError(
-                f"{owner}: what fun returns at one place depends on others, by collectives over the axis {self.name!r}"
-                f"; there forward and reverse mode differ, and {owner} is neither. Take nj.jvp, nj.vjp, nj.grad or "
-                "nj.hessian, which are what they are in JAX"
+                f"{owner}: the result of fun at one place depends on other places, by collectives over the axis "
+                f"{self.name!r}; there forward and reverse mode differ, and {owner} is neither. Take nj.jvp, nj.vjp, "
+                "nj.grad or nj.hessian, which compute what JAX's do"
             )
 
     def along(self, x: Variable, t: Variable) -> Variable:

@@ -15,6 +15,7 @@ import inspect
 from typing import Any
 
 from ..graph.elsewhere import no_attribute
+from ..parameter import get_parameter_or_create as get_parameter_or_create
 from .layer_parameters import parametric_function_api as parametric_function_api
 from .recurrent import LSTMCell as LSTMCell
 

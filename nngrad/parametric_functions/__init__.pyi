@@ -5,6 +5,7 @@
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
+from ..parameter import get_parameter_or_create as get_parameter_or_create
 from .layer_parameters import Init
 from .variations import Level
 from .activation import prelu as prelu

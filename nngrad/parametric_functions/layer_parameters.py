@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from contextvars import copy_context
 from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
@@ -64,13 +64,20 @@ class Parametric(Protocol[P, Result]):
     def __call__(self, *args: Any, sharding: Sharding, **kwargs: Any) -> Result: ...
 
 
-def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Parametric[P, R]]:
+def parametric_function_api(
+    scope_name: str | None = None, param_desc: Iterable[tuple[Any, ...]] = ()
+) -> Callable[[Callable[P, R]], Parametric[P, R]]:
     """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
 
     `name` is a scope around that one; None is none. By the keyword `sharding` its parameters are divided over the axes
     of a mesh: `{"W": (None, "model")}` has for names, or patterns of them, what `nn.shard` takes, and a name of an axis
     is for all of them. A first argument that is annotated as a Variable may also be
     an array, a list or a number. A call that raises leaves no new parameters behind.
+
+    Args:
+        scope_name: The scope; None for the function's name.
+        param_desc: Parameters as nnabla's programs describe them: name, description, shape, and whether it is trained.
+            They are written behind the function's docstring.
 
     Raises:
         TypeError: The function has an argument `name` of its own.
@@ -79,9 +86,13 @@ def parametric_function_api(scope_name: str) -> Callable[[Callable[P, R]], Param
     def decorate(body: Callable[P, R]) -> Callable[..., R]:
         parameters = inspect.signature(body).parameters
         if "name" in parameters:
-            raise TypeError(f"{body.__name__}: the argument `name` is what parametric_function_api adds")
+            raise TypeError(f"{body.__name__}: the argument `name` is added by parametric_function_api: leave it out")
         first = next(iter(parameters.values()), None)
-        return _parametric(body, scope_name, first is not None and first.annotation in (Variable, "Variable"))
+        described = [f"    {name} {shape}: {text}" for name, text, shape, *_ in param_desc]
+        if described:
+            body.__doc__ = "\n".join([body.__doc__ or body.__name__, "", "Parameters:", *described])
+        converts = first is not None and first.annotation in (Variable, "Variable")
+        return _parametric(body, scope_name or body.__name__, converts)
 
     return decorate
 

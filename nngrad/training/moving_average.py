@@ -135,9 +135,9 @@ class MovingAverage:
             hold_together(cells, before)
         written = [name for name, value, own in zip(self._params, found, values, strict=True) if value is not own]
         if written:
-            raise RuntimeError(f"applied: {', '.join(map(repr, written))} was replaced within the block, in which "
-                               "the averages stand in its place, and has its value of before the block again; train, "
-                               "and load parameters, outside")
+            raise RuntimeError(f"applied: {', '.join(map(repr, written))} was replaced within the block, where the "
+                               "averages stand in for it, and has its value from before the block again; train, and "
+                               "load parameters, outside the block")
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
         """A copy of the count of steps and of the averages: 'count', 'average:conv/W'."""

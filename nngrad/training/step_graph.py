@@ -63,8 +63,8 @@ class StepGraph:
         reached = {i for _, i in targets}
         idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
         if idle:
-            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out what is not trained, "
-                      "or check that the graph was built from these Variables")
+            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out parameters that are "
+                      "not trained, or check that the graph was built from these Variables")
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
         met = reached_from([loss], frozenset()) if others else set()

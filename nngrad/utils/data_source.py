@@ -41,7 +41,7 @@ class DataSource:
         self._generation = -1
 
     def _get_data(self, position: int) -> Example:
-        raise NotImplementedError(f"{type(self).__name__} says no _get_data(position)")
+        raise NotImplementedError(f"{type(self).__name__} does not define _get_data(position)")
 
     def next(self) -> Example:
         """The next example."""

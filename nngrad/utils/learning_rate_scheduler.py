@@ -11,7 +11,7 @@ class BaseLearningRateScheduler:
 
     def get_learning_rate(self, iter: int) -> float:  # noqa: A002
         """The learning rate of iteration `iter`, counted from 0."""
-        raise NotImplementedError(f"{type(self).__name__} says no get_learning_rate(iter)")
+        raise NotImplementedError(f"{type(self).__name__} does not define get_learning_rate(iter)")
 
 
 class PolynomialScheduler(BaseLearningRateScheduler):

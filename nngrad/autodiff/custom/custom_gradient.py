@@ -160,7 +160,7 @@ def _pair(returned: Any, floating: Any) -> tuple[list[Variable], Any, Callable[.
     """What a function computes, its structure, and its gradient."""
     if not isinstance(returned, tuple | list) or len(returned) != 2 or not callable(returned[1]):
         raise TypeError(
-            f"{_OWNER}: the function must return a pair, what it computes and a function that gives the gradient"
+            f"{_OWNER}: the function must return a pair, its result and a function that returns the gradient"
         )
     leaves, structure = jax.tree.flatten(returned[0])
     ys = [as_variable(y, f"result {i}", _OWNER, floating) for i, y in enumerate(leaves)]
@@ -183,7 +183,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
         if policy is not None:
             y = policy.like(y, x.dtype)
         if y.spec is not x.spec:
-            raise ValueError(f"{_OWNER}: gradient {i} is {y.spec}, and what it is the gradient of is {x.spec}")
+            raise ValueError(f"{_OWNER}: gradient {i} is {y.spec}, but argument {i} is {x.spec}")
         found.append(y)
     return found
 

@@ -206,7 +206,7 @@ class FunctionNode(CustomFunction):
         if changed:
             raise AttributeError(
                 f"{type(self).__name__}.forward set {', '.join(map(repr, changed))} on self. It is traced once for "
-                "many calls, so what it leaves there is of no use to backward: return it as another output and retain "
+                "many calls, so backward cannot use what it leaves there: return it as another output and retain "
                 "that, or compute it in backward from the retained inputs"
             )
         retained = node._application.retained

@@ -40,7 +40,7 @@ class Symbol(Variable):
     def copy_from(self, source: Any) -> None:
         """Take over a value, cast to this array's dtype."""
         if not self.writable:
-            raise ValueError(f"{self.label} is there to be read; a function of nngrad does not change its inputs")
+            raise ValueError(f"{self.label} is read-only; a function of nngrad does not change its inputs")
         if not hasattr(source, "shape"):
             source = F.constant(val=float(source), shape=self.shape, dtype=self.dtype)
         value = as_variable(source, self.label, floating=common_floating([self]))
@@ -118,7 +118,7 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
     def copy_from(self, source: Any) -> None:
         """Take over a value, cast to this array's dtype."""
         if not self._writable:
-            raise ValueError(f"{self._label} is there to be read; a function of nngrad does not change its inputs")
+            raise ValueError(f"{self._label} is read-only; a function of nngrad does not change its inputs")
         value = np.asarray(source.d if isinstance(source, Variable) else source)
         if value.shape not in ((), self.shape):
             raise ValueError(f"{self._label}: shape {value.shape} was copied to one of shape {self.shape}")
@@ -150,7 +150,7 @@ class Denied:
 
     def refuse(self) -> NoReturn:
         """Say so."""
-        raise RuntimeError(f"backward_impl reads {self.label}, on which no gradient depends as {self.method} says")
+        raise RuntimeError(f"backward_impl reads {self.label}, but {self.method} says that no gradient depends on it")
 
     def __getattr__(self, name: str) -> Any:
         return self.refuse()

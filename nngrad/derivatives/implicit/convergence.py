@@ -67,7 +67,7 @@ def keeps(unconverged: str, owner: str) -> bool:
     """Whether what did not converge is given."""
     if unconverged not in ("nan", "keep"):
         raise ValueError(
-            f"{owner}: unconverged must be 'nan' or 'keep', for what is given without convergence, got {unconverged!r}"
+            f"{owner}: unconverged must be 'nan' or 'keep', the result if nothing converges, got {unconverged!r}"
         )
     return unconverged == "keep"
 

@@ -96,8 +96,8 @@ def linear_solve(
         transpose_of(body)
     except NotLinear:
         raise ValueError(
-            "linear_solve: the function is not linear: its derivative depends on where it is taken. For what is not "
-            "linear there is nn.root"
+            "linear_solve: the function is not linear: its derivative depends on the point. Solve nonlinear equations "
+            "with nn.root"
         ) from None
     start = None if x0 is None else packing.packed(x0, "x0 has")
     right = packing.vector

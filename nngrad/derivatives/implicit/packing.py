@@ -79,8 +79,8 @@ class Packing:
             if y.spec is not x.spec:
                 kind = TypeError if x.shape == y.shape else ValueError
                 raise kind(
-                    f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must be alike. Give "
-                    f"{self.name} in the shape and dtype of what is returned, or cast one with F.cast"
+                    f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must match. Give "
+                    f"{self.name} the shape and dtype of the returned value, or cast one with F.cast"
                 )
             made.append(y)
         return self._joined(made)

@@ -81,7 +81,7 @@ def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
         if isinstance(size, bool) or not hasattr(size, "__index__"):
             raise TypeError(f"{name}: expected the number of devices along it, an int, got {size!r}")
         if size < -1 or size == 0:
-            raise ValueError(f"{name}: expected 1 or more devices, or -1 for what is left, got {size}")
+            raise ValueError(f"{name}: expected 1 or more devices, or -1 for all that are left, got {size}")
     if list(axes.values()).count(-1) > 1:
         raise ValueError(f"{', '.join([n for n, size in axes.items() if size == -1])}: only one of them can be -1")
     if devices is not None:

@@ -99,7 +99,7 @@ class AnySize(NamedTuple):
         except Exception as error:
             raise NotForAnySize(f"{at[0].name} cannot be exported for any batch size: {str(error).splitlines()[0]}\n"
                                 "Export it with a fixed size, write that part in another way, or give the size with "
-                                "what is known of it, as jax.export.symbolic_shape takes it as constraints") from error
+                                "constraints, as jax.export.symbolic_shape takes them") from error
         return [arrays[i] if i >= 0 else values[~i] for i in self.program.block.outputs]
 
 
@@ -156,8 +156,8 @@ def _check_leaf(leaves: Sequence[Variable]) -> None:
         return
     drawn = any([x._source is not None for x in leaves])
     if drawn or any([x.spec is not first.spec for x in leaves]) or len({x.d.tobytes() for x in leaves}) > 1:
-        raise ValueError(f"the array of the leaf {first!r:.80} is made anew for each batch size, and depends on it; "
-                         "make it once, outside of the function, or of the inputs by functions of F")
+        raise ValueError(f"the array of the leaf {first!r:.80} is a new one for each batch size, and depends on it; "
+                         "make it once, outside of the function, or compute it from the inputs with F")
 
 
 class _Fitting:

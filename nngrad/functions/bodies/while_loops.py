@@ -113,8 +113,8 @@ class WhileLoop(ControlOp):
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """None: what it would need of each step cannot be kept"""
         raise ValueError(
-            "while_loop: how many steps it takes is not known, so nothing can be kept for a gradient. Give bound=, a "
-            "number that the steps do not exceed, or take derivatives forward, with nn.jvp"
+            "while_loop: the number of steps is not known, so nothing can be kept for a gradient. Give bound=, an "
+            "upper limit of the steps, or take derivatives in forward mode, with nn.jvp"
         )
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:

@@ -135,7 +135,7 @@ class Checkpointer:
             OSError: The checkpoint before could not be written.
         """
         if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-            raise ValueError(f"step: expected how many steps are done, an int, got {step!r}")
+            raise ValueError(f"step: expected the number of steps done, an int, got {step!r}")
         step = int(step)
         if step == self._store.last:
             return

@@ -33,7 +33,7 @@ class NotedSignals:
         self._noted: signal.Signals | None = None
         self._are_several = jax.process_count() > 1
         if self._are_several and self._signals != (signal.SIGTERM,):
-            raise ValueError("signals: of several processes all get to know SIGTERM alone, got "
+            raise ValueError("signals: with several processes only SIGTERM reaches all of them, got "
                              + ", ".join([s.name for s in self._signals]))
 
     def enter(self) -> None:

@@ -137,6 +137,6 @@ def source_of(given: Any, epochs: int | None) -> BatchSource:
         return Positioned(given)
     is_once = hasattr(given, "__next__")
     if is_once and epochs != 1:
-        raise ValueError(f"epochs: an iterator can be gone through once, got {epochs}; give an iterable, or a function "
+        raise ValueError(f"epochs: an iterator can be used only once, got {epochs}; give an iterable, or a function "
                          "of the epoch that returns one")
     return Counted(lambda _: given, epochs, is_once)
