@@ -4,7 +4,7 @@ import jax.numpy as jnp
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
-from nngrad.functions.reduction import count
+from nngrad.functions.reduction import reduced_count
 from nngrad.graph import Function, Variable
 from nngrad.graph.arguments import axes_of
 
@@ -96,7 +96,7 @@ def prod_backward(f: Function, gy: Variable) -> Variable:
     order = tuple(i for i in range(x.ndim) if i not in axes) + axes
     back = tuple(order.index(i) for i in range(x.ndim))
     turned = F.transpose(x, axes=order)
-    flat = F.reshape(turned, shape=(*turned.shape[: x.ndim - len(axes)], count(x, axes)))
+    flat = F.reshape(turned, shape=(*turned.shape[: x.ndim - len(axes)], reduced_count(x, axes)))
     before = F.cumprod(flat, axis=-1, exclusive=True)
     after = F.cumprod(flat, axis=-1, exclusive=True, reverse=True)
     return spread(f, gy) * F.transpose(F.reshape(before * after, shape=turned.shape), axes=back)

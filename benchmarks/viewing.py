@@ -14,7 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import Description, describe
-from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of
+from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of_layout
 from nngrad.inspection.viewing.html import embedded
 from nngrad.inspection.viewing.layout import layout
 from nngrad.inspection.viewing.lifetimes import lifetimes_of
@@ -81,7 +81,7 @@ def figures(blocks: int, rounds: int) -> tuple[int, dict[str, float], int]:
         return described.costs
 
     found["costs"], _ = shortest(costs, rounds)
-    found["layout"], _ = shortest(lambda: layout(structure_of(described), labels_of(described)), rounds)
+    found["layout"], _ = shortest(lambda: layout(structure_of_layout(described), labels_of(described)), rounds)
     found["memory"], memory = shortest(lambda: lifetimes_of(described, outputs), rounds)
     found["document"], text = shortest(lambda: written(described, measured=Measured(memory)), rounds)
     nn.clear_parameters()

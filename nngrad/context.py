@@ -10,7 +10,7 @@ import jax
 import numpy as np
 
 from .distributed.hosts.launchers import launcher_of
-from .graph import build_options, switch
+from .graph import build_options, set_switches
 from .graph.exchange import several_processes
 from .graph.options import Switched, switched
 from .graph.refusals import explained
@@ -155,7 +155,7 @@ def context_scope(context: Context) -> Switched:
 
 def set_default_context(context: Context) -> None:
     """From now on, functions made in this thread or asyncio task run on the device of `context`."""
-    switch(context=_in_force(context))
+    set_switches(context=_in_force(context))
 
 
 def get_current_context() -> Context:
@@ -181,7 +181,7 @@ def auto_forward(auto: bool = True) -> Switched:
 
 def set_auto_forward(auto: bool) -> None:
     """From now on, functions made in this thread or asyncio task are run as they are made, or not."""
-    switch(auto_forward=bool(auto))
+    set_switches(auto_forward=bool(auto))
 
 
 def get_auto_forward() -> bool:

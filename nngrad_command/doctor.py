@@ -34,7 +34,7 @@ LIBRARY, DEVICES = "nngrad", "devices"
 """What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""
 
 
-class Known(NamedTuple):
+class Fault(NamedTuple):
     """A fault of XLA on CPUs in some versions of jaxlib."""
 
     first: str
@@ -45,18 +45,18 @@ class Known(NamedTuple):
 
 
 KNOWN = (
-    Known("0.8", "0.12.0.1", "wrong values where code of yours in JAX writes a shifted slice of an array into that "
+    Fault("0.8", "0.12.0.1", "wrong values where code of yours in JAX writes a shifted slice of an array into that "
           "array and then adds an axis of length 1 (openxla/xla#49176)",
           "In F.jax_function, put the array together by jnp.concatenate; graphs, nn.from_jax and nngrad.jax are not "
           "affected."),
-    Known("0.10.2", "0.10.2", "a few wrong entries in sums of squared products with more than 16,384 rows, and crashes "
+    Fault("0.10.2", "0.10.2", "a few wrong entries in sums of squared products with more than 16,384 rows, and crashes "
           "in sums of products of arrays with 7 axes or more (jax-ml/jax#39103, #39257, #40412)",
           "Install jax 0.10.1, or 0.11.2 or newer, or set the environment variable XLA_FLAGS to "
           "--xla_cpu_experimental_ynn_fusion_type= before Python starts."),
-    Known("0.11.1", "0.11.1", "a loop of yours in JAX that writes less than 480 bytes at each step goes over the whole "
+    Fault("0.11.1", "0.11.1", "a loop of yours in JAX that writes less than 480 bytes at each step goes over the whole "
           "array for it (jax-ml/jax#40101)",
           "Install jax 0.11.2 or newer; nngrad's own loops write more at once on this version."),
-    Known("0.11.1", "0.12.0.1", "some programs take longer to compile (jax-ml/jax#40416), and nngrad's quick "
+    Fault("0.11.1", "0.12.0.1", "some programs take longer to compile (jax-ml/jax#40416), and nngrad's quick "
           "compilation of large ones takes three to four times as long as with jaxlib 0.10",
           "Keep executables on disk, which nngrad does unless NNGRAD_DISK_CACHE is off."),
 )  # fmt: skip
@@ -154,7 +154,7 @@ def _is_installed(needed: list[Requirement]) -> bool:
 # ---------------------------------------------------------------- trials
 
 
-class Trial(NamedTuple):
+class DeviceTrial(NamedTuple):
     """What a process that tried something reported."""
 
     troubles: dict[str, str]
@@ -162,7 +162,7 @@ class Trial(NamedTuple):
     notes: list[str]
 
 
-def _tried(kind: str, names: Sequence[str], seconds: float) -> Trial:
+def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
     """Run `trial`, which begins with the first of `names`; an attempt that crashed or hung has that for its trouble."""
     # The path is handed over as it is, so that the other process finds the modules that this one would.
     code = f"import sys; sys.path[:] = {sys.path!r}; from nngrad_command import trial; trial.main()"
@@ -173,7 +173,7 @@ def _tried(kind: str, names: Sequence[str], seconds: float) -> Trial:
     except subprocess.TimeoutExpired as expired:
         reported, end = expired.stdout or b"", f"no answer within {seconds:g} s"
     attempt = names[0]
-    trial = Trial({attempt: end}, [])
+    trial = DeviceTrial({attempt: end}, [])
     for line in reported.splitlines():
         kind, text = json.loads(line)
         if kind == "note":

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 from . import __version__, doctor, documentation, launch
 from .following import command as following
-from .outcome import cause_of, complain, described, exit_code
+from .outcome import cause_of, complain, error_line, exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -31,7 +31,7 @@ def _run(given: list[str]) -> int:
     try:
         from nngrad.command import cli
     except Exception as error:
-        complain(f"nngrad cannot be imported: {described(cause_of(error))}\n"
+        complain(f"nngrad cannot be imported: {error_line(cause_of(error))}\n"
                  "`nngrad doctor` says what is broken and what to do.")
         return 1
     return cli.main(given)

@@ -81,7 +81,7 @@ def has_devices(command: str, devices: Callable[[], Any]) -> bool:
     try:
         devices()
     except Exception as error:
-        complain(f"nngrad {command}: JAX finds no device: {described(error)}\n`nngrad doctor` says what to do.")
+        complain(f"nngrad {command}: JAX finds no device: {error_line(error)}\n`nngrad doctor` says what to do.")
         return False
     return True
 
@@ -93,13 +93,13 @@ def complain(message: str) -> None:
             print(message, file=sys.stderr, flush=True)
 
 
-def described(error: BaseException) -> str:
+def error_line(error: BaseException) -> str:
     """An error in one line: its type and the first line of its message or, where it has none, the place."""
     lines = str(error).strip().splitlines()
-    return f"{type(error).__name__}{f': {lines[0]}' if lines else place_of(error)}"
+    return f"{type(error).__name__}{f': {lines[0]}' if lines else raised_at(error)}"
 
 
-def place_of(error: BaseException) -> str:
+def raised_at(error: BaseException) -> str:
     """Where an error was raised, in brackets."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""

@@ -15,7 +15,7 @@ from functools import partial
 from typing import Any, TextIO
 
 from .doctor import DEVICES, LIBRARY
-from .outcome import cause_of, described, place_of
+from .outcome import cause_of, error_line, raised_at
 
 
 def main() -> None:
@@ -38,7 +38,7 @@ def _attempt(report: TextIO, name: str, run: Callable[[], str]) -> bool:
     try:
         trouble = run()
     except BaseException as error:
-        trouble = described(error)
+        trouble = error_line(error)
     _say(report, "end", trouble)
     return not trouble
 
@@ -53,7 +53,7 @@ def _try_import(name: str) -> str:
     except BaseException as error:
         cause = cause_of(error)
         # The place tells a damaged package from a file that happens to have its name.
-        return described(cause) + (place_of(cause) if str(cause) else "")
+        return error_line(cause) + (raised_at(cause) if str(cause) else "")
     return ""
 
 
@@ -122,15 +122,15 @@ def _lacking() -> list[str]:
     """What this version of JAX has not, of what nngrad takes from inside of it."""
     import jax
 
-    from nngrad.graph.inside_jax import missing
+    from nngrad.graph.inside_jax import missing_in_jax
 
-    return [f"JAX {jax.__version__} does not have {each}" for each in missing()]
+    return [f"JAX {jax.__version__} does not have {each}" for each in missing_in_jax()]
 
 
 def _disk() -> list[str]:
     """What is to be said of the executables on disk, and whether one is found again when it is wanted again."""
     import nngrad as nn
-    from nngrad.execution.disk_cache import described as described_disk
+    from nngrad.execution.disk_cache import lines_of_info as described_disk
 
     disk = nn.executables.disk
     try:
@@ -141,7 +141,7 @@ def _disk() -> list[str]:
             value = list(gx.d)
         hits = disk.info().hits if value == [3.0, 12.0, 27.0] else 0
     except Exception as error:
-        return [*described_disk(disk.info()), f"    an executable cannot be found again: {described(error)}"]
+        return [*described_disk(disk.info()), f"    an executable cannot be found again: {error_line(error)}"]
     lines = described_disk(disk.info())
     if not disk.info().on:
         return lines

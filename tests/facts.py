@@ -18,7 +18,7 @@ import jax.numpy as jnp
 import numpy as np
 
 import nngrad as nn
-from nngrad.autodiff.sparsity import places_of
+from nngrad.autodiff.sparsity import axes_carried
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.graph import Function, Op, Variable, apply
 from nngrad.graph.jaxpr import primitives_in
@@ -105,7 +105,7 @@ def check_diagonal(case: Case) -> Check:
     """One element of an input moves the elements at its place, and no others; and all places are alike."""
     if not case.op.diagonal:
         return False
-    places, moves, rows = places_of(case.function), [], [case.arrays]
+    places, moves, rows = axes_carried(case.function), [], [case.arrays]
     read = case.arrays[: case.op.reads]
     for i, x in enumerate(read):
         for k in np.ndindex(x.shape):
@@ -135,7 +135,7 @@ def check_rows(case: Case) -> Check:
     """Of what moves along a carried axis of one input, the same place of the output moves alone."""
     if case.op.axes is None:
         return False
-    places, moves, rows = places_of(case.function), [], [case.arrays]
+    places, moves, rows = axes_carried(case.function), [], [case.arrays]
     for i, x in enumerate(case.arrays[: case.op.reads]):
         for a, b in enumerate(places[i]):
             for p in range(x.shape[a] if b is not None and x.shape[a] > 1 else 0):
@@ -385,7 +385,7 @@ def check_reduction(case: Case) -> Check:
         return False
     (x,) = case.arrays
     (y,), (one,) = yield from case([x], [np.ones_like(x)])
-    (places,) = places_of(case.function)
+    (places,) = axes_carried(case.function)
     axes = tuple([a for a, b in enumerate(places) if b is None])
     whole = {"add": np.add, "mul": np.multiply, "max": np.maximum, "min": np.minimum}[case.op.reduction]
     expected = whole.reduce(x, axis=axes) if axes else x

@@ -15,12 +15,12 @@ from nngrad.command.recipes import NAMES
 from nngrad.command.recipes.configuration import (
     ConfigurationError,
     as_toml,
-    changed,
+    changed_keys,
     configured,
-    differences,
     key,
     keys_of,
     values_in,
+    with_values,
 )
 
 
@@ -121,17 +121,17 @@ def test_what_is_printed_is_read_again(tmp_path: Path) -> None:
     assert configured(Outer(), file, []) == odd
     assert list(keys_of(odd)) == ["steps", "deep", "text", "inner.rate", "inner.name", "other.rate", "other.name"]
     assert all(entry.comment in text for entry in keys_of(odd).values())
-    assert differences(values_in(file), odd) == []
+    assert changed_keys(values_in(file), odd) == []
 
 
 def test_differences(tmp_path: Path) -> None:
     before = values_in(written(tmp_path / "a.toml", as_toml(Outer()) + "old = 3\n"))
-    now = changed(Outer(), {"steps": 11, "deep": True, "inner.rate": 0.5})
+    now = with_values(Outer(), {"steps": 11, "deep": True, "inner.rate": 0.5})
     lines = ["steps: 10, now 11", "inner.rate: 0.001, now 0.5", "other.old: 3, now there is no such key"]
-    assert differences(before, now, lambda entry: not entry.free) == lines
-    assert "deep: false, now true" in differences(before, now)
+    assert changed_keys(before, now, lambda entry: not entry.free) == lines
+    assert "deep: false, now true" in changed_keys(before, now)
     del before["text"]
-    assert 'text: nothing, now "a"' in differences(before, now)
+    assert 'text: nothing, now "a"' in changed_keys(before, now)
 
 
 # ---------------------------------------------------------------- of the recipes

@@ -235,9 +235,9 @@ def test_the_default_leaves_one_sum_to_the_end() -> None:
 
 
 def _application_of(y: Variable) -> Any:
-    from nngrad.autodiff.custom.function_node import Application
+    from nngrad.autodiff.custom.function_node import RunningNode
 
-    return Application(y.parent)
+    return RunningNode(y.parent)
 
 
 @settings(max_examples=12, deadline=None)

@@ -27,7 +27,7 @@ from nngrad.execution import disk as disk_module
 from nngrad.execution import serialized
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.disk import MAGIC, Folder
-from nngrad.execution.fingerprint import structure_of, surroundings
+from nngrad.execution.fingerprint import digest_of_program, surroundings
 from nngrad.execution.lower import linearize
 
 DISK = nn.executables.disk
@@ -553,7 +553,7 @@ def test_threads_read_all_or_nothing(tmp_path: Path) -> None:
 
 def structure(y: nn.Variable) -> bytes | None:
     """The digest of the program of a Variable."""
-    return structure_of(linearize([y]).program)
+    return digest_of_program(linearize([y]).program)
 
 
 def test_structures_are_told_apart() -> None:

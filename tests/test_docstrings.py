@@ -12,7 +12,7 @@ import pytest
 
 import nngrad.functions as F
 from nngrad.graph import Op, Variable
-from nngrad.graph.docstrings import USUAL, completed
+from nngrad.graph.docstrings import USUAL, completed_docstring
 
 
 def described(docstring: str) -> list[str]:
@@ -110,7 +110,7 @@ def varied(x: Any, weight: Any, pad: Any, rng: Any) -> None:
 def test_what_is_said_elsewhere_is_filled_in() -> None:
     parameters = inspect.signature(varied).parameters
     usual, raises = {"rng": "A generator.", "pad": "Not this."}, {"ValueError": "It is out of range."}
-    assert completed(varied, parameters, usual, raises) == """Another one.
+    assert completed_docstring(varied, parameters, usual, raises) == """Another one.
 
 It has two paragraphs.
 
@@ -126,8 +126,9 @@ Returns:
 
 Raises:
     ValueError: It is out of range."""
-    assert completed(convolved, parameters, {}, {"TypeError": "Not this."}).endswith("    TypeError: No number.")
-    assert "group" not in completed(varied, parameters, usual, {}), "it is no argument"
+    text = completed_docstring(convolved, parameters, {}, {"TypeError": "Not this."})
+    assert text.endswith("    TypeError: No number.")
+    assert "group" not in completed_docstring(varied, parameters, usual, {}), "it is no argument"
 
 
 def takes_x_alone(function: Any) -> bool:

@@ -23,7 +23,7 @@ from nngrad.graph import functions_of
 from nngrad.inspection.description import describe
 from nngrad.inspection.viewing.draw_contents import Choices, contents_of
 from nngrad.inspection.viewing.draw_layers import layers_of
-from nngrad.inspection.viewing.draw_layout import Layout, laid_out
+from nngrad.inspection.viewing.draw_layout import DrawingLayout, drawing_layout
 from nngrad.inspection.viewing.draw_places import rising
 from nngrad.inspection.viewing.draw_routes import Route
 from nngrad.inspection.viewing.draw_styles import STYLES
@@ -43,9 +43,9 @@ def leaf(*shape: int, name: str = "") -> nn.Variable:
     return nn.Variable(shape, need_grad=True, name=name)
 
 
-def layout_of(*outputs: nn.Variable) -> Layout:
+def layout_of(*outputs: nn.Variable) -> DrawingLayout:
     contents = contents_of(describe(outputs), ALL)
-    return laid_out(contents, headers=True)
+    return drawing_layout(contents, headers=True)
 
 
 def texts(drawing: nn.viewing.Drawing) -> list[str]:
@@ -76,7 +76,7 @@ def loop() -> nn.Variable:
 # ---------------------------------------------------------------- geometry
 
 
-def rectangles(layout: Layout) -> list[tuple[float, float, float, float]]:
+def rectangles(layout: DrawingLayout) -> list[tuple[float, float, float, float]]:
     return [(x - w / 2, y - h / 2, x + w / 2, y + h / 2)
             for x, y, w, h in zip(layout.x, layout.y, layout.widths, layout.heights, strict=True)]  # fmt: skip
 
@@ -95,7 +95,7 @@ def points_of(route: Route) -> Iterator[tuple[float, float]]:
                 yield x0 + (x1 - x0) * t, y0 + (y1 - y0) * t
 
 
-def check(layout: Layout) -> None:
+def check(layout: DrawingLayout) -> None:
     """Boxes do not overlap, lie within the picture and their column; arrows join what they should and pass no box."""
     found = rectangles(layout)
     for a, b in itertools.combinations(found, 2):

@@ -22,7 +22,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.command import cli
-from nngrad.files.exporting.symbolic import SIZES, Differs, scaled
+from nngrad.files.exporting.symbolic import SIZES, Differs, form_of_numbers
 from nngrad.graph import Array, op
 from tests.exact import exactly
 from tests.leaves import leaf
@@ -228,12 +228,12 @@ def test_regions_of_any_number_of_images(tmp_path: Path) -> None:
 @hypothesis.settings(max_examples=60, deadline=None)
 @hypothesis.given(st.floats(0.01, 100), st.sampled_from([-3, -2, -1, -0.5, 0.5, 1, 2]), st.sampled_from([-2, -1, 0, 1]))
 def test_numbers_are_found_as_functions_of_the_size(factor: float, power: float, less: float) -> None:
-    found = scaled([factor * n**power * (n - 1.0) ** less for n in SIZES])
+    found = form_of_numbers([factor * n**power * (n - 1.0) ** less for n in SIZES])
     for n in (2, 7, 1000):
         assert found.at(n) == pytest.approx(factor * n**power * (n - 1.0) ** less, rel=1e-11)
     for other in ([1.0, 2.0, 3.0], [math.sin(n) for n in SIZES], [n**2 + 1.0 for n in SIZES]):
         with pytest.raises(Differs):
-            scaled([factor * v for v in other])
+            form_of_numbers([factor * v for v in other])
 
 
 @op

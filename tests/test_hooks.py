@@ -489,14 +489,14 @@ def test_printing() -> None:
 
 
 def test_printing_of_what_is_not_finite_and_of_single_numbers(capsys: pytest.CaptureFixture[str]) -> None:
-    from nngrad.inspection.hooks.printing import described
+    from nngrad.inspection.hooks.printing import array_summary
 
-    assert described(None) == "none"
-    assert described(np.zeros((0, 2))) == "float64[0, 2]"
-    assert described(jnp.float32(2)) == "float32[] 2"
-    assert described(np.array([1, 3])) == "int64[2] in [1, 3]"
+    assert array_summary(None) == "none"
+    assert array_summary(np.zeros((0, 2))) == "float64[0, 2]"
+    assert array_summary(jnp.float32(2)) == "float32[] 2"
+    assert array_summary(np.array([1, 3])) == "int64[2] in [1, 3]"
     with np.errstate(invalid="ignore"):
-        assert described(np.array([np.inf, 1.0])) == "float64[2] in [1, inf], 1 not finite"
+        assert array_summary(np.array([np.inf, 1.0])) == "float64[2] in [1, inf], 1 not finite"
     with hooks.PrintHook():
         F.sin(vector(0.5)).forward()
     assert capsys.readouterr().out == "forward  sin x: float64[1] 0.5\n"

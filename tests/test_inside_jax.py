@@ -37,10 +37,10 @@ def asks():
 sys.modules[module] = Lacking(module)  # what of JAX itself is imported later finds all of it
 warnings.simplefilter("error")
 import nngrad as nn, nngrad.functions as F, nngrad.jax as nj, nngrad.solvers as S
-from nngrad.graph.inside_jax import missing
+from nngrad.graph.inside_jax import missing_in_jax
 from nngrad.distributed.hosts.store import global_state
 
-assert len(missing()) == len(names), missing()
+assert len(missing_in_jax()) == len(names), missing_in_jax()
 x = nn.Variable.from_numpy_array(np.array([0.5, -1.0]), need_grad=True)
 for _ in range(2):
     (g,) = nn.grad([F.sum(x**3)], [x])
@@ -60,16 +60,17 @@ np.testing.assert_allclose(x.d, before * (1 - 2.0) ** 3, rtol=1e-6)
 assert (global_state.process_id, global_state.num_processes) == (0, 1)
 nn.hosts.barrier()
 if "global_state" in names:
-    from nngrad.distributed.hosts.store import Store
+    from nngrad.distributed.hosts.store import KeyValueStore
     try:
-        Store()
+        KeyValueStore()
     except RuntimeError as error:
         assert jax.__version__ in str(error) and "jax._src.distributed.global_state" in str(error)
     else:
         raise AssertionError
 nn.executables.disk.switch(True)
 disk = nn.executables.disk.info()
-assert disk.on != any("on disk" in each for each in missing()) and disk.on != (jax.__version__ in disk.trouble), disk
+gone = any("on disk" in each for each in missing_in_jax())
+assert disk.on != gone and disk.on != (jax.__version__ in disk.trouble), disk
 """
 
 
@@ -86,7 +87,7 @@ def test_without_it_the_same_is_computed(use: Use, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_forked_process_says_that_it_cannot_compute_where_nothing_is_known(tmp_path: Path) -> None:
-    script = WITHOUT.partition("assert len(missing())")[0] + """
+    script = WITHOUT.partition("assert len(missing_in_jax())")[0] + """
 import os
 from nngrad.graph.process import check_process
 if (child := os.fork()) == 0:
@@ -104,7 +105,7 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_all_of_it_is_there() -> None:
-    assert inside_jax.missing() == []
+    assert inside_jax.missing_in_jax() == []
 
 
 def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:

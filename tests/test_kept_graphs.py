@@ -18,7 +18,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.execution.fingerprint import structure_of
+from nngrad.execution.fingerprint import digest_of_program
 from nngrad.execution.lower import linearize
 from nngrad.graph import Array, functions_of, op
 from tests.samples import all_samples
@@ -47,7 +47,7 @@ def same_structure(ys: list[nn.Variable], zs: list[nn.Variable]) -> None:
     """Both are one program, also for another process, with the same arrays in its leaves."""
     first, second = linearize(ys), linearize(zs)
     assert first.program == second.program
-    assert structure_of(first.program) == structure_of(second.program) is not None
+    assert digest_of_program(first.program) == digest_of_program(second.program) is not None
     for x, y in zip(first.leaves, second.leaves, strict=True):
         assert (x.name, x.need_grad, x.persistent, x.spec) == (y.name, y.need_grad, y.persistent, y.spec)
         assert (x._source is None) == (y._source is None)

@@ -12,7 +12,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.plan import binomial, slots_for
+from nngrad.autodiff.remat.plan import binomial_plan, slots_for
 from nngrad.graph import Variable, functions_of
 from tests.rematerialising import (
     BATCH,
@@ -229,7 +229,7 @@ def test_a_barrier_survives_the_compiler() -> None:
 def test_binomial_schedules_have_the_steps_that_the_theory_says(levels: int, slots: int) -> None:
     from math import comb
 
-    shares, tree = binomial(levels, slots)
+    shares, tree = binomial_plan(levels, slots)
     assert sum(shares) == comb(slots + levels, levels + 1)
     assert slots_for(levels, sum(shares)) == slots
     assert (tree.first, tree.end) == (0, len(shares))

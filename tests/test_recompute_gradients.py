@@ -13,7 +13,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.remat.cuts import in_order, in_sequence
 from nngrad.autodiff.remat.overlay import overlaid
-from nngrad.autodiff.remat.plan import binomial, by_blocks, partly, uniform
+from nngrad.autodiff.remat.plan import binomial_plan, by_blocks, partly, uniform_plan
 from nngrad.autodiff.remat.rebuild import rebuild
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize
@@ -59,7 +59,8 @@ def forced(outputs: list[Variable], leaves: list[Variable], kind: int, through: 
     overlay = overlaid(outputs, known, gradients, emitted) if through else None
     forward = in_sequence(in_order(outputs), outputs, emitted) if overlay is None else overlay.forward
     dropped = frozenset(f for f in forward.droppable if kind % 3 or f.name not in ("tanh", "mul2"))
-    cuts = [uniform(2), uniform(5), binomial(1, 3), binomial(2, 2), binomial(3, 3), partly(uniform(2), 0.6)]
+    cuts = [uniform_plan(2), uniform_plan(5), binomial_plan(1, 3), binomial_plan(2, 2), binomial_plan(3, 3),
+            partly(uniform_plan(2), 0.6)]  # fmt: skip
     plans = [forward.plan(cut, dropped) for cut in cuts] + [by_blocks(known, dropped)]
     if overlay is not None:
         return overlay.rebuilt(outputs, gradients, plans[kind % len(cuts)], None).gradients

@@ -20,7 +20,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.candidates import Candidate, Source
+from nngrad.autodiff.remat.candidates import Candidate, PlanSource
 from nngrad.autodiff.remat.rebuild import Rebuilt
 from nngrad.graph import Variable, functions_of
 from tests.oracle import compiled_cheaply
@@ -258,13 +258,13 @@ def ranking(model: str, policy: Any) -> list[int]:
     """What each of the candidates for a policy takes as compiled, in the order of the ranking."""
     loss, leaves = of(model)
     seen: dict[Any, Candidate] = {}
-    make = Source._weighed
+    make = PlanSource._weighed
 
-    def noted(self: Source, rebuilt: Rebuilt) -> Candidate:
+    def noted(self: PlanSource, rebuilt: Rebuilt) -> Candidate:
         candidate = make(self, rebuilt)
         return seen.setdefault(candidate.program, candidate)
 
-    with structure_alone(), patch.object(Source, "_weighed", noted):
+    with structure_alone(), patch.object(PlanSource, "_weighed", noted):
         nn.grad(loss, leaves, recompute=policy)
     return [allotted_by(c.program) for c in sorted(seen.values(), key=lambda c: c.peak)]
 

@@ -17,7 +17,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad import hooks
 from nngrad.autodiff import known_gradients
-from nngrad.autodiff.request import remembered_of
+from nngrad.autodiff.request import derivation_of
 from nngrad.graph import Function, Variable, functions_of
 from tests.samples import Sample, all_samples
 from tests.test_properties import SETTINGS, Recipe, follow, recipes
@@ -61,7 +61,7 @@ def described(leaves: Sequence[Variable], results: Sequence[Variable]) -> list[A
         return *plain, list(map(of, f.inputs)), effects, emitted_by, outputs
 
     def of_result(y: Variable) -> Any:
-        known = remembered_of(y)
+        known = derivation_of(y)
         if known is None or known.derivation is None:
             return known
         d = known.derivation

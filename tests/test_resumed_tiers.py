@@ -16,7 +16,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.execution import tiers
-from nngrad.execution.executable import count_on_from
+from nngrad.execution.executable import continue_counts
 
 pytest.importorskip("orbax.checkpoint")
 
@@ -144,8 +144,8 @@ def test_calls_that_threads_make_at_once_are_counted_one_by_one() -> None:
 
 
 def test_counts_are_set_as_they_were_told() -> None:
-    count_on_from({"00ff": 2})
+    continue_counts({"00ff": 2})
     assert tiers.counted() == {"00ff": 2}
     assert tiers.count_of(bytes.fromhex("00ff")).below(3)
-    count_on_from({})
+    continue_counts({})
     assert tiers.counted() == {}

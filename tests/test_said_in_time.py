@@ -124,7 +124,7 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
     monkeypatch.setattr(sys, "stderr", stream)
     monkeypatch.setattr(compiling, "PATIENCE", 0.01)
     monkeypatch.setenv("TERM", "xterm")
-    with compiling.shown("a graph"):
+    with compiling.progress_shown("a graph"):
         deadline = time.monotonic() + 30 * is_terminal
         while "a graph" not in stream.getvalue() and time.monotonic() < deadline:
             time.sleep(0.01)
@@ -134,7 +134,7 @@ def test_a_long_compilation_is_shown_on_a_terminal_alone(is_terminal: bool, monk
 def test_a_short_one_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    with compiling.shown("a graph"):
+    with compiling.progress_shown("a graph"):
         pass
     assert stream.getvalue() == ""
 

@@ -18,7 +18,7 @@ import nngrad.functions as F
 from nngrad.autodiff.remat.plan import sizes_of
 from nngrad.autodiff.walk import Grad
 from nngrad.execution.lower import linearize, lower
-from nngrad.graph import Variable, contained, functions_of, switch
+from nngrad.graph import Variable, contained, functions_of, set_switches
 from tests.exact import exactly
 from tests.leaves import leaf
 
@@ -28,7 +28,7 @@ RNG = np.random.default_rng(0)
 @contained
 def gradients(value: Variable, leaves: list[Variable], sizes: tuple[int, ...]) -> list[Variable]:
     """The gradients, where loops are cut so."""
-    switch(segments=lambda f: sizes if f.op.steps_to_cut(f) > sizes[0] else ())
+    set_switches(segments=lambda f: sizes if f.op.steps_to_cut(f) > sizes[0] else ())
     return Grad()([value], leaves, [None])
 
 

@@ -81,7 +81,7 @@ def scans_of(length: int, width: int) -> list[list[int]]:
         return carry * 0.5 + slices[0], (carry, jnp.float64(1))
 
     with jax.enable_x64(True):
-        traced = jax.make_jaxpr(lambda h, x: stacking.scan(step, h, (x,), length))(
+        traced = jax.make_jaxpr(lambda h, x: stacking.scan_in_segments(step, h, (x,), length))(
             np.ones(width), np.ones((length, width))
         )
     return [

@@ -32,10 +32,10 @@ from nngrad.inspection.viewing.runs import (
     FIRST_NAN,
     HAS_INFINITY,
     HAS_NAN,
-    known_values,
     seconds_of,
     statistics_of,
-    values_of,
+    values_of_run,
+    values_there,
 )
 from tests.work import calls_of
 
@@ -211,12 +211,12 @@ def test_values_that_are_there_are_told() -> None:
     y = F.exp(x)
     z = F.sum(y)
     described = describe(z)
-    seen = known_values(described)
+    seen = values_there(described)
     assert seen is not None
     assert [s is None for s in seen.statistics] == [False, True, True]
     z.forward()
     float(z)
-    seen = known_values(describe(z))
+    seen = values_there(describe(z))
     assert seen is not None and seen.statistics[2] is not None
     assert seen.statistics[2][0] == pytest.approx(np.exp([1, 2, 4]).sum(), rel=1e-6)
     assert seen.statistics[0] == pytest.approx((1, 4, 7 / 3, np.std([1, 2, 4]), 0, 0, 0))
@@ -228,7 +228,7 @@ def test_values_of_a_run_and_the_function_that_makes_the_nan() -> None:
     y = F.log(x)
     z = F.sum(y * 2.0)
     described = describe(z)
-    seen = values_of(described, [z])
+    seen = values_of_run(described, [z])
     by_op = {described.op_name(i): seen.bad[i] for i in range(len(described))}
     assert by_op == {"": FINITE, "log": FIRST_NAN, "mul_scalar": HAS_NAN, "sum": HAS_NAN}
     report = nn.find_nan(z)
@@ -236,13 +236,13 @@ def test_values_of_a_run_and_the_function_that_makes_the_nan() -> None:
     log = seen.statistics[1]
     assert log is not None and log[5:] == (1, 1) and log[:2] == (0.0, 0.0)
     w = F.sum(F.exp(nn.Variable.from_numpy_array(np.array([1000.0], "f"))))
-    assert HAS_INFINITY in values_of(describe(w), [w]).bad
+    assert HAS_INFINITY in values_of_run(describe(w), [w]).bad
 
 
 def test_a_nan_in_a_leaf_was_made_there() -> None:
     x = nn.Variable.from_numpy_array(np.array([np.nan, 1.0], "f"))
     y = F.sum(F.sin(x))
-    assert values_of(describe(y), [y]).bad == [FIRST_NAN, HAS_NAN, HAS_NAN]
+    assert values_of_run(describe(y), [y]).bad == [FIRST_NAN, HAS_NAN, HAS_NAN]
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from nngrad.inspection.viewing.groups import Labels
 from nngrad.inspection.viewing.layout import HEIGHT, WIDTH, Layout, layout
-from nngrad.inspection.viewing.rows import Structure, Wiring, rows_of
+from nngrad.inspection.viewing.rows import Structure, Wiring, rows_and_lanes
 from tests.work import calls_of
 
 SCOPES = ["", "a", "a/b", "a/c", "a/c/d", "e"]
@@ -137,7 +137,7 @@ def test_boxes_are_apart_or_one_within_the_other(made: Nodes, told: bool) -> Non
 @given(graphs())
 def test_rows_follow_the_forward_graph(made: Nodes) -> None:
     s = made.structure()
-    row = rows_of(s).row
+    row = rows_and_lanes(s).row
     first: dict[int, int] = {}
     for i, node in enumerate(made.nodes):
         for j in node.reads:
@@ -255,7 +255,7 @@ def test_what_is_computed_of_leaves_alone_lies_above_its_reader() -> None:
     for _ in range(6):
         x = made.add(0, None, [x])
     y = made.add(0, None, [x, scaled])
-    row = rows_of(made.structure()).row
+    row = rows_and_lanes(made.structure()).row
     assert row[scaled] == row[x] == row[y] - 1
     assert row[weight] == row[scaled]
 

@@ -2,7 +2,7 @@
 
 from ..execution.forward import forward
 from ..execution.interpret import run_function, run_functions
-from ..execution.reading import evaluate, forget
+from ..execution.reading import evaluate, forget_runs
 from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
 from ..graph.engine import provide
@@ -15,7 +15,7 @@ from .walk import Grad
 __all__ = ["Grad", "backward", "grad", "vmap"]
 
 provide(engine, {
-    "evaluate": evaluate, "forget": forget, "run_function": run_function, "run_functions": run_functions,
+    "evaluate": evaluate, "forget": forget_runs, "run_function": run_function, "run_functions": run_functions,
     "forward": forward, "backward": backward_from,
     "body_gradient": body_gradient, "body_tangent": body_tangent, "body_batched": body_batched,
 })  # fmt: skip

@@ -25,8 +25,8 @@ from backward_registry.batching import forms
 from ..functions.operands import Operand, Shape, reshaped
 from ..graph import Function, Variable
 from ..rewrite.numbers import is_zero, number_of
-from .batching import Powers, in_batch, indices_of, is_product, multiplied, powers_of
-from .sparsity import places_of
+from .batching import Powers, batched_product, in_batch, indices_of, is_product, powers_of
+from .sparsity import axes_carried
 
 Diagonals = tuple[int | None, ...]
 """For each axis of the directions the axis of a value along which it is diagonal, or None where the value has a place
@@ -101,7 +101,7 @@ def shared_diagonals(f: Function, given: Sequence[Along | None], plain: Sequence
     none: Diagonals = (None,) * len(first.diagonals)
     if (f.op.axes is None and not f.op.diagonal) or f.op.multiple_results or not _vanishes(f, given, plain):
         return none
-    places = places_of(f)
+    places = axes_carried(f)
     found: list[int | None] = []
     for d, _ in enumerate(none):
         carried = set()
@@ -206,8 +206,8 @@ def _factored_product(
         bases.append((each.operand(), power))
         if each.scale is not None:
             scales.append((Operand(each.scale, each.x, 0), power))
-    base = multiplied(bases, ndim)
-    scale = _as_scale(multiplied(scales, ndim), ndim) if scales else None
+    base = batched_product(bases, ndim)
+    scale = _as_scale(batched_product(scales, ndim), ndim) if scales else None
     return Along(base, f.outputs[0], shared, scale)
 
 
@@ -222,7 +222,7 @@ def _as_sum(f: Function) -> Sum | None:
     found = indices_of(f)
     if found is not None or f.op.axes is None or not f.op.axes.adds:
         return found
-    places = places_of(f)[0]
+    places = axes_carried(f)[0]
     output = tuple([places.index(b) if b in places else None for b in range(f.specs[0].ndim)])
     return (tuple(range(len(places))),), output
 

@@ -18,7 +18,7 @@ from ..graph.ndarray import NOT_KEPT
 from ..graph.place import warn_user
 from .accumulation import accumulate
 from .binding import reached_from
-from .fused import Fused, Key, Passed, Places, at, fused_for, gradient_graph, passed
+from .fused import Fused, FusedKey, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .met import looking, note
 from .remat import policy_key
@@ -64,7 +64,7 @@ def backward(
     """
     callbacks = _callbacks(communicator_callbacks)
     listed, given = given_gradients(outputs, grad_outputs)
-    options = Options(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
+    options = BackwardOptions(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
     for callback in callbacks:
         callback()
@@ -82,7 +82,9 @@ def backward_from(
     communicator_callbacks: Any = None,
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
-    options = Options(enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute)
+    options = BackwardOptions(
+        enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute
+    )
     callbacks = _callbacks(communicator_callbacks)
     accumulate_gradients([output], [given_gradient(output, grad)], options, own=grad is None)
     for callback in callbacks:
@@ -98,7 +100,7 @@ def _callbacks(given: Any) -> list[Callable[[], None]]:
     return listed
 
 
-class Options(NamedTuple):
+class BackwardOptions(NamedTuple):
     """How a backward runs."""
 
     enable_double_backprop: bool = False
@@ -114,11 +116,11 @@ class Options(NamedTuple):
         return self.function_pre_hook is not None or self.function_post_hook is not None
 
 
-PLAIN = Options()
+PLAIN = BackwardOptions()
 
 
 def accumulate_gradients(
-    outputs: list[Variable], grads: list[Any], options: Options = PLAIN, own: bool = False
+    outputs: list[Variable], grads: list[Any], options: BackwardOptions = PLAIN, own: bool = False
 ) -> None:
     """Add the gradients of `outputs` to the leaves: once for each forward that has covered some of them.
 
@@ -170,7 +172,7 @@ def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Vari
     return [y for y, _ in found], [gy for _, gy in found]
 
 
-class Found(NamedTuple):
+class FoundGradients(NamedTuple):
     """Gradients as arrays, with the cells that they belong to."""
 
     arrived: list[tuple[NdArray, Any]]
@@ -180,8 +182,8 @@ class Found(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: Options
-) -> Found:
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: BackwardOptions
+) -> FoundGradients:
     """The gradients."""
     if snapshot is None or snapshot.implied:
         snapshot = _implied(outputs)
@@ -195,9 +197,9 @@ def _gradients_from(
         stops = tuple([place for place, y in middle if y._need_grad is False])
         retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not asked:
-        return Found([], [])
+        return FoundGradients([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
-    key = Key(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
+    key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if looking:
         reached = reached_from(outputs, frozenset())
         note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])
@@ -209,7 +211,7 @@ def _gradients_from(
         met = passed(outputs, plan, key)
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
         _give_up(middle, met.difference(key.retained))
-        return Found(list(zip(cells, gradients, strict=True)), others)
+        return FoundGradients(list(zip(cells, gradients, strict=True)), others)
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
 
@@ -250,7 +252,7 @@ def _give_up(middle: Middle, places: Passed) -> None:
 
 
 def _gradient_variables(
-    outputs: list[Variable], grads: list[Any], options: Options
+    outputs: list[Variable], grads: list[Any], options: BackwardOptions
 ) -> list[tuple[Variable, Variable]]:
     """The leaves, each with its gradient as a Variable, added to what `.grad_var` is."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
@@ -271,13 +273,13 @@ def _arrays(plan: RunPlan, snapshot: Snapshot) -> tuple[Any, ...]:
 def _compiled(
     outputs: list[Variable],
     plan: RunPlan,
-    key: Key,
+    key: FusedKey,
     middle: Middle,
     seeds: list[Any],
     snapshot: Snapshot,
-    options: Options,
+    options: BackwardOptions,
     cells: list[NdArray],
-) -> Found:
+) -> FoundGradients:
     """The gradients, and those that are retained, from one executable that computes the forward as well."""
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
@@ -302,12 +304,12 @@ def _compiled(
         _give_up(middle, fused.passed)
     end = count + len(cells)
     arrived = list(zip(cells, results[count:end], strict=True))
-    return Found(arrived, list(zip(retained, results[end:], strict=True)))
+    return FoundGradients(arrived, list(zip(retained, results[end:], strict=True)))
 
 
 def _interpreted(
-    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, seeds: list[Any], snapshot: Snapshot,
-    options: Options,
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Snapshot,
+    options: BackwardOptions,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
     graph = gradient_graph(outputs, plan, key, met)

@@ -58,7 +58,7 @@ def checked_count(batched: Mapping[Variable, Variable]) -> int:
     return int(counts.pop())
 
 
-def changed(f: Function, **values: Any) -> tuple[Any, ...]:
+def with_arguments(f: Function, **values: Any) -> tuple[Any, ...]:
     """The arguments of `f` with some replaced."""
     return tuple((f.args | values).values())
 
@@ -77,8 +77,8 @@ def _product(f: Function, operands: Sequence[Operand]) -> Any:
     if len({each.lead for each in operands}) == 1:
         return _diagonal(f, operands)
     ndim = f.specs[0].ndim
-    with_axis, without = parted(f, operands)
-    return scaled(multiplied(with_axis, ndim), without, ndim)
+    with_axis, without = by_leading_axis(f, operands)
+    return times_factors(batched_product(with_axis, ndim), without, ndim)
 
 
 Powers = list[tuple[Operand, int]]
@@ -96,13 +96,13 @@ def powers_of(f: Function) -> tuple[int, ...]:
     return f.op.powers(f)
 
 
-def parted(f: Function, operands: Sequence[Operand]) -> tuple[Powers, Powers]:
+def by_leading_axis(f: Function, operands: Sequence[Operand]) -> tuple[Powers, Powers]:
     """The factors of a product that have the leading axis, and those that have not."""
     factors = list(zip(operands, powers_of(f), strict=True))
     return [p for p in factors if p[0].lead], [p for p in factors if not p[0].lead]
 
 
-def multiplied(factors: Powers, ndim: int) -> Variable:
+def batched_product(factors: Powers, ndim: int) -> Variable:
     """The product of powers of operands, which has `ndim` axes beside the leading one."""
     values, powers = [each.lined_up(ndim) for each, _ in factors], tuple([power for _, power in factors])
     if powers == (1,):
@@ -111,7 +111,7 @@ def multiplied(factors: Powers, ndim: int) -> Variable:
     return y
 
 
-def scaled(x: Variable, factors: Powers, ndim: int) -> Variable:
+def times_factors(x: Variable, factors: Powers, ndim: int) -> Variable:
     """`x` times the product of powers of operands without a leading axis."""
     if not factors:
         return x
@@ -119,7 +119,7 @@ def scaled(x: Variable, factors: Powers, ndim: int) -> Variable:
     if len(factors) == 1 and factors[0][1] == -1:
         y = F.div2(x, factors[0][0].value)
     else:
-        y = F.mul2(x, multiplied(factors, ndim))
+        y = F.mul2(x, batched_product(factors, ndim))
     return y
 
 
@@ -145,7 +145,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
         values = [each.full(size) for each in operands]
     else:
         values = [each.widened() for each in operands]
-    return apply(f.op, tuple(values), changed(f, **axes.led(f, size, values[0].shape[first.lead :])))
+    return apply(f.op, tuple(values), with_arguments(f, **axes.led(f, size, values[0].shape[first.lead :])))
 
 
 def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
@@ -159,7 +159,7 @@ def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
             values.append(reshaped(each.full(size), (count, *each.x.shape[1:])))
         else:
             values.append(each.widened())
-    y = apply(f.op, tuple(values), changed(f, **axes.folded(f, count)))
+    y = apply(f.op, tuple(values), with_arguments(f, **axes.folded(f, count)))
     if not f.op.multiple_results:
         return reshaped(y, (*size, *f.specs[0].shape))
     return tuple([reshaped(each, (*size, *spec.shape)) for each, spec in zip(y, f.specs, strict=True)])

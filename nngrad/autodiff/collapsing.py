@@ -15,7 +15,17 @@ import nngrad.functions as F
 from ..functions.operands import Operand
 from ..graph import Function, Variable, apply
 from ..graph.body_op import BodyOp
-from .batching import changed, contracted, in_batch, indices_of, is_product, multiplied, parted, powers_of, scaled
+from .batching import (
+    batched_product,
+    by_leading_axis,
+    contracted,
+    in_batch,
+    indices_of,
+    is_product,
+    powers_of,
+    times_factors,
+    with_arguments,
+)
 
 Moved = Sequence[bool]
 """For each input of a function whether it has the leading axis."""
@@ -62,15 +72,15 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
         ]
     if not added:
         return in_batch(f, operands, [True] * len(f.specs))
-    return apply(f.op, tuple([each.value for each in operands]), changed(f, **added))
+    return apply(f.op, tuple([each.value for each in operands]), with_arguments(f, **added))
 
 
 def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
     """The sum of `f`, which folds it, from each element of the inputs that have the axis."""
     if is_product(f):
         ndim = f.specs[0].ndim
-        with_axis, without = parted(f, operands)
-        return scaled(F.sum(multiplied(with_axis, ndim), axis=0), without, ndim)
+        with_axis, without = by_leading_axis(f, operands)
+        return times_factors(F.sum(batched_product(with_axis, ndim), axis=0), without, ndim)
     indices = indices_of(f)
     assert indices is not None
     return contracted(operands, *indices, kept=False)

@@ -31,11 +31,11 @@ from ..graph.function import watched
 from ..graph.spec import Spec, spec_of
 from ..graph.thresholds import MOST_COORDINATES
 from ..rewrite.builder import emitting
-from ..rewrite.slices import windows
+from ..rewrite.slices import sliced_windows
 from .forward_mode import Pushforward
-from .request import Derivation, Request, Task, remembered_of, task_of
+from .request import Derivation, Request, Task, derivation_of, task_of
 from .sparsity import followed_axes
-from .symmetry import NotApplicable, forward_task, gathered, long_axes, summand
+from .symmetry import NotApplicable, forward_task, long_axes, summand, summed_to_axes
 from .walk import ones, order_of
 
 
@@ -59,7 +59,7 @@ def by_coordinates(task: Task) -> list[Variable]:
 
         def along(x: Variable, direction: _Direction, places: Sequence[Axes]) -> Variable:
             ts = push.walk(builder, task.path, task.active, reached, [x], [direction.tangent])
-            parts = [gathered(t, axes, direction.spec) for t, axes in zip(ts, places, strict=True)]
+            parts = [summed_to_axes(t, axes, direction.spec) for t, axes in zip(ts, places, strict=True)]
             return F.add_n(*parts) if parts else zeros_like(direction.tangent)
 
         results = []
@@ -77,7 +77,7 @@ def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axe
     """Returns the task in forward form, the outputs that the inputs reach, and what `_apart` says of each input."""
     if any([seed is not None for seed in task.seeds]):
         raise NotApplicable("gradients are given to start with")
-    if count_of(task.inputs) > MOST_COORDINATES:
+    if least_coordinates(task.inputs) > MOST_COORDINATES:
         raise NotApplicable("there are too many coordinates")
     task = forward_task(task)
     reached = [y for y in task.outputs if id(y) in task.active]
@@ -89,10 +89,10 @@ def built_forward(task: Task) -> bool:
     nearest: list[str] = []
 
     def passes(y: Variable) -> bool:
-        remembered = remembered_of(y)
-        if remembered is None or remembered.derivation is None:
+        derived_by = derivation_of(y)
+        if derived_by is None or derived_by.derivation is None:
             return True
-        nearest.append(remembered.mode.name)
+        nearest.append(derived_by.mode.name)
         return False
 
     task.above(passes)
@@ -121,9 +121,9 @@ def to_be_differentiated(
         return []
     asked = {id(x) for x in request.inputs}
     found: dict[Derivation, None] = {}
-    for remembered in [gx._derived for gx in derived]:
-        derivation = remembered.derivation
-        if derivation is None or remembered.mode.name != "reverse":
+    for derived_by in [gx._derived for gx in derived]:
+        derivation = derived_by.derivation
+        if derivation is None or derived_by.mode.name != "reverse":
             continue
         if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
             found[derivation] = None
@@ -148,7 +148,7 @@ def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Se
     columns: set[int] = set()
     for f in readers:
         if f.op is F.take_slices:
-            start, count, _ = windows(f.arguments[0])[1]
+            start, count, _ = sliced_windows(f.arguments[0])[1]
             columns |= {start} if count == 1 else {*range(gx.shape[1])}
         elif f.op is F.split and f.arguments[0] % 2 == 1:
             later = {id(x) for each in functions for x in each.inputs} | given
@@ -173,7 +173,7 @@ def has_shapes(derivation: Derivation) -> bool:
         return False
     if derivation.stop_gradients or any([seed is not None for seed in derivation.seeds]):
         return False
-    if not 1 < count_of(derivation.inputs) <= MOST_COORDINATES:
+    if not 1 < least_coordinates(derivation.inputs) <= MOST_COORDINATES:
         return False
     rows = {x.shape[0] if x.ndim else 1 for x in derivation.inputs}
     outputs = [summand(y, frozenset()) for y in derivation.outputs]
@@ -186,7 +186,7 @@ def has_shapes(derivation: Derivation) -> bool:
 
 def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) -> None:
     """Let a derivation know its results as they were just built in forward mode, from the serial number `since` on."""
-    modes = [None if (known := remembered_of(y)) is None else known.mode.name for y in results]
+    modes = [None if (known := derivation_of(y)) is None else known.mode.name for y in results]
     if any([mode != "forward" for mode in modes]):
         return
     forms = [create(F.identity, (y,), (), order=1 if y.parent is None else y.parent.order) for y in results]
@@ -199,7 +199,7 @@ def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) 
 # ---------------------------------------------------------------- coordinates
 
 
-def count_of(inputs: Sequence[Variable]) -> int:
+def least_coordinates(inputs: Sequence[Variable]) -> int:
     """Returns how many coordinates the inputs are at least: those of more than one axis count columns."""
     return sum([x.shape[1] if x.ndim == 2 else 1 for x in inputs])
 

@@ -133,7 +133,7 @@ class Pushforward:
             for i in live:
                 t = applied(op, (*f.inputs[:i], ts[i], *f.inputs[i + 1 :]), f.arguments, i)
                 parts.append(t if op.multiple_results else (t,))
-            return summed(parts)
+            return sum_of_tangents(parts)
         fixed = None if op.diagonal or op.offset or not rule.exact else op.fixed(len(ts))
         if fixed is not None and not set(fixed) & set(live):
             both = tuple([
@@ -155,7 +155,7 @@ class Pushforward:
             gx = self.reverse.pulled(f, [t], outputs, {id(f.inputs[i])}, {})[i]
             if gx is not None:
                 parts.append((gx if gx.spec is spec else stretched(gx, spec),))
-        return summed(parts) if parts else (None,)
+        return sum_of_tangents(parts) if parts else (None,)
 
     def transposed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
         """The tangents of a function by differentiating what its rule makes of placeholders."""
@@ -203,7 +203,7 @@ def stretched(t: Variable, spec: Spec) -> Variable:
     return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
 
 
-def summed(parts: list[Any]) -> Tangents:
+def sum_of_tangents(parts: list[Any]) -> Tangents:
     """The sum of several tangents of the same outputs."""
     return parts[0] if len(parts) == 1 else [sum_of(list(each)) for each in zip(*parts, strict=True)]
 

@@ -9,7 +9,7 @@ from ..execution.compiled import BoundedCache, executable_of, executables, weakl
 from ..execution.lower import linearize
 from ..execution.plans import RunPlan
 from ..execution.program import Program
-from ..graph import NdArray, Variable, contained, functions_of, path_between, switch
+from ..graph import NdArray, Variable, contained, functions_of, path_between, set_switches
 from ..graph.options import watching_for_users_code
 from ..graph.variable import leaf_of
 from .binding import reached_from
@@ -47,7 +47,7 @@ class Fused(NamedTuple):
     """Whether code of the user's had a part in it, which is to run again for the next one."""
 
 
-class Key(NamedTuple):
+class FusedKey(NamedTuple):
     """What is wanted of a structure, and what else decides which executable gives it."""
 
     wanted: Wanted
@@ -102,7 +102,7 @@ class GradientGraph(NamedTuple):
     """The gradients of Variables in the middle, by their places."""
 
 
-def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) -> Fused:
+def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: Any) -> Fused:
     """What was made for the structure of a graph, or is made now."""
     table = _fused.part([op for op, _, _ in plan.program.block.steps])
     fused = _found(table, (plan.program, key))
@@ -123,19 +123,19 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any) 
     return fused
 
 
-def _found(table: BoundedCache, structure: tuple[Program, Key]) -> Fused | None:
+def _found(table: BoundedCache, structure: tuple[Program, FusedKey]) -> Fused | None:
     shared: _Shared | None = table.find(structure)
     return None if shared is None else shared.fused()
 
 
-def _keep(table: BoundedCache, structure: tuple[Program, Key], fused: Fused) -> None:
+def _keep(table: BoundedCache, structure: tuple[Program, FusedKey], fused: Fused) -> None:
     if not fused.others and not fused.is_users:
         shared: _Shared = table.keep(structure, _Shared(fused))
         shared.executable = weakly(fused.executable)
 
 
 def _fuse(
-    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any,
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any,
     kept: Sequence[Variable] | None = None, numbers: Sequence[Variable] = (),
 ) -> Fused:
     """Emit the gradients of `outputs`, and make an executable of all.
@@ -158,7 +158,7 @@ def _fuse(
 
 
 def _fuse_with_leaves(
-    outputs: list[Variable], plan: RunPlan, key: Key, recompute: Any, found: WithoutLiterals
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: Any, found: WithoutLiterals
 ) -> Fused | None:
     """The same, with leaves for numbers; None where there can be none."""
     graph = with_leaves(outputs, plan.kept, plan.program, found)
@@ -172,12 +172,12 @@ def _fuse_with_leaves(
 
 @contained
 def gradient_graph(
-    outputs: list[Variable], plan: RunPlan, key: Key, met: Passed, recompute: Any = False,
+    outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any = False,
     kept: Sequence[Variable] | None = None,
 ) -> GradientGraph:
     """Emit the gradients that `key` says; the arguments are those of `_fuse`."""
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
-    switch(auto_forward=False, no_grad=False)
+    set_switches(auto_forward=False, no_grad=False)
     leaves = [plan.leaves[i] for i in key.wanted]
     given = [seed for seed in seeds if seed is not None]
 
@@ -225,7 +225,7 @@ def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:
     return [plan.functions[i].outputs[k] for i, k in places]
 
 
-def passed(outputs: list[Variable], plan: RunPlan, key: Key) -> Passed:
+def passed(outputs: list[Variable], plan: RunPlan, key: FusedKey) -> Passed:
     """Which Variables in the middle a gradient passes: those above which a leaf needs one, and that it can reach."""
     needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked))}
     for f in functions_of(outputs):

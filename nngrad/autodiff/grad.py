@@ -19,7 +19,7 @@ import nngrad.functions as F
 from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
-from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, switch
+from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, set_switches
 from ..graph.function import next_serial, watched
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.output_group import together
@@ -28,7 +28,7 @@ from ..rewrite.builder import builder_for, emitting
 from .binding import owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
 from .equal_functions import Equal, equal_functions
-from .known_gradients import Results, came_before, known_answer, question_of, remember_answer
+from .known_gradients import GradientResults, came_before, known_answer, question_of, remember_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
@@ -154,7 +154,7 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
 
 
 @contained
-def results(request: Request, since: int) -> Results:
+def results(request: Request, since: int) -> GradientResults:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
     functions = functions_of(request.outputs)
     question = question_of(request, functions, since, request.handled) if len(functions) >= FEWEST_ASKED else None
@@ -174,17 +174,17 @@ def results(request: Request, since: int) -> Results:
     return answer
 
 
-def emitted_results(request: Request, since: int, functions: list[Function]) -> Results:
+def emitted_results(request: Request, since: int, functions: list[Function]) -> GradientResults:
     """Returns the same, emitted; `functions` are those above the outputs."""
     found = emitted(request, functions)
-    gradients = distinct(found.gradients, since, request.bind)
+    gradients = distinct_variables(found.gradients, since, request.bind)
     unknown = found.unknown if request.further else "enable_double_backprop is False"
     remember(found.task, found.mode, unknown, gradients)
     kept = dict(zip(request.inputs, gradients, strict=True)) if request.keep or request.retain else {}
     if found.retained:
-        own = distinct([gx for _, gx in found.retained], since, False, gradients)
+        own = distinct_variables([gx for _, gx in found.retained], since, False, gradients)
         kept = dict(zip([x for x, _ in found.retained], own, strict=True)) | kept
-    return Results(gradients, kept, found.lost)
+    return GradientResults(gradients, kept, found.lost)
 
 
 # ---------------------------------------------------------------- from a request to a graph
@@ -210,7 +210,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
     pause_collector()
     since = next_serial()
     if build_options().applying.auto_forward:
-        switch(auto_forward=False)
+        set_switches(auto_forward=False)
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
     if request.initial:  # a gradient that is there already is one that starts at its input
@@ -225,7 +225,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 
         @contained
         def emit(segments: Callable[[Function], tuple[int, ...]]) -> list[Variable]:
-            switch(segments=segments)
+            set_switches(segments=segments)
             _, again, others = in_mode(request, task, owners)
             return [*again, *[gx for _, gx in others]]
 
@@ -255,7 +255,7 @@ def program_of_results(request: Request, since: int) -> Callable[[list[Variable]
     """Returns what makes of gradients the program that gives them, as they are handed out, and the outputs."""
 
     def program_of(found: list[Variable]) -> Program:
-        handed_out = distinct(found[: len(request.inputs)], since)
+        handed_out = distinct_variables(found[: len(request.inputs)], since)
         return linearize([*request.outputs, *handed_out], device=device_of(request.outputs)).program
 
     return program_of
@@ -299,7 +299,7 @@ def is_marked(functions: Iterable[Function]) -> bool:
     return any([f.mark is not None for f in functions])
 
 
-def distinct(
+def distinct_variables(
     gradients: list[Variable], since: int, always: bool = False, others: Iterable[Variable] = ()
 ) -> list[Variable]:
     """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or there twice.
@@ -343,7 +343,7 @@ def built_in_best_mode(
         coordinates: Whether gradients of these gradients are to come, for which forward mode is better.
     """
     if build_options().emitting.builder is None:
-        switch(builder=builder_for(task.functions))
+        set_switches(builder=builder_for(task.functions))
     walked, sums = None, Sums(aggregate)
     if aggregate is not None or retained is not None:
         # Only the reverse pass meets what is to be kept, or added up in another way. It is done besides, where what the

@@ -19,14 +19,14 @@ import numpy as np
 from backward_registry import registry
 
 from ..execution.compiled import BoundedCache, executables
-from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, switch
+from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, set_switches
 from ..graph.block import Block
 from ..graph.closing import Closing
 from ..graph.function import watched
 from ..graph.options import pause_collector
 from ..graph.origins import Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
-from .request import Derivation, Mode, Remembered, Request, remembered_of
+from .request import Derivation, Mode, Request, ResultDerivation, derivation_of
 
 Numbers = tuple[int, ...]
 
@@ -38,7 +38,7 @@ _foreign = executables.registered(BoundedCache(1 << 14))
 """Hashes of the questions whose answers are not remembered."""
 
 
-class Results(NamedTuple):
+class GradientResults(NamedTuple):
     """What is handed out for a request."""
 
     gradients: list[Variable]
@@ -125,11 +125,11 @@ def close_with_derivations(
     waiting, seen = [*about], 0
     while functions:
         closing.write(functions)
-        new: list[Remembered] = [gx._derived for gx in closing.derived[seen:]]
+        new: list[ResultDerivation] = [gx._derived for gx in closing.derived[seen:]]
         seen = len(closing.derived)
-        for remembered in new:
-            derivation = remembered.derivation
-            waiting += (remembered.laplacian or ())[:2]
+        for derived_by in new:
+            derivation = derived_by.derivation
+            waiting += (derived_by.laplacian or ())[:2]
             if derivation is not None and derivation not in derivations:
                 derivations[derivation] = len(derivations)
                 waiting += [x for each in referred_to(derivation) for x in each]
@@ -140,11 +140,11 @@ def close_with_derivations(
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
     """What a result of `grad` is the gradient of, in numbers."""
-    remembered: Remembered = gx._derived
-    derivation, x = remembered.derivation, remembered.input
+    derived_by: ResultDerivation = gx._derived
+    derivation, x = derived_by.derivation, derived_by.input
     if derivation is None or x is None:
-        return closing[gx], remembered
-    return closing[gx], derivations[derivation], closing[x], remembered.mode, remembered.order
+        return closing[gx], derived_by
+    return closing[gx], derivations[derivation], closing[x], derived_by.mode, derived_by.order
 
 
 def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable:
@@ -210,10 +210,10 @@ class Answer(NamedTuple):
     """The places of its inputs; see `Question.variables`."""
     kept: tuple[tuple[int, int], ...]
     lost: Numbers
-    remembered: Remembered | DerivationOf | None
+    derived_by: ResultDerivation | DerivationOf | None
     """What the gradients know of themselves."""
 
-    def given_to(self, question: Question) -> Results:
+    def given_to(self, question: Question) -> GradientResults:
         """Returns the answer on top of the graph of an equal question."""
         inputs = question.variables(self.reads)
         made = self.block.instantiate(inputs, self.origins, question.closing.functions)
@@ -221,7 +221,7 @@ class Answer(NamedTuple):
         def at(numbers: Iterable[int | None]) -> list[Any]:
             return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
 
-        gradients, known = at(self.block.outputs), self.remembered
+        gradients, known = at(self.block.outputs), self.derived_by
         if isinstance(known, DerivationOf):
             outputs, variables, seeds, stops = map(at, known[:4])
             Derivation(outputs, variables, seeds, stops, gradients).remember(known.mode, known.order)
@@ -229,21 +229,21 @@ class Answer(NamedTuple):
             for gx in gradients:
                 gx._derived = known
         kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
-        return Results(gradients, kept, list(self.lost))
+        return GradientResults(gradients, kept, list(self.lost))
 
 
-def known_answer(question: Question) -> Results | None:
+def known_answer(question: Question) -> GradientResults | None:
     """Returns the answer to a question, on top of its graph; None if it is not known."""
     answer: Answer | None = _known.find(question.key)
     if answer is None:
         return None
     pause_collector()
     if build_options().applying.auto_forward:  # what is of use of it runs when all is there
-        switch(auto_forward=False)
+        set_switches(auto_forward=False)
     return answer.given_to(question)
 
 
-def remember_answer(question: Question, results: Results, since: int) -> None:
+def remember_answer(question: Question, results: GradientResults, since: int) -> None:
     """Remember an answer that was just emitted, from the serial number `since` on, if it can be given again."""
     number = hash(question.key)
     if _foreign.find(number) is not None:
@@ -279,7 +279,7 @@ def _is_plain(value: Any) -> bool:
     return own or isinstance(value, _PLAIN)
 
 
-def answer_to(question: Question, results: Results, since: int) -> Answer | None:
+def answer_to(question: Question, results: GradientResults, since: int) -> Answer | None:
     """Closes what was just emitted, from the serial number `since` on; None if it cannot be emitted again."""
     gradients, kept, lost = results
     own = {f: i for i, f in enumerate(question.closing.functions)}
@@ -287,7 +287,7 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
     given = {id(gx) for gx in gradients}
     if not are_ours(own) or not are_ours(emitted) or not all([_can_be_made(f, since, given) for f in emitted]):
         return None
-    known = remembered_of(gradients[0]) if gradients else None
+    known = derivation_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation
     of = [derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients] if derivation else []
     wanted = [x for each in (gradients, kept, kept.values(), *of) for x in each if x is not None]
@@ -303,22 +303,22 @@ def answer_to(question: Question, results: Results, since: int) -> Answer | None
     closing = Closing(reads)
     closing.write(functions)
     block = closing.block(closing.numbers(gradients))
-    remembered: Remembered | DerivationOf | None = known
+    derived_by: ResultDerivation | DerivationOf | None = known
     if known is not None and derivation is not None:
         outputs, inputs, seeds, stops = map(closing.numbers, of)
-        remembered = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
+        derived_by = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
     return Answer(
         block,
         _origins(closing, block, calls, own, len(made)),
         tuple([(-1, question.closing[x]) if x.parent is None else (own[x.parent], x.index) for x in reads]),
-        tuple(zip(closing.numbers(kept), closing.numbers(kept.values()), strict=True)), tuple(lost), remembered,
+        tuple(zip(closing.numbers(kept), closing.numbers(kept.values()), strict=True)), tuple(lost), derived_by,
     )  # fmt: skip
 
 
 _serial = attrgetter("serial")
 
 
-def _emitted(results: Results, own: Container[Function]) -> dict[Function, None]:
+def _emitted(results: GradientResults, own: Container[Function]) -> dict[Function, None]:
     """The functions that the answer depends on and the question, with its `own`, does not have, in the order in which
     they were made."""
     found: dict[Function, None] = {}

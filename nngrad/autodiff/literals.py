@@ -18,7 +18,7 @@ import numpy as np
 from ..execution.calls import calls_of
 from ..execution.hoisting import HoistedLiteral, hoist_from
 from ..execution.program import Program
-from ..graph import Function, NdArray, Variable, contained, create, functions_of, switch
+from ..graph import Function, NdArray, Variable, contained, create, functions_of, set_switches
 from ..graph.closing import Closing
 from ..graph.spec import DType, spec_of
 from ..graph.variable import leaf_of
@@ -93,7 +93,7 @@ def with_leaves(
         found: The numbers in it.
     """
     builder = plain_builder()
-    switch(auto_forward=False, no_grad=False, mark=None, builder=builder)
+    set_switches(auto_forward=False, no_grad=False, mark=None, builder=builder)
     functions = functions_of(outputs)
     closing = Closing()
     closing.write(functions)

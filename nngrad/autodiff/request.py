@@ -263,7 +263,7 @@ class Derivation:
         for x, ref in zip(self.inputs, self.results, strict=True):
             gx = ref()
             if gx is not None:
-                gx._derived = Remembered(self, x, mode, order)
+                gx._derived = ResultDerivation(self, x, mode, order)
 
     def gradient(self, x: Variable) -> Variable | None:
         """The gradient with respect to `x`, while it lives."""
@@ -273,7 +273,7 @@ class Derivation:
         return None
 
 
-class Remembered(NamedTuple):
+class ResultDerivation(NamedTuple):
     """What a result of `grad` knows of itself, or a Laplacian."""
 
     derivation: Derivation | None
@@ -309,9 +309,9 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
     """Let `results` know what they are the gradients of, or why that is `unknown`."""
     order = 1 + max([f.order for f in task.path or task.functions], default=0)
     if unknown:
-        remembered = Remembered(None, None, mode, order, unknown, history(remembered_in(task.functions)))
+        derived_by = ResultDerivation(None, None, mode, order, unknown, history(derivations_in(task.functions)))
         for gx in results:
-            gx._derived = remembered
+            gx._derived = derived_by
     else:
         stop_gradients: list[Variable] = []
         if task.stop_gradients:  # those on no way change nothing
@@ -322,15 +322,15 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
 
 def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) -> None:
     """Let a Laplacian know that it is that of `y`."""
-    before = history(remembered_in(functions_of([y])))
+    before = history(derivations_in(functions_of([y])))
     order = 0 if result.parent is None else result.parent.order
-    result._derived = Remembered(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
+    result._derived = ResultDerivation(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
-def remembered_of(g: Variable) -> Remembered | None:
+def derivation_of(g: Variable) -> ResultDerivation | None:
     """Returns what `g` knows of itself; None if it is no result of `grad`."""
-    remembered: Remembered | None = g._derived
-    return remembered
+    derived_by: ResultDerivation | None = g._derived
+    return derived_by
 
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
@@ -339,13 +339,13 @@ def derived_in(functions: Sequence[Function]) -> list[Variable]:
     return [y for y in living if y._derived is not None]
 
 
-def remembered_in(functions: Sequence[Function]) -> list[Remembered]:
+def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
     """Returns what the results of `grad` among the outputs of `functions` know of themselves, each once."""
-    found: list[Remembered] = [gx._derived for gx in derived_in(functions)]
+    found: list[ResultDerivation] = [gx._derived for gx in derived_in(functions)]
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 
-def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Mode]]:
+def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
     """Returns the orders and modes of results of `grad`, and of all gradients that they are gradients of."""
     found: set[tuple[int, Mode]] = set()
     waiting, seen = list(results), set()
@@ -356,5 +356,5 @@ def history(results: Iterable[Remembered]) -> frozenset[tuple[int, Mode]]:
             seen.add(derivation)
             living = [gx for ref in derivation.results if (gx := ref()) is not None]
             forms = forms_within(functions_of([*derivation.outputs, *living]))
-            waiting += remembered_in(seen_through(derivation.outputs, {id(x): form for x, form in forms})[1])
+            waiting += derivations_in(seen_through(derivation.outputs, {id(x): form for x, form in forms})[1])
     return frozenset(found)

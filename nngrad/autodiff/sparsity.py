@@ -55,14 +55,14 @@ def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
     places."""
     if f.op.axes is None and not f.op.diagonal:
         return None
-    places = places_of(f)
+    places = axes_carried(f)
     distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}
     (first, *others) = distinct
     apart = None not in first and len(set(first)) == len(first)  # two that become one are not told apart
     return first if apart and not others else None  # type: ignore[return-value]
 
 
-def places_of(f: Function) -> tuple[Places, ...]:
+def axes_carried(f: Function) -> tuple[Places, ...]:
     """For each axis of each input of `f`, of which that is declared, the axis of the output that it is carried to."""
     if f.op.axes is not None:
         return f.op.axes.places(f)

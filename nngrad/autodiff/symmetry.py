@@ -52,7 +52,7 @@ from ..graph.spec import Spec
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
-from .request import Derivation, Seeds, Task, remembered_of, task_of
+from .request import Derivation, Seeds, Task, derivation_of, task_of
 from .sparsity import followed_axes
 from .walk import Grad, ones, order_of
 
@@ -109,7 +109,7 @@ def forward(task: Task) -> list[Variable]:
     with emitting(task.functions, order_of(task.path)) as builder:
         push = Pushforward(stop_ids=task.stop_ids, stands_for=task.stands_for)
         tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
-        parts = [gathered(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
+        parts = [summed_to_axes(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
         return [F.add_n(*parts) if parts else zeros_like(x)]
 
 
@@ -149,7 +149,7 @@ def long_axes(spec: Spec) -> Axes:
     return tuple([a for a, n in enumerate(spec.shape) if n != 1])
 
 
-def gathered(t: Variable, axes: Axes, spec: Spec) -> Variable:
+def summed_to_axes(t: Variable, axes: Axes, spec: Spec) -> Variable:
     """Returns `t` summed over all but `axes`, where it has the long axes of `spec`, in the shape and dtype of that."""
     if t.spec is spec and axes == long_axes(spec):
         return t
@@ -162,11 +162,11 @@ def gathered(t: Variable, axes: Axes, spec: Spec) -> Variable:
 
 def forward_form(g: Variable) -> Variable:
     """Returns a result of `grad` by several inputs as the derivative along its own, if that is the same."""
-    remembered = remembered_of(g)
-    if remembered is None or remembered.derivation is None or remembered.input is None:
+    derived_by = derivation_of(g)
+    if derived_by is None or derived_by.derivation is None or derived_by.input is None:
         return g
-    derivation, x = remembered.derivation, remembered.input
-    if len(derivation.inputs) == 1 or remembered.mode.name == "forward":
+    derivation, x = derived_by.derivation, derived_by.input
+    if len(derivation.inputs) == 1 or derived_by.mode.name == "forward":
         return g
     try:
         (form,) = forward(task_of(derivation.outputs, [x], derivation.seeds, derivation.stop_gradients))
@@ -199,9 +199,9 @@ def symmetric(task: Task) -> list[Variable]:
         raise NotApplicable(reasons[0] if reasons else "it is not seen to be the derivative of a gradient")
     calls: dict[Derivation, list[tuple[Variable, Variable]]] = {}
     for g in found:
-        remembered = remembered_of(g)
-        assert remembered is not None and remembered.derivation is not None and remembered.input is not None
-        calls.setdefault(remembered.derivation, []).append((g, remembered.input))
+        derived_by = derivation_of(g)
+        assert derived_by is not None and derived_by.derivation is not None and derived_by.input is not None
+        calls.setdefault(derived_by.derivation, []).append((g, derived_by.input))
     stop_ids = task.stop_ids | {id(g) for g in found}
     targets = [*inputs, *found]
     path, active = among(task.functions, targets, stop_ids=stop_ids, stands_for=task.stands_for)
@@ -235,12 +235,12 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
             from: the gradient of a loss with respect to parameters is better had in reverse.
         known: What is known of other results of the same calls, and takes what is found.
     """
-    remembered = remembered_of(g)
-    if remembered is None:
+    derived_by = derivation_of(g)
+    if derived_by is None:
         return _NO_GRADIENT
-    derivation, x = remembered.derivation, remembered.input
+    derivation, x = derived_by.derivation, derived_by.input
     if derivation is None or x is None:
-        return remembered.unknown
+        return derived_by.unknown
     if g._need_grad is False:
         return "need_grad is False at a gradient"
     own = {id(each) for each in derivation.inputs}

@@ -17,8 +17,8 @@ import nngrad.functions as F
 from ..functions.operands import Operand
 from ..graph import Function, Variable
 from .along import Along, Diagonals, is_linear_in, spread_out
-from .batching import is_product, multiplied, powers_of, scaled
-from .sparsity import places_of
+from .batching import batched_product, is_product, powers_of, times_factors
+from .sparsity import axes_carried
 
 Terms = tuple[Along, ...]
 """What is to be added up; no two of them agree."""
@@ -35,7 +35,7 @@ def _common(a: Diagonals, b: Diagonals) -> Diagonals:
     return tuple([p if p == q else None for p, q in zip(a, b, strict=True)])
 
 
-def together(terms: Terms, sizes: tuple[int, ...]) -> Along:
+def one_value(terms: Terms, sizes: tuple[int, ...]) -> Along:
     """The sum of terms as one value."""
     first, *others = terms
     for each in others:
@@ -45,20 +45,20 @@ def together(terms: Terms, sizes: tuple[int, ...]) -> Along:
     return first
 
 
-def joined(terms: Terms, sizes: tuple[int, ...]) -> Terms:
+def sum_of_terms(terms: Terms, sizes: tuple[int, ...]) -> Terms:
     """The same sum, of terms that do not agree; of one, where several have no fewer directions together."""
     found: list[Along] = []
     for each in terms:
         for other in [other for other in found if _agree(other.diagonals, each.diagonals)]:
             if _agree(other.diagonals, each.diagonals):
                 found.remove(other)
-                each = together((other, each), sizes)
+                each = one_value((other, each), sizes)
         found.append(each)
     common = found[0].diagonals
     for each in found:
         common = _common(common, each.diagonals)
     several = sum([_count(each.diagonals, sizes) for each in found])
-    return tuple(found) if several < _count(common, sizes) else (together(tuple(found), sizes),)
+    return tuple(found) if several < _count(common, sizes) else (one_value(tuple(found), sizes),)
 
 
 def _count(diagonals: Diagonals, sizes: tuple[int, ...]) -> int:
@@ -68,7 +68,7 @@ def _count(diagonals: Diagonals, sizes: tuple[int, ...]) -> int:
 # ---------------------------------------------------------------- what functions make of them
 
 
-def groups_of(
+def additive_groups(
     f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
 ) -> list[Group]:
     """The inputs of `f` as groups, such that the sum of what `f` makes of each is what it makes of all. One group, of
@@ -86,7 +86,7 @@ def groups_of(
         return [([None if other is None else each for other in given], [*plain]) for each in terms]
     keys = _carried(f, given)
     if keys is None or not is_linear_in(f, given, plain):
-        return [([None if terms is None else together(terms, sizes) for terms in given], [*plain])]
+        return [([None if terms is None else one_value(terms, sizes) for terms in given], [*plain])]
     parts: list[tuple[Diagonals, list[tuple[int, Along]]]] = []
     for i, each, key in keys:
         members = [(i, each)]
@@ -109,7 +109,7 @@ def _carried(f: Function, given: Sequence[Terms | None]) -> list[tuple[int, Alon
     """For each term its input, and the diagonals that `f` carries it to; None where it is not declared of `f`."""
     if f.op.multiple_results or (f.op.axes is None and not f.op.diagonal):
         return None
-    places = places_of(f)
+    places = axes_carried(f)
     return [
         (i, each, tuple([None if a is None else places[i][a] for a in each.diagonals]))
         for i, terms in enumerate(given) if terms is not None for each in terms
@@ -125,7 +125,7 @@ def _group(
     for k, terms in enumerate(given):
         own = tuple([each for i, each in members if i == k])
         if own:
-            alongs[k] = together(own, sizes)
+            alongs[k] = one_value(own, sizes)
         elif terms is not None:
             x = terms[0].x
             values[k] = F.constant(val=0, shape=(1,) * x.ndim, dtype=x.dtype)
@@ -163,11 +163,11 @@ def summed_product(
             y = _product_of(a, b, p, q, sizes, ndim)
             by_scale.setdefault(scales, []).append(F.mul_scalar(y, val=2) if square and m > k else y)
     parts = [
-        scaled(F.add_n(*values) if len(values) > 1 else values[0], [(each, 1) for each in scales], ndim)
+        times_factors(F.add_n(*values) if len(values) > 1 else values[0], [(each, 1) for each in scales], ndim)
         for scales, values in by_scale.items()
     ]
     others = [(Operand(x, f.inputs[i], 0), powers[i]) for i, x in enumerate(plain) if given[i] is None]
-    return scaled(F.add_n(*parts) if len(parts) > 1 else parts[0], others, ndim)
+    return times_factors(F.add_n(*parts) if len(parts) > 1 else parts[0], others, ndim)
 
 
 def _product_of(a: Along, b: Along, p: Diagonals, q: Diagonals, sizes: tuple[int, ...], ndim: int) -> Variable:
@@ -177,7 +177,7 @@ def _product_of(a: Along, b: Along, p: Diagonals, q: Diagonals, sizes: tuple[int
         spread_out(each, sizes, tuple([d if k else None for d, k in zip(each.diagonals, kept, strict=True)])).operand()
         for each in (a, b)
     ]
-    y: Variable = F.sum(multiplied([(bases[0], 2)] if a is b else [(each, 1) for each in bases], ndim), axis=0)
+    y: Variable = F.sum(batched_product([(bases[0], 2)] if a is b else [(each, 1) for each in bases], ndim), axis=0)
     for m, n, size in zip(p, q, sizes, strict=True):
         if m is not None and n is not None and m != n:
             same = F.matrix_diag(F.constant(val=1, shape=(size,), dtype=y.dtype))

@@ -32,7 +32,7 @@ from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
 from .batching import checked_count, in_batch, is_product
 from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
-from .terms import Terms, groups_of, joined, summed_product, together
+from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]
 Numbers = tuple[int, ...]
@@ -88,7 +88,7 @@ def substituted(
             if within is None:
                 builder.order, builder.call = max(order, f.order), RuleCall(f.origin or f, ())
 
-        walk = _Walk(path, batched, replaced, sizes, diagonals=diagonals, ascribe=ascribe)
+        walk = _BatchedWalk(path, batched, replaced, sizes, diagonals=diagonals, ascribe=ascribe)
         walk.demand(outputs, collapsed)
         for f in path:
             walk.emit(f)
@@ -116,7 +116,7 @@ def in_batches(
         def ascribe(f: Function) -> None:
             builder.order = f.order
 
-        walk = _Walk(path, batched, {}, (count,), sums, ascribe=ascribe)
+        walk = _BatchedWalk(path, batched, {}, (count,), sums, ascribe=ascribe)
         walk.demand(outputs, [kind == "sum" for kind in kinds])
         for f in path:
             walk.emit(f)
@@ -140,7 +140,7 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
     inputs, values, _ = body.opened()
     outputs = body.picked(inputs, values, (*each, *sums))
     leaves = {inputs[i]: inputs[i] for i in moved}
-    walk = _Walk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
+    walk = _BatchedWalk(path_between(outputs, [*leaves], of_values=True)[0], leaves, {}, (0,))
     walk.demand(outputs, [False] * len(each) + [True] * len(sums))
     found = [walk.wanted(inputs[i]) for i in moved]
     return (
@@ -149,7 +149,7 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
     )
 
 
-class _Walk:
+class _BatchedWalk:
     """What becomes of each function on the way: first what is demanded of it is found, then it is emitted.
 
     Of each Variable three values may be there: `plain`, without the leading axis; `each`, with it; and `sums`, over it.
@@ -278,10 +278,10 @@ class _Walk:
         """Emit `f` for each direction."""
         plain = [self.plain.get(x, x) for x in f.inputs]
         found: dict[Variable, Terms] = {}
-        for given, values in groups_of(f, self._given_to(f, moved), plain, self.sizes):
+        for given, values in additive_groups(f, self._given_to(f, moved), plain, self.sizes):
             for y, each in self._of_group(f, given, values).items():
                 found[y] = (*found.get(y, ()), each)
-        self.each.update({y: joined(terms, self.sizes) for y, terms in found.items()})
+        self.each.update({y: sum_of_terms(terms, self.sizes) for y, terms in found.items()})
 
     def _of_group(
         self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable]
@@ -331,7 +331,7 @@ class _Walk:
             parent = terms[0].x.parent
             if parent is not None:
                 self._ascribe(parent)
-            self._values[terms, kept] = spread_out(together(terms, self.sizes), self.sizes, kept).value()
+            self._values[terms, kept] = spread_out(one_value(terms, self.sizes), self.sizes, kept).value()
             builder.order, builder.call = order, call
         return self._values[terms, kept]
 
@@ -350,7 +350,7 @@ class _Walk:
             apart = summed_product(f, terms, plain, self.sizes) if is_product(f) else None
             if apart is not None:
                 return apart
-            given = [None if each is None else together(each, self.sizes) for each in terms]
+            given = [None if each is None else one_value(each, self.sizes) for each in terms]
             if is_product(f):
                 found = factored(f, given, plain, self.sizes)
                 if found is not None:

@@ -7,7 +7,7 @@ import argparse
 from nngrad_command.outcome import complain
 
 from ..execution import executables
-from ..execution.disk_cache import described
+from ..execution.disk_cache import lines_of_info
 
 DESCRIPTION = ("Show where executables are kept from run to run, whether they are used, how many there are and how "
                "much room they take; or remove them all.")
@@ -30,6 +30,6 @@ def run(given: argparse.Namespace) -> int:
             return 1
         print(f"{count} executables removed from {disk.info().folder}")
         return 0
-    for line in described(disk.info()):
+    for line in lines_of_info(disk.info()):
         print(line)
     return 0

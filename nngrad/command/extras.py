@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from nngrad_command.installation import Requirement, install_command
-from nngrad_command.outcome import cause_of, complain, described
+from nngrad_command.outcome import cause_of, complain, error_line
 
 
 def lacks(command: str, lacking: list[Requirement]) -> bool:
@@ -16,5 +16,5 @@ def lacks(command: str, lacking: list[Requirement]) -> bool:
 
 def complain_of_import(command: str, error: Exception) -> None:
     """Say that what a command needs is installed, and cannot be imported."""
-    complain(f"nngrad {command}: what it needs is installed, but cannot be imported: {described(cause_of(error))}\n"
+    complain(f"nngrad {command}: what it needs is installed, but cannot be imported: {error_line(cause_of(error))}\n"
              "`nngrad doctor` says what is broken and what to do.")

@@ -204,27 +204,30 @@ class _Walk:
 
         v = [given.get((i,)) for i in n]
         c = [given.get((i, -1)) for i in n]
-        laplacian = total([(1, h(i, i)) for i in n])
-        length = total([(1, product(v[i], v[i])) for i in n])
-        turned = [total([(1, product(v[j], h(i, j))) for j in n]) for i in n]
+        laplacian = sum_of_products([(1, h(i, i)) for i in n])
+        length = sum_of_products([(1, product_of(v[i], v[i])) for i in n])
+        turned = [sum_of_products([(1, product_of(v[j], h(i, j))) for j in n]) for i in n]
         jet: dict[Place, Variable | None] = {}
         for i in n:
-            jet[i,] = product(slopes[0], v[i])
-            mixed = total([(1, product(v[i], laplacian)), (2, turned[i])])
-            jet[i, -1] = total([
-                (1, product(slopes[0], c[i])), (1, product(slopes[1], mixed)), (1, product(slopes[2], v[i], length))
+            jet[i,] = product_of(slopes[0], v[i])
+            mixed = sum_of_products([(1, product_of(v[i], laplacian)), (2, turned[i])])
+            jet[i, -1] = sum_of_products([
+                (1, product_of(slopes[0], c[i])), (1, product_of(slopes[1], mixed)),
+                (1, product_of(slopes[2], v[i], length)),
             ])
         for i, j in self.pairs:
-            jet[i, j] = total([(1, product(slopes[0], h(i, j))), (1, product(slopes[1], v[i], v[j]))])
-        second = total([
-            *[(4, product(v[i], c[i])) for i in n],
-            *[(2 if i == j else 4, product(h(i, j), h(i, j))) for i, j in self.pairs],
-            (1, product(laplacian, laplacian)),
+            terms = (1, product_of(slopes[0], h(i, j))), (1, product_of(slopes[1], v[i], v[j]))
+            jet[i, j] = sum_of_products(terms)
+        second = sum_of_products([
+            *[(4, product_of(v[i], c[i])) for i in n],
+            *[(2 if i == j else 4, product_of(h(i, j), h(i, j))) for i, j in self.pairs],
+            (1, product_of(laplacian, laplacian)),
         ])
-        third = total([*[(4, product(v[i], turned[i])) for i in n], (2, product(length, laplacian))])
-        jet[FOURTH] = total([
-            (1, product(slopes[0], given.get(FOURTH))), (1, product(slopes[1], second)),
-            (1, product(slopes[2], third)), (1, product(slopes[3], length, length)),
+        fours = [(4, product_of(v[i], turned[i])) for i in n]
+        third = sum_of_products([*fours, (2, product_of(length, laplacian))])
+        jet[FOURTH] = sum_of_products([
+            (1, product_of(slopes[0], given.get(FOURTH))), (1, product_of(slopes[1], second)),
+            (1, product_of(slopes[2], third)), (1, product_of(slopes[3], length, length)),
         ])
         return {place: value for place, value in jet.items() if value is not None}
 
@@ -239,12 +242,12 @@ class _Walk:
         def h(i: int, j: int) -> Moved:
             return at(min(i, j), max(i, j))
 
-        laplacian = tuple([total([(1, jet.get((i, i))) for i in n]) for jet in given])
+        laplacian = tuple([sum_of_products([(1, jet.get((i, i))) for i in n]) for jet in given])
         results: list[tuple[Place, list[Variable | None]]] = []
 
         def enter(place: Place, parts: Sequence[tuple[int, Sequence[Moved]]]) -> None:
             moved = [(weight, forms(*directions)) for weight, directions in parts]
-            sums = [total([(weight, each[k]) for weight, each in moved]) for k in range(len(f.specs))]
+            sums = [sum_of_products([(weight, each[k]) for weight, each in moved]) for k in range(len(f.specs))]
             results.append((place, sums))
 
         for i in n:
@@ -331,7 +334,7 @@ class _Forms:
 _ORDERS = 4
 
 
-def product(*factors: Variable | None) -> Variable | None:
+def product_of(*factors: Variable | None) -> Variable | None:
     """Returns the product; None where a factor is zero."""
     given = [x for x in factors if x is not None]
     if len(given) < len(factors):
@@ -342,7 +345,7 @@ def product(*factors: Variable | None) -> Variable | None:
     return y
 
 
-def total(parts: Sequence[tuple[int, Variable | None]]) -> Variable | None:
+def sum_of_products(parts: Sequence[tuple[int, Variable | None]]) -> Variable | None:
     """Returns the sum of multiples; None where there is none but zeros."""
     given = [x if weight == 1 else weight * x for weight, x in parts if x is not None and not is_zero(x)]
     if not given:

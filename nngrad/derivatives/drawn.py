@@ -104,7 +104,7 @@ def checked_key(operator: str, seed: Any) -> Variable:
     return key_leaf(number, operator)
 
 
-def placeholder(spec: Spec) -> Variable:
+def direction_leaf(spec: Spec) -> Variable:
     """A leaf that stands for one direction."""
     return leaf_of(NdArray.of_spec(spec))
 

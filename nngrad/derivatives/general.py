@@ -13,7 +13,7 @@ from ..autodiff.vectorize import vectorize
 from ..graph import Variable
 from ..graph.conversion import array_of
 from ..graph.spec import spec_of
-from .drawn import Vectors, checked_draw, part, placeholder, sum_over, unit_vectors_along
+from .drawn import Vectors, checked_draw, direction_leaf, part, sum_over, unit_vectors_along
 from .parts import built, checked, positive_int, pushed
 from .stochastic import twice
 
@@ -52,7 +52,7 @@ def diffusion(
     lead = checked("diffusion", y, x, batched, chunk)
     _check_vectors("diffusion", x, lead)
     times, rank = _multiplication(factor, x, lead)
-    v = placeholder(spec_of((*x.shape[:lead], rank), x.dtype))
+    v = direction_leaf(spec_of((*x.shape[:lead], rank), x.dtype))
     draw = checked_draw("diffusion", rank, directions, kind, seed, "the factor")
 
     def build() -> Variable:
@@ -60,7 +60,7 @@ def diffusion(
         if not isinstance(along, Variable) or along.spec is not x.spec:
             shown = along.spec if isinstance(along, Variable) else repr(along)
             raise ValueError(f"diffusion: factor must make vectors of {x.spec} of vectors, not {shown}")
-        t = placeholder(x.spec)
+        t = direction_leaf(x.spec)
         if draw is None:
             count, drawn = rank, _every(v, lead)
         else:
@@ -115,8 +115,8 @@ def differential_operator(
     draw = checked_draw(name, count, directions, "sparse", seed, "the sum")
 
     def build() -> Variable:
-        c = placeholder(spec_of((*factors.shape[1:], *(1,) * (y.ndim - lead)), y.dtype))
-        ts = [placeholder(x.spec) for _ in range(order)]
+        c = direction_leaf(spec_of((*factors.shape[1:], *(1,) * (y.ndim - lead)), y.dtype))
+        ts = [direction_leaf(x.spec) for _ in range(order)]
         along = y
         for t in ts:
             (along,) = pushed([along], [x], [t])

@@ -9,7 +9,7 @@ import nngrad.functions as F
 
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
-from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, listed, pushed, second
+from .parts import after_batch, as_list, built, checked, forward_or_reverse, gradients_at, pushed, second
 
 Variables = list[Variable] | tuple[Variable, ...]
 Row = tuple[Variable, ...]
@@ -46,7 +46,7 @@ def jacobian(
         ValueError: Rows cannot be shown to be independent, or `chunk` is not positive; or a list is empty.
         MissingRule: An op on the way has no backward rule.
     """
-    ys, xs = listed(y, "jacobian: y"), listed(x, "jacobian: x")
+    ys, xs = as_list(y, "jacobian: y"), as_list(x, "jacobian: x")
     lead = max([checked("jacobian", v, u, batched, chunk) for v in ys for u in xs])
     ins, outs = (sum([math.prod(v.shape[lead:]) for v in vs]) for vs in (xs, ys))
 
@@ -95,11 +95,11 @@ def hessian(
     Raises:
         TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where y is no scalar.
     """
-    xs = listed(x, "hessian: x")
+    xs = as_list(x, "hessian: x")
     lead = max([checked("hessian", y, u, batched, chunk, scalar=True) for u in xs])
 
     def build() -> list[Variable]:
-        gxs = gradients_of([y], xs, [None])
+        gxs = gradients_at([y], xs, [None])
         blocks = forward_or_reverse(
             lambda: [_columns(gxs, u, lead, chunk) for u in xs],
             lambda: [_rows(gx, xs, lead, chunk) for gx in gxs],
@@ -122,7 +122,7 @@ def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> l
 
 def _rows(y: Variable, xs: list[Variable], lead: int, chunk: int | None) -> list[Variable]:
     """The gradient of each element of `y` with respect to each of `xs`: one pass back for all of `xs`."""
-    return several_over_directions(lambda u: gradients_of([y], xs, [u]), y, lead, chunk)
+    return several_over_directions(lambda u: gradients_at([y], xs, [u]), y, lead, chunk)
 
 
 def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Variables) -> Any:
@@ -152,8 +152,8 @@ def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int 
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
 
     def second_in_reverse(t: Variable) -> Variable:
-        (gx,) = gradients_of([y], [x], [None])
-        return F.sum(gradients_of([gx], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
+        (gx,) = gradients_at([y], [x], [None])
+        return F.sum(gradients_at([gx], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
 
     def build() -> Variable:
         columns = forward_or_reverse(

@@ -6,7 +6,7 @@ import nngrad.functions as F
 
 from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import Pushforward
-from ..autodiff.request import remembered_of
+from ..autodiff.request import derivation_of
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between
 from .bilaplacian import bilaplacian_of, is_linear
@@ -30,8 +30,8 @@ def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
     sources: dict[int, tuple[Variable, Variable]] = {}
 
     def is_other(w: Variable) -> bool:
-        remembered = remembered_of(w)
-        source = None if remembered is None else remembered.laplacian
+        derived_by = derivation_of(w)
+        source = None if derived_by is None else derived_by.laplacian
         if source is None or source[1] is not x or source[2] != lead or w._need_grad is False:
             return True
         sources[id(w)] = w, source[0]

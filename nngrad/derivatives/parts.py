@@ -9,10 +9,10 @@ import nngrad.functions as F
 
 from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
-from ..autodiff.grad import distinct, emitted
+from ..autodiff.grad import distinct_variables, emitted
 from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
-from ..graph import Variable, build_options, contained, engine, functions_of, switch
+from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
 from ..graph.arguments import as_int
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
@@ -33,12 +33,12 @@ def pushed(
     return Pushforward(stop_ids=stop_ids)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
-def gradients_of(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
+def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
     """The gradients. A leaf that is not in the graph stands for those there that share its data."""
     return emitted(Request(outputs, inputs, seeds)).gradients
 
 
-def listed(given: Any, name: str) -> list[Any]:
+def as_list(given: Any, name: str) -> list[Any]:
     """`given` as a list, if it is a list or a tuple; else a list of it alone."""
     if not isinstance(given, list | tuple):
         return [given]
@@ -60,7 +60,7 @@ def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
 
     def along(t: Variable) -> Variable:
         seed = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
-        total = F.sum(gradients_of([y], [x], [seed])[0] * t, axis=tuple(range(lead, x.ndim)))
+        total = F.sum(gradients_at([y], [x], [seed])[0] * t, axis=tuple(range(lead, x.ndim)))
         return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
 
     return over_directions(along, x, lead, chunk, collapse=True)
@@ -85,11 +85,11 @@ def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Va
 @contained
 def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
     pause_collector()
-    switch(auto_forward=False)
+    set_switches(auto_forward=False)
     since = next_serial()
     with emitting(functions_of(given), 1):
         results = build()
-    return distinct(results, since)
+    return distinct_variables(results, since)
 
 
 def second(y: Variable, x: Variable, t: Variable, stop_ids: frozenset[int] = frozenset()) -> Variable:

@@ -8,7 +8,7 @@ from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable
-from .parts import Variables, built, gradients_of, pushed, vectors_for
+from .parts import Variables, built, gradients_at, pushed, vectors_for
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
@@ -76,10 +76,10 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
     directions = vectors_for(inputs, vectors, "vectors")
 
     def build() -> list[Variable]:
-        gradients = gradients_of(outputs, inputs, [None] * len(outputs))
+        gradients = gradients_at(outputs, inputs, [None] * len(outputs))
         try:
             return pushed(gradients, inputs, directions)
         except NoForwardMode:
-            return gradients_of(gradients, inputs, list(directions))
+            return gradients_at(gradients, inputs, list(directions))
 
     return built([*outputs, *inputs], build)

@@ -25,25 +25,25 @@ import nngrad.functions as F
 
 from ..graph import Variable
 from .directions import over_directions
-from .drawn import Draw, placeholder, sum_over
-from .parts import after_batch, forward_or_reverse, gradients_of, pushed, second
+from .drawn import Draw, direction_leaf, sum_over
+from .parts import after_batch, forward_or_reverse, gradients_at, pushed, second
 
 
 def laplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the Laplacian."""
-    t = placeholder(x.spec)
+    t = direction_leaf(x.spec)
     total = sum_over(twice(y, x, t, lead), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))
 
 
 def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the bilaplacian."""
-    t = placeholder(x.spec)
+    t = direction_leaf(x.spec)
     inner = twice(y, x, t, lead)
     vectors = [(t, draw.vectors(0, x.spec, lead))]
     if draw.kind == "gaussian":
         return _times(sum_over(twice(inner, x, t, lead), vectors, draw.directions, chunk), 1 / (3 * draw.directions))
-    other = placeholder(x.spec)
+    other = direction_leaf(x.spec)
     vectors.append((other, draw.vectors(1, x.spec, lead)))
     total = sum_over(twice(inner, x, other, lead), vectors, draw.directions, chunk)
     size = math.prod(x.shape[lead:]) if draw.kind == "sparse" else 1
@@ -52,12 +52,12 @@ def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dr
 
 def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the divergence."""
-    t = placeholder(x.spec)
+    t = direction_leaf(x.spec)
     as_y = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
     axes = tuple(range(lead, x.ndim))
 
     def in_reverse() -> Variable:
-        total = F.sum(gradients_of([y], [x], [as_y])[0] * t, axis=axes)
+        total = F.sum(gradients_at([y], [x], [as_y])[0] * t, axis=axes)
         return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
 
     along = forward_or_reverse(lambda: F.sum(pushed([y], [x], [t])[0] * as_y, axis=axes), in_reverse)
@@ -69,7 +69,7 @@ def twice(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
     """The second derivative of `y` along `t`, forward, or in reverse where there is no forward mode."""
 
     def along(u: Variable) -> Variable:
-        (gx,) = gradients_of([F.sum(gradients_of([y], [x], [u])[0] * t)], [x], [None])
+        (gx,) = gradients_at([F.sum(gradients_at([y], [x], [u])[0] * t)], [x], [None])
         total = F.sum(gx * t, axis=tuple(range(lead, x.ndim)))
         return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
 

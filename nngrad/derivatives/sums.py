@@ -16,7 +16,7 @@ from .directions import over_directions
 from .drawn import checked_draw
 from .matrices import jacobian
 from .nested_laplacians import laplacian_of_laplacians
-from .parts import after_batch, built, checked, forward_or_reverse, gradients_of, pushed, second, trace
+from .parts import after_batch, built, checked, forward_or_reverse, gradients_at, pushed, second, trace
 
 
 def laplacian(
@@ -176,7 +176,7 @@ def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variab
 
 def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     def in_reverse() -> Variable:
-        rows = over_directions(lambda u: trace(gradients_of([y], [x], [u])[0], x, lead, chunk), y, lead)
+        rows = over_directions(lambda u: trace(gradients_at([y], [x], [u])[0], x, lead, chunk), y, lead)
         return F.reshape(after_batch(rows, lead), shape=y.shape)
 
     return forward_or_reverse(

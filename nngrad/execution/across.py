@@ -22,7 +22,7 @@ from jax.sharding import Mesh, NamedSharding, PartitionSpec
 from ..graph import processes
 from ..graph.exchange import AXIS, Processes
 from ..graph.process import check_process
-from ..graph.processes import together
+from ..graph.processes import joint_computation
 
 _ALONG = PartitionSpec(AXIS)
 
@@ -51,7 +51,7 @@ class Across:
     )  # fmt: skip
 
     def __init__(self, function: Callable[..., Any], group: Processes, device: jax.Device | None = None) -> None:
-        self._mesh = mesh_of(group, None if device is None else device.platform)
+        self._mesh = mesh_of_processes(group, None if device is None else device.platform)
         self._device = _own_device(self._mesh)
         self._processes = group
         self._function = function
@@ -66,7 +66,7 @@ class Across:
         check_process()
         given = tuple([self._joined(array) for array in arrays])
         # What all processes take part in is counted, to find out who is missing; what some do alone is not.
-        with together() if self._is_of_all else nullcontext():
+        with joint_computation() if self._is_of_all else nullcontext():
             if not self._checked:
                 self._check(given)
             results = self._jitted(given)
@@ -139,7 +139,7 @@ def gathered(array: Any, group: Processes) -> np.ndarray[Any, Any]:
 
 
 @functools.lru_cache(maxsize=64)
-def mesh_of(group: Processes, platform: str | None = None) -> Mesh:
+def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
     """The mesh with the first device of each of the processes, along one axis.
 
     Args:

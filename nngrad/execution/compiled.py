@@ -20,9 +20,9 @@ from .across import Across
 from .compiling import spent
 from .disk_cache import disk_cache
 from .executable import Executable, Settings
-from .fingerprint import structure_of
+from .fingerprint import digest_of_program
 from .hoisting import Hoisted, hoisted, taking_literals, with_literals
-from .lower import in_partitions, lowered_where_it_runs, whole
+from .lower import in_partitions, lowered_where_it_runs, lowered_whole
 from .on_disk import on_disk_by_structure
 from .partitions import cut
 from .passes import is_too_long, prepared
@@ -188,7 +188,7 @@ class Executables(BoundedCache):
         for table in self._registered:
             table.clear()
         spent.forget()
-        recompilations.forget()
+        recompilations.forget_compilations()
         self.disk.hits = self.disk.misses = 0
 
 
@@ -241,7 +241,7 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
     if program.group is not None:  # as a whole, whatever its length: partitions would exchange by themselves
-        return program, Executable(Across(whole(shorter), program.group, program.device), settings), [count]
+        return program, Executable(Across(lowered_whole(shorter), program.group, program.device), settings), [count]
     if partitions is None:
         return program, executable_in_one(Hoisted(program, None), shorter), [count]
     counts = [len(block.steps) for block in {partition.block for partition in partitions}]
@@ -257,14 +257,14 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
     """
     program, numbers = given
     if numbers is None:
-        function = whole(program if shorter is None else shorter)
+        function = lowered_whole(program if shorter is None else shorter)
     else:
-        function = whole(program, taking_literals, given.takes)
-    jitted, structure = jax.jit(function), structure_of(program)
+        function = lowered_whole(program, taking_literals, given.takes)
+    jitted, structure = jax.jit(function), digest_of_program(program)
     return Executable(
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, quick_calls=quick_calls(program),
-        structure=lambda: structure, compiled=recompilations.watched(program),
+        structure=lambda: structure, compiled=recompilations.watched_compilation(program),
         # the disk has executables for one device
         on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),

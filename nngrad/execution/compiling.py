@@ -56,13 +56,13 @@ spent = Account()
 
 
 @contextmanager
-def shown(what: str) -> Iterator[None]:
+def progress_shown(what: str) -> Iterator[None]:
     """Show that `what` is compiled, and since when, if that takes long and the standard error is a terminal."""
     stream = sys.stderr
     if stream is None or not stream.isatty() or threading.current_thread() is not threading.main_thread():
         yield
         return
-    line = _Line(what)
+    line = _ProgressLine(what)
     timer = threading.Timer(PATIENCE, line.start)
     timer.daemon = True
     with suppress(RuntimeError):  # where the interpreter ends, and there are no more threads
@@ -74,7 +74,7 @@ def shown(what: str) -> Iterator[None]:
         line.stop()
 
 
-class _Line:
+class _ProgressLine:
     """The line. It may be stopped before it was started, and is not shown then."""
 
     def __init__(self, what: str) -> None:

@@ -24,7 +24,7 @@ from .lower import linearize, lower
 from .plans import device_of
 from .program import Program
 from .tiers import is_large
-from .trees import arguments_of, arrays_in, builds, results_of
+from .trees import arguments_of, arrays_of_trees, builds, filled_results
 
 Variables = Variable | Sequence[Variable]
 
@@ -76,7 +76,7 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
     graphs = ByShape(outputs, lambda built, given: _frozen_at(built, given, frozen))
 
     def function(*arguments: Any, key: Any = None) -> Any:
-        run, arrays = graphs.called_with(*arrays_in(arguments))
+        run, arrays = graphs.called_with(*arrays_of_trees(arguments))
         return run(*arrays, key=key)
 
     return function
@@ -84,7 +84,7 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
 
 def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -> Callable[..., Any]:
     """A graph as a function of arrays, with its other leaves as in `known`; those that are not there are added."""
-    results, arguments = results_of(outputs), arguments_of(inputs)
+    results, arguments = filled_results(outputs), arguments_of(inputs)
     given = arguments.variables
     linear = linearize(results.variables, first=given, effects=False)
     others = linear.leaves[len(given) :]

@@ -37,7 +37,7 @@ IS_SUPPORTED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd and hasa
 """Whether this system can say whose a file is."""
 
 
-class Entry(NamedTuple):
+class DiskFile(NamedTuple):
     """A file of the folder."""
 
     used: float
@@ -197,7 +197,7 @@ def _header(key: bytes, content: bytes) -> bytes:
     return MAGIC + key + hashlib.sha256(key + content).digest()
 
 
-def _entries(folder: int) -> list[Entry]:
+def _entries(folder: int) -> list[DiskFile]:
     """The entries of an open folder, less what killed processes have left, which is removed."""
     found = []
     latest = time.time() - _SECONDS_TO_WRITE
@@ -208,7 +208,7 @@ def _entries(folder: int) -> list[Entry]:
                 if stat.S_ISDIR(status.st_mode):  # which is nobody's entry, and stays
                     continue
                 if _NAME.match(file.name):
-                    found.append(Entry(status.st_mtime, status.st_size, file.name))
+                    found.append(DiskFile(status.st_mtime, status.st_size, file.name))
                 elif _UNFINISHED.match(file.name) and status.st_mtime < latest:
                     os.unlink(file.name, dir_fd=folder)
             except FileNotFoundError:  # another process may have been faster

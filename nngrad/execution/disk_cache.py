@@ -169,7 +169,7 @@ class DiskCache:
             warn_user(f"executables are not kept on disk, in {self._folder.path}: {self._trouble}")
 
 
-def described(info: DiskInfo) -> list[str]:
+def lines_of_info(info: DiskInfo) -> list[str]:
     """What the `nngrad` command says of it, in lines."""
     if info.on:
         used = f"new ones are not kept: {info.trouble}" if info.trouble else "in use"

@@ -25,7 +25,7 @@ from ..graph.place import warn_user
 from ..graph.process import check_process, go_on_in, trace_of_now
 from ..graph.spec import x64_if
 from . import tiers
-from .compiling import shown, spent
+from .compiling import progress_shown, spent
 from .fingerprint import digest_of
 from .on_disk import OnDisk, on_disk_of_trees
 from .platforms import default_device
@@ -294,7 +294,7 @@ class Executable:
             return known
         start = time.perf_counter()
         try:
-            with shown("a graph"):
+            with progress_shown("a graph"):
                 traced = self.traced(arrays)
                 self._look_at(traced)
                 at_trace = time.perf_counter()
@@ -340,7 +340,7 @@ _with_tiers: weakref.WeakSet[Executable] = weakref.WeakSet()
 _adding = threading.RLock()
 
 
-def count_on_from(numbers: Mapping[str, int]) -> None:
+def continue_counts(numbers: Mapping[str, int]) -> None:
     """Let the calls of structures be those that `tiers.counted` has told, in this process or in another one."""
     tiers.count_on_from(numbers)
     with _adding:

@@ -48,7 +48,7 @@ def digest_of(*parts: bytes) -> bytes:
     return found.digest()
 
 
-def structure_of(program: Program) -> bytes | None:
+def digest_of_program(program: Program) -> bytes | None:
     """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
     try:
         described = _steps(program.block.inputs, program.block.steps, program.block.outputs)

@@ -23,7 +23,7 @@ from .executable import Executable, Settings
 from .fingerprint import structure_of_op
 from .lower import by_itself
 from .on_disk import on_disk_by_structure
-from .stepwise import Marked, run_in_steps
+from .stepwise import MarkedArray, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
 
 Hook = Callable[[Function], None] | None
@@ -147,7 +147,7 @@ def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
     if not isinstance(f.op, ControlOp):
         results, within = results_of(f, arrays), ()
     else:
-        made = run_in_steps(f, [Marked(array, None) for array in arrays], results_of, checker)
+        made = run_in_steps(f, [MarkedArray(array, None) for array in arrays], results_of, checker)
         results, within = tuple([y.array for y in made]), tuple([y.mark for y in made])
     checker.ran(f, arrays, results, within)
     return results

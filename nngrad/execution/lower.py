@@ -13,7 +13,7 @@ from ..graph.block import Block, Step, bodies_in
 from ..graph.closing import Closing
 from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
-from .fingerprint import structure_of
+from .fingerprint import digest_of_program
 from .hoisting import taking_literals
 from .on_disk import on_disk_by_structure
 from .partitions import Partition, apart
@@ -138,7 +138,9 @@ def lower(program: Program) -> Way:
     return _by_platform(program, function, program.block.inputs)
 
 
-def whole(program: Program, function: Callable[[Program], Way] = in_one, takes: Sequence[Spec] | None = None) -> Way:
+def lowered_whole(
+    program: Program, function: Callable[[Program], Way] = in_one, takes: Sequence[Spec] | None = None
+) -> Way:
     """The program as one function, whatever its length, after the passes for the platform that it is lowered for.
 
     Args:
@@ -163,7 +165,7 @@ def by_itself(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
         specs = tuple([spec_of(array.shape, array.dtype) for array in arrays])
         results = op.result_specs(specs, arguments)
         steps: tuple[Step, ...] = ((op, arguments, tuple(range(len(arrays)))),)
-        made = whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
+        made = lowered_whole(Program(Block(specs, steps, (), tuple([~k for k in range(len(results))]))))(*arrays)
         return made if op.multiple_results else made[0]
 
     return run if op.on_cpu is not None or bodies_in(arguments) else op.bind(arguments)
@@ -218,5 +220,5 @@ def _remembered(whole: Program, partition: Partition) -> Way:
     else:
         jitted = jax.jit(taking_literals(program))
         specs = (spec_of(partition.numbers.shape, partition.numbers.dtype), *specs)
-    on_disk = on_disk_by_structure(structure_of(program), jitted, specs)
+    on_disk = on_disk_by_structure(digest_of_program(program), jitted, specs)
     return jitted if on_disk is None else on_disk.call

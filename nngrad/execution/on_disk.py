@@ -23,7 +23,7 @@ Options = tuple[tuple[str, Any], ...]
 _SETTINGS: Any = jax.config
 
 
-class Entry(NamedTuple):
+class DiskEntry(NamedTuple):
     """What the disk may have for a function and arguments of one kind."""
 
     function: OnDisk
@@ -86,7 +86,7 @@ class OnDisk:
             with self._lock:
                 self._known[kind] = compiled
 
-    def entry(self, arguments: Sequence[Any], options: Options = ()) -> Entry | None:
+    def entry(self, arguments: Sequence[Any], options: Options = ()) -> DiskEntry | None:
         """What the disk may have for such arguments: arrays, or what they will be like, in pytrees; None where nothing
         can be said of that. `options` is what the compiler is told besides, by name: calls are not served by what it
         makes then."""
@@ -99,7 +99,7 @@ class OnDisk:
         if digest is None or around is None:
             return None
         kind = None if options else self._kind_of(leaves, tree, place)
-        return Entry(self, digest_of(digest, around), tree, *place, kind)
+        return DiskEntry(self, digest_of(digest, around), tree, *place, kind)
 
     def traced(self, arguments: Sequence[Any]) -> Any:
         """The function traced for such arguments; one of arrays for what they are like, whether or not their dtypes are
@@ -124,7 +124,7 @@ class OnDisk:
                 self._known[kind] = None if entry is None else entry.load(arguments) or self._compiled(entry, arguments)
             return self._known[kind]
 
-    def _compiled(self, entry: Entry, arguments: Sequence[Any]) -> jax.stages.Compiled:
+    def _compiled(self, entry: DiskEntry, arguments: Sequence[Any]) -> jax.stages.Compiled:
         compiled: jax.stages.Compiled = self.traced(arguments).lower().compile()
         entry.keep(compiled)
         return compiled

@@ -10,7 +10,7 @@ import jax
 
 from ..graph.block import Block, run_steps
 from ..graph.exchange import Processes, group_of, several_processes
-from ..graph.html import table, titled
+from ..graph.html import html_table, titled
 from ..graph.mesh import Axes, Mesh, running_on
 
 
@@ -37,7 +37,7 @@ class Program(NamedTuple):
 
     def _repr_html_(self) -> str:
         counts = Counter([op.name for op, _, _ in self.block.steps])
-        return titled(repr(self)[1:-1], table([(name, str(n)) for name, n in counts.most_common()],
+        return titled(repr(self)[1:-1], html_table([(name, str(n)) for name, n in counts.most_common()],
                                               ("function", "times"), numbers=True))  # fmt: skip
 
     def unread(self, leaves: Sequence[int]) -> list[int]:

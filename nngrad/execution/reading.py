@@ -216,9 +216,9 @@ def _program_of(outputs: Sequence[Variable]) -> Linearized:
     return linearize(outputs, device=device_of(outputs), effects=False)
 
 
-def forget(functions: list[Function]) -> None:
+def forget_runs(functions: list[Function]) -> None:
     """Forget how functions were run, and what they gave: what they are computed from is another."""
-    sections.forget(functions)
+    sections.forget_cuts(functions)
     for f in functions:
         f.plan = f.snapshot = None
         for ref in f._outputs:

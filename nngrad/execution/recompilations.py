@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable
 from typing import NamedTuple
 
-from ..graph.place import Place, users_place
+from ..graph.place import SourceLocation, users_place
 from ..graph.spec import Spec
 from .program import Program
 
@@ -35,7 +35,7 @@ class RecompilationWarning(UserWarning):
     """Similar structures are compiled again and again from one line."""
 
 
-class Structure(NamedTuple):
+class ProgramStructure(NamedTuple):
     """What is compared of a program. It holds nothing of the user's."""
 
     leaves: tuple[Spec, ...]
@@ -46,7 +46,7 @@ class Structure(NamedTuple):
     """A hash of how the functions are connected, and of what is computed."""
 
 
-class Difference(NamedTuple):
+class ProgramDifference(NamedTuple):
     """How a program differs from the one before."""
 
     what: str
@@ -54,9 +54,9 @@ class Difference(NamedTuple):
     how: str
 
 
-def structure_of(program: Program) -> Structure:
+def compared_structure(program: Program) -> ProgramStructure:
     """What is compared of a program."""
-    return Structure(
+    return ProgramStructure(
         program.block.inputs,
         tuple([op.name for op, _, _ in program.block.steps]),
         tuple([tuple(map(hash, arguments)) for _, arguments, _ in program.block.steps]),
@@ -64,40 +64,41 @@ def structure_of(program: Program) -> Structure:
     )
 
 
-def difference(before: Structure, program: Program, now: Structure) -> Difference | None:
+def program_difference(before: ProgramStructure, program: Program, now: ProgramStructure) -> ProgramDifference | None:
     """How `program`, of structure `now`, differs from another; None if it is another computation."""
     if before.ops != now.ops:
         if set(before.ops) != set(now.ops):
             return None
-        return Difference("the number of functions", f"there are {len(now.ops)} now, and were {len(before.ops)}")
+        return ProgramDifference("the number of functions", f"there are {len(now.ops)} now, and were {len(before.ops)}")
     if len(before.leaves) != len(now.leaves) or before.wiring != now.wiring:
         return None
     for was, spec in zip(before.leaves, now.leaves, strict=True):
         if was is not spec:
             what = "a shape" if was.shape != spec.shape else "a dtype"
-            return Difference(what, f"an array is {spec!r} now, and was {was!r}")
+            return ProgramDifference(what, f"an array is {spec!r} now, and was {was!r}")
     for (op, arguments, _), old, new in zip(program.block.steps, before.arguments, now.arguments, strict=True):
         changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
         if changed:
             name, argument = op.argument_names[changed[0]], arguments[changed[0]]
             if getattr(argument, "opaque", False):
-                return Difference("a function object", f"F.{op.name} gets a new one each time")
-            return Difference("a Python constant", f"{name} of F.{op.name} is {argument!r:.60} now, and was another")
+                return ProgramDifference("a function object", f"F.{op.name} gets a new one each time")
+            what = f"{name} of F.{op.name} is {argument!r:.60} now, and was another"
+            return ProgramDifference("a Python constant", what)
     return None
 
 
-class _Line:
+class _CompiledLine:
     """What was compiled from a line of the user's program."""
 
-    def __init__(self, structure: Structure, seconds: float) -> None:
+    def __init__(self, structure: ProgramStructure, seconds: float) -> None:
         self.last = structure
         self.count = 1
         self.seconds = seconds
         self.is_told = False
 
-    def add(self, program: Program, structure: Structure, seconds: float) -> Difference | None:
+    def add(self, program: Program, structure: ProgramStructure, seconds: float) -> ProgramDifference | None:
         """Count a compilation; returns a difference where that is to be told now."""
-        found = difference(self.last, program, structure)
+        found = program_difference(self.last, program, structure)
         self.last = structure
         if found is None:
             self.count, self.seconds = 1, seconds
@@ -110,17 +111,17 @@ class _Line:
         return found
 
 
-_lines: OrderedDict[tuple[str, int], _Line] = OrderedDict()
+_lines: OrderedDict[tuple[str, int], _CompiledLine] = OrderedDict()
 _lock = threading.Lock()
 
 
-def forget() -> None:
+def forget_compilations() -> None:
     """Forget what was compiled."""
     with _lock:
         _lines.clear()
 
 
-def watched(program: Program) -> Callable[[float], None]:
+def watched_compilation(program: Program) -> Callable[[float], None]:
     """What is to be told the seconds that the compilation of `program` took. It warns in the name of the line of the
     user's program that runs now."""
     place = users_place()
@@ -128,11 +129,11 @@ def watched(program: Program) -> Callable[[float], None]:
     def compiled(seconds: float) -> None:
         if place is None or len(program.block.steps) > _MOST_STEPS:
             return
-        structure, key = structure_of(program), (place.file, place.line)
+        structure, key = compared_structure(program), (place.file, place.line)
         with _lock:
             line = _lines.pop(key, None)
             found = None if line is None else line.add(program, structure, seconds)
-            line = _lines[key] = line or _Line(structure, seconds)
+            line = _lines[key] = line or _CompiledLine(structure, seconds)
             if len(_lines) > _MOST_LINES:
                 _lines.popitem(last=False)
         if found is not None:
@@ -141,7 +142,7 @@ def watched(program: Program) -> Callable[[float], None]:
     return compiled
 
 
-def _warn(place: Place, line: _Line, found: Difference) -> None:
+def _warn(place: SourceLocation, line: _CompiledLine, found: ProgramDifference) -> None:
     message = (
         f"{line.count} structures that differ in {found.what} were compiled from this line, which took "
         f"{line.seconds:.1f} s: {found.how}. What helps: {_ADVICE[found.what]}"

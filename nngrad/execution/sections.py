@@ -95,7 +95,7 @@ def sections_of(variable: Variable, device: jax.Device | None) -> Sections | Non
     return found
 
 
-def forget(functions: Sequence[Function]) -> None:
+def forget_cuts(functions: Sequence[Function]) -> None:
     """Forget how the outputs of functions were computed, and what passed the cuts there."""
     for f in functions:
         _sections.pop(f, None)

@@ -37,7 +37,7 @@ Trail = tuple[Step, ...]
 """Steps within steps, the outermost first."""
 
 
-class Marked(NamedTuple):
+class MarkedArray(NamedTuple):
     """An array, and what who looks has to say of it."""
 
     array: Any
@@ -47,7 +47,7 @@ class Marked(NamedTuple):
 class Watcher(Protocol):
     """Who looks at functions in bodies."""
 
-    def marks(self, f: Function, inputs: Sequence[Marked], results: Arrays, trail: Trail) -> Sequence[Any]:
+    def marks(self, f: Function, inputs: Sequence[MarkedArray], results: Arrays, trail: Trail) -> Sequence[Any]:
         """What is to be said of each result of a function, which has just run."""
         ...
 
@@ -56,7 +56,7 @@ class Watcher(Protocol):
         ...
 
 
-class _Graph(NamedTuple):
+class _BodyGraph(NamedTuple):
     """A body as functions of a graph, to be shown to those who look."""
 
     functions: list[Function]
@@ -65,14 +65,14 @@ class _Graph(NamedTuple):
 
 
 @contained
-def _graph_of(body: Block, names: Sequence[str], context: Any) -> _Graph:
+def _graph_of(body: Block, names: Sequence[str], context: Any) -> _BodyGraph:
     switch_to(context=context)
     inputs = [leaf_of(NdArray.of_spec(spec)) for spec in body.inputs]
     for x, name in zip(inputs, names, strict=True):
         x.name = name
     values = body.instantiate(inputs)
     functions = dict.fromkeys([y.parent for y in values if y.parent is not None])
-    return _Graph(list(functions), values)
+    return _BodyGraph(list(functions), values)
 
 
 class _Stepper:
@@ -92,18 +92,20 @@ class _Stepper:
         run: Callable[[Function, list[Any]], Arrays],
         watcher: Watcher,
         trail: Trail,
-        graphs: dict[int, tuple[Block, _Graph]],
+        graphs: dict[int, tuple[Block, _BodyGraph]],
     ) -> None:
         self._owner, self._run, self._watcher, self._trail, self._graphs = owner, run, watcher, trail, graphs
 
-    def run(self, role: str, body: Block, inputs: Sequence[Marked], number: int | None = None) -> list[Marked]:
+    def run(
+        self, role: str, body: Block, inputs: Sequence[MarkedArray], number: int | None = None
+    ) -> list[MarkedArray]:
         """The values of a body."""
         known = self._graphs.get(id(body))
         if known is None:
             (names,) = [within.inputs for within in bodies_of(self._owner) if within.role == role]
             known = self._graphs[id(body)] = body, _graph_of(body, names, self._owner.context)
         trail = (*self._trail, Step(self._owner, role, number))
-        values: list[Marked] = []
+        values: list[MarkedArray] = []
         for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):
             given = [inputs[i] if i >= 0 else values[~i] for i in ins]
             try:
@@ -114,15 +116,15 @@ class _Stepper:
                 raise
         return values
 
-    def _results(self, f: Function, given: list[Marked], trail: Trail) -> Sequence[Marked]:
+    def _results(self, f: Function, given: list[MarkedArray], trail: Trail) -> Sequence[MarkedArray]:
         hooks = build_options().watching.hooks if f.order == 0 else ()
         arrays = tuple([x.array for x in given])
         for hook in hooks:
             hook.forward_preprocess(f, arrays)
         if not isinstance(f.op, ControlOp):
             results = self._run(f, list(arrays))
-            made: Sequence[Marked] = [
-                Marked(*each)
+            made: Sequence[MarkedArray] = [
+                MarkedArray(*each)
                 for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
             ]
         else:  # as deep as the user has written loops within loops
@@ -131,26 +133,26 @@ class _Stepper:
             hook.forward_postprocess(f, arrays)
         return made
 
-    def array(self, x: Marked) -> Any:
+    def array(self, x: MarkedArray) -> Any:
         """The array of a value."""
         return x.array
 
-    def slice(self, x: Marked, number: int) -> Marked:
+    def slice(self, x: MarkedArray, number: int) -> MarkedArray:
         """A slice along the first axis."""
         part = np.asarray(x.array)[number]
-        return Marked(part, None if x.mark is None else self._watcher.of_part(x.mark, part))
+        return MarkedArray(part, None if x.mark is None else self._watcher.of_part(x.mark, part))
 
-    def stack(self, xs: Sequence[Marked], spec: Spec) -> Marked:
+    def stack(self, xs: Sequence[MarkedArray], spec: Spec) -> MarkedArray:
         """What is stacked along a new first axis, with the first mark that there is."""
         if not xs:
-            return Marked(np.zeros(spec.shape, spec.dtype), None)
+            return MarkedArray(np.zeros(spec.shape, spec.dtype), None)
         marks = [x.mark for x in xs if x.mark is not None]
-        return Marked(np.stack([np.asarray(x.array) for x in xs]), marks[0] if marks else None)
+        return MarkedArray(np.stack([np.asarray(x.array) for x in xs]), marks[0] if marks else None)
 
 
 def run_in_steps(
-    f: Function, inputs: Sequence[Marked], run: Callable[[Function, list[Any]], Arrays], watcher: Watcher
-) -> list[Marked]:
+    f: Function, inputs: Sequence[MarkedArray], run: Callable[[Function, list[Any]], Arrays], watcher: Watcher
+) -> list[MarkedArray]:
     """The outputs of a function with bodies, computed a step at a time.
 
     Args:
@@ -163,7 +165,7 @@ def run_in_steps(
     made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
     device = None if f.context is None else f.context.device
     with x64_if(any([spec.needs_x64 for spec in f.specs])):
-        return [Marked(jax.device_put(y.array, device), y.mark) for y in made]
+        return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]
 
 
 def written_at(f: Function) -> str:

@@ -11,7 +11,7 @@ import numpy as np
 from ..graph import Variable
 
 
-class Arguments(NamedTuple):
+class TreeArguments(NamedTuple):
     """The Variables that are the arguments of a function, one after the other."""
 
     variables: list[Variable]
@@ -43,7 +43,7 @@ class Arguments(NamedTuple):
         return flat
 
 
-class Results(NamedTuple):
+class TreeResults(NamedTuple):
     """The Variables that are the results of a function."""
 
     variables: list[Variable]
@@ -59,7 +59,7 @@ def builds(outputs: Any) -> bool:
     return callable(outputs) and jax.tree_util.all_leaves([outputs])
 
 
-def arguments_of(inputs: Any) -> Arguments:
+def arguments_of(inputs: Any) -> TreeArguments:
     """What `inputs` are as arguments: each entry of a list or a tuple is one, all else is a single one.
 
     Raises:
@@ -68,7 +68,7 @@ def arguments_of(inputs: Any) -> Arguments:
     """
     each = list(inputs) if type(inputs) in (list, tuple) else [inputs]
     if all([isinstance(x, Variable) for x in each]):
-        found = Arguments(each, list(map(str, range(len(each)))), None)
+        found = TreeArguments(each, list(map(str, range(len(each)))), None)
     else:
         paths = [jax.tree_util.tree_flatten_with_path(entry) for entry in each]
         places = [f"{i}{jax.tree_util.keystr(path)}" for i, (leaves, _) in enumerate(paths) for path, _ in leaves]
@@ -76,13 +76,13 @@ def arguments_of(inputs: Any) -> Arguments:
         for place, x in zip(places, variables, strict=True):
             if not isinstance(x, Variable):
                 raise TypeError(f"inputs: expected a Variable, or a pytree of them, got {x!r:.200} as input {place}")
-        found = Arguments(variables, places, [structure for _, structure in paths])
+        found = TreeArguments(variables, places, [structure for _, structure in paths])
     if len({id(x) for x in found.variables}) != len(found.variables):
         raise ValueError("inputs: the same Variable is given twice")
     return found
 
 
-def results_of(outputs: Any) -> Results:
+def filled_results(outputs: Any) -> TreeResults:
     """What `outputs` are as a result.
 
     Raises:
@@ -94,10 +94,10 @@ def results_of(outputs: Any) -> Results:
             place = jax.tree_util.keystr(path)
             raise TypeError(f"outputs: expected a Variable or a list of them, or another pytree, got {y!r:.200}"
                             f"{place and f' at {place}'}")
-    return Results([y for _, y in leaves], structure)
+    return TreeResults([y for _, y in leaves], structure)
 
 
-def arrays_in(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
+def arrays_of_trees(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
     """The arrays in pytrees, where each is, and the structure of the whole. Nested lists of numbers are arrays."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_array)
     places = [f"{path[0].idx}{jax.tree_util.keystr(path[1:])}" for path, _ in leaves]

@@ -18,7 +18,7 @@ _ROOM = 4 << 30
 """How much memory more than for the file and the values there may be: mostly code, that is mapped and not used."""
 
 
-def read(content: bytes) -> tuple[list[list[Any]], list[Any]]:
+def read_datasets(content: bytes) -> tuple[list[list[Any]], list[Any]]:
     """Name, dtype, shape and `need_grad` of each dataset in the order that `index` says, and their values.
 
     Raises:
@@ -70,7 +70,7 @@ def main() -> None:
     _limit("RLIMIT_CPU", int(sys.argv[2]))
     values: list[Any] = []
     try:
-        told, values = read(sys.stdin.buffer.read())
+        told, values = read_datasets(sys.stdin.buffer.read())
     except Exception as error:  # h5py raises nearly any
         said: Any = f"{type(error).__name__}: {error}"
     else:

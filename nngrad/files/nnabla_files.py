@@ -34,7 +34,7 @@ SECONDS_TO_READ = 20
 """How long HDF5 may compute to read a file, and a second more for each megabyte."""
 
 
-class Held(NamedTuple):
+class FileParameters(NamedTuple):
     """What a file holds, in its order."""
 
     arrays: Arrays
@@ -42,7 +42,7 @@ class Held(NamedTuple):
     """Of those of whom the file says it."""
 
 
-def read_parameters(path: str | Path, extension: str) -> Held:
+def read_parameters(path: str | Path, extension: str) -> FileParameters:
     """The parameters in a file.
 
     Args:
@@ -85,7 +85,7 @@ def _package(module: str, package: str, what: str) -> Any:
         raise ImportError(f"{what} need {package}, which is not installed: pip install 'nngrad[nnabla]'") from error
 
 
-def _read_h5(content: bytes, where: str) -> Held:
+def _read_h5(content: bytes, where: str) -> FileParameters:
     """In a process of its own, whose time and memory are limited: a damaged file may crash HDF5, or never end."""
     _package("h5py", "h5py", f"{where}: '.h5' files")
     seconds = SECONDS_TO_READ + len(content) // 10**6
@@ -102,7 +102,7 @@ def _read_h5(content: bytes, where: str) -> Held:
         values = results.read()
     if isinstance(told, str):
         raise ValueError(f"{where}: not an HDF5 file, or a damaged one ({told})")
-    held = Held({}, {})
+    held = FileParameters({}, {})
     place = 0
     for name, dtype, shape, need_grad in told:
         array = np.frombuffer(values, dtype, math.prod(shape), place).reshape(shape)
@@ -146,7 +146,7 @@ def _message() -> Any:
     return factory.GetMessageClass(pool.FindMessageTypeByName("NNablaProtoBuf"))
 
 
-def _read_protobuf(content: bytes, where: str) -> Held:
+def _read_protobuf(content: bytes, where: str) -> FileParameters:
     errors = _package("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
     try:
         return _held(_message().FromString(content), where)
@@ -154,7 +154,7 @@ def _read_protobuf(content: bytes, where: str) -> Held:
         raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
 
 
-def _read_text(content: bytes, where: str) -> Held:
+def _read_text(content: bytes, where: str) -> FileParameters:
     text_format = _package("google.protobuf.text_format", "protobuf", f"{where}: '.nntxt' files")
     try:
         message = text_format.Parse(content.decode(), _message()(), allow_unknown_field=True)
@@ -163,8 +163,8 @@ def _read_text(content: bytes, where: str) -> Held:
     return _held(message, where)
 
 
-def _held(message: Any, where: str) -> Held:
-    held = Held({}, {})
+def _held(message: Any, where: str) -> FileParameters:
+    held = FileParameters({}, {})
     for parameter in message.parameter:
         name, shape = parameter.variable_name, tuple(parameter.shape.dim)
         if min(shape, default=0) < 0 or math.prod(shape) != len(parameter.data):
@@ -174,7 +174,7 @@ def _held(message: Any, where: str) -> Held:
     return held
 
 
-def _read_archive(content: bytes, where: str) -> Held:
+def _read_archive(content: bytes, where: str) -> FileParameters:
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             nbytes = sum([each.file_size for each in archive.infolist()])
@@ -189,7 +189,7 @@ def _read_archive(content: bytes, where: str) -> Held:
         raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
     suffixes = {name: PurePosixPath(name).suffix for name in members}
     chosen = [name for name, suffix in suffixes.items() if suffix in (".h5", ".protobuf")]
-    held = Held({}, {})
+    held = FileParameters({}, {})
     # Where there is none, the parameters are beside the network.
     for name in chosen or [name for name, suffix in suffixes.items() if suffix in (".nntxt", ".prototxt")]:
         member = READABLE[suffixes[name]](members[name], f"{where}: {name}")
@@ -198,7 +198,7 @@ def _read_archive(content: bytes, where: str) -> Held:
     return held
 
 
-READABLE: dict[str, Callable[[bytes, str], Held]] = {
+READABLE: dict[str, Callable[[bytes, str], FileParameters]] = {
     ".h5": _read_h5,
     ".protobuf": _read_protobuf,
     ".nntxt": _read_text,

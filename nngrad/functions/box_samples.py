@@ -15,7 +15,7 @@ from ..graph.arguments import as_float
 from .arithmetic import floating, widened
 
 
-class Axis(NamedTuple):
+class BinAxis(NamedTuple):
     """The bins of K boxes along one axis; all but the sizes are arrays (K, 1)."""
 
     bins: int
@@ -48,8 +48,8 @@ class Bins(NamedTuple):
 
     image: jax.Array
     """The number of each box's image (K, 1, 1), as int32; -1 where there is none."""
-    down: Axis
-    right: Axis
+    down: BinAxis
+    right: BinAxis
 
     @classmethod
     def of(
@@ -64,7 +64,7 @@ class Bins(NamedTuple):
             low, high = [boxes[:, column : column + 1] * as_float(scale[i]) - 0.5 for column in (2 - i, 4 - i)]
             step = (high - low) / bins[i]
             samples = jnp.full_like(step, ratio) if ratio and ratio > 0 else jnp.maximum(jnp.ceil(step), 0)
-            axes.append(Axis(bins[i], size, low, step, samples))
+            axes.append(BinAxis(bins[i], size, low, step, samples))
         image = lax.convert_element_type(jnp.maximum(boxes[:, 0], 0), jnp.int32)
         return cls(jnp.where(image < count, image, -1)[:, None, None], *axes)
 

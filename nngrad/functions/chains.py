@@ -11,7 +11,7 @@ from ..graph import Variable, as_variable
 from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
 from . import loops
-from .distances import reduced
+from .distances import reduced_loss
 from .indexing import gather, where
 from .lists import variables_of
 from .movement import pad, reshape, split, stack
@@ -78,7 +78,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
         score = sum(named_scores, axis=0) + sum(where(goes_on, moves, moves * 0), axis=0)
     else:
         score = named_scores[0]
-    return reduced(logsumexp(total, axis=1) - score, reduce)
+    return reduced_loss(logsumexp(total, axis=1) - score, reduce)
 
 
 @explained_by_name

@@ -27,7 +27,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
     a = _scan_axis(x, axis)
     x = whole(x)
     y = lax.convert_element_type(lax.cumsum(widened(x), a, reverse=reverse), x.dtype)
-    return moved(y, a, -1 if reverse else 1) if exclusive else y
+    return moved_by(y, a, -1 if reverse else 1) if exclusive else y
 
 
 @op(type_name="CumProd", axes=mixes("axis", none=0), precision="high")
@@ -44,7 +44,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
     """
     a = _scan_axis(x, axis)
     y = lax.cumprod(whole(x), a, reverse=reverse)
-    return moved(y, a, -1 if reverse else 1, fill=1) if exclusive else y
+    return moved_by(y, a, -1 if reverse else 1, fill=1) if exclusive else y
 
 
 @op(axes=mixes("axis"), precision="high")
@@ -77,10 +77,10 @@ def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
         x: Any shape of at least one axis.
         by: By how many places; towards the start if negative. What moves out is lost.
     """
-    return moved(x, _scan_axis(x, axis), by)
+    return moved_by(x, _scan_axis(x, axis), by)
 
 
-def moved(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
+def moved_by(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
     """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
     n = x.shape[axis]
     by = by if -n < by < n else (n if by > 0 else -n)

@@ -24,7 +24,7 @@ SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
 """Whether a loss is a number, or there is one for each sample."""
 
 
-def reduced(loss: Variable, reduce: str) -> Variable:
+def reduced_loss(loss: Variable, reduce: str) -> Variable:
     """The loss of each sample as `reduce` says: itself for 'no', else their mean or sum."""
     return loss if reduce == "no" else sum(loss) if reduce == "sum" else mean(loss)
 
@@ -75,7 +75,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
     y = cast(y, difference.dtype)
     near = relu(margin - norm(difference, axis=1))
     loss = 0.5 * (y * sum(difference * difference, axis=1) + (1 - y) * near * near)
-    return reduced(loss, reduce)
+    return reduced_loss(loss, reduce)
 
 
 @composite
@@ -95,7 +95,7 @@ def triplet(
         raise ValueError(f"anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
                          "must have one shape (triples, n)")
     near, far = anchor - positive, anchor - negative
-    return reduced(relu(sum(near * near - far * far, axis=1) + margin), reduce)
+    return reduced_loss(relu(sum(near * near - far * far, axis=1) + margin), reduce)
 
 
 @composite

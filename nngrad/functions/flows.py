@@ -63,7 +63,7 @@ DORMAND_PRINCE = Tableau(
 """Dormand and Prince (1980): of order 5, with an error estimate; the last stage is the first one of the next step."""
 
 
-class Steps(NamedTuple):
+class FlowSteps(NamedTuple):
     """How a field is gone along."""
 
     method: str
@@ -92,7 +92,7 @@ def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variabl
     return ks
 
 
-def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: Steps, bounded: bool) -> Variable:
+def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
     """The state at the time `end`, from that at the time `start`; NaN where it would take more steps than may be.
 
     Args:
@@ -124,7 +124,7 @@ def _size(y: Variable) -> Variable:
     return square**0.5
 
 
-def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: Steps, bounded: bool) -> Variable:
+def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
     """Steps of Dormand and Prince as long as the error that is estimated allows.
 
     How long they are is taken as given by gradients, but for the last one, which ends where it has to.

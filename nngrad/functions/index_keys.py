@@ -14,7 +14,7 @@ Entry = int | Window | None
 """One entry of a resolved basic key: an index, a window, or None for a new axis of size 1."""
 
 
-class Key(NamedTuple):
+class IndexKey(NamedTuple):
     """A resolved key: a basic one, and index arrays that pick along axes of what the basic one gives."""
 
     basic: tuple[Entry, ...]
@@ -26,7 +26,7 @@ class Key(NamedTuple):
     """Where the axes of the index arrays go among the other axes of the result."""
 
 
-def resolve(key: Any, shape: tuple[int, ...]) -> Key:
+def resolve(key: Any, shape: tuple[int, ...]) -> IndexKey:
     """The `key` of `x[key]` for an `x` of `shape`.
 
     Raises:
@@ -69,7 +69,7 @@ def resolve(key: Any, shape: tuple[int, ...]) -> Key:
             indices.append(e if isinstance(e, Variable) else _in_range(np.asarray(e), axis, shape))
             basic.append((0, shape[axis], 1))
             axis += 1
-    return Key(tuple(basic), tuple(axes), tuple(indices), at)
+    return IndexKey(tuple(basic), tuple(axes), tuple(indices), at)
 
 
 def window(s: slice, size: int) -> Window:

@@ -144,7 +144,7 @@ class JaxFunction:
         if isinstance(leaf, bool | int | float):
             x = leaf_of(NdArray.of_host_array(_number(leaf, needs_x64)))
             return Given(x.spec, True, False, has_rows), x
-        if isinstance(leaf, Marked):
+        if isinstance(leaf, StaticLeaf):
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
@@ -282,10 +282,10 @@ def jax_function(
         ValueError: (when it is called) What has rows has not equally many.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """
-    return JaxFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "jax_function"))
+    return JaxFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "jax_function"))
 
 
-def checked_options(
+def options_as_tuples(
     fun: Any, static_argnums: Any, static_argnames: Any, rows: Any, owner: str
 ) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
     """The options of `jax_function` as tuples.
@@ -320,7 +320,7 @@ def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
         return {}
 
 
-class Marked:
+class StaticLeaf:
     """A static argument on its way through the pytree of the arguments, of which it is a leaf."""
 
     __slots__ = ("fixed",)
@@ -332,12 +332,12 @@ class Marked:
         return repr(self.fixed.value)
 
 
-def _fixed(value: Any, name: str) -> Marked:
+def _fixed(value: Any, name: str) -> StaticLeaf:
     try:
         hash(value)
     except TypeError:
         raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
-    return Marked(Fixed(key_of(value), value))
+    return StaticLeaf(Fixed(key_of(value), value))
 
 
 def _typed(array: Any, keys: str) -> Any:

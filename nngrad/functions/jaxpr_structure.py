@@ -14,7 +14,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ..graph import Spec, spec_of
 from ..graph.half_made import unharmed
-from ..graph.jaxpr import CUSTOM_RULES, alone, called, does_much, name_of, primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, alone, called_function, does_much, name_of, primitives_in
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
@@ -32,7 +32,7 @@ _jitted: WeakKeyDictionary[Jaxpr, Hashable] = WeakKeyDictionary()
 """The structures of functions under `jax.jit`, which JAX traces once: their rules are taken then too."""
 
 
-class Held:
+class ByIdentity:
     """Something that is compared by identity, and kept alive so that nothing else takes its place."""
 
     __slots__ = ("value",)
@@ -41,7 +41,7 @@ class Held:
         self.value = value
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Held) and self.value is other.value
+        return isinstance(other, ByIdentity) and self.value is other.value
 
     def __hash__(self) -> int:
         return id(self.value)
@@ -99,7 +99,7 @@ def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
 def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ()) -> Hashable | None:
     """What a call computes whose derivative its author has set, and what that computes. JAX makes objects of the rules
     anew in each trace, so these cannot be compared. None where what they compute does not tell all."""
-    inner = called(call)
+    inner = called_function(call)
     if inner is None:
         return None
     computed = frozen(inner, False)
@@ -193,14 +193,14 @@ def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashabl
     try:
         hash(value)
     except TypeError:
-        return Held(value)
-    return Held(value) if isinstance(value, jax.Array) else (type(value), value)
+        return ByIdentity(value)
+    return ByIdentity(value) if isinstance(value, jax.Array) else (type(value), value)
 
 
 def key_of_array(array: Any) -> Hashable:
     """What an array is compared by that a function closes over: by value if it is small or can be written to."""
     is_fixed = isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and array.nbytes > _SMALL)
-    return Held(array) if is_fixed else value_of(array)
+    return ByIdentity(array) if is_fixed else array_value(array)
 
 
 def is_opaque(array: Any) -> bool:
@@ -208,10 +208,10 @@ def is_opaque(array: Any) -> bool:
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 
-def value_of(array: Any) -> Hashable:
+def array_value(array: Any) -> Hashable:
     """What is in an array; itself if that cannot be seen."""
     if is_opaque(array):
-        return Held(array)
+        return ByIdentity(array)
     values = np.ascontiguousarray(array)
     return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()
 
@@ -242,7 +242,7 @@ class TracedFunction:
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         self.heavy = does_much(closed.jaxpr)
         structure = structure or structure_of(closed.jaxpr)
-        self._key = structure, active, rows, tuple([(i, Held(c)) for i, c in self._baked.items()])
+        self._key = structure, active, rows, tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])
         self._hash = hash(self._key)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:

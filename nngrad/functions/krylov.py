@@ -18,7 +18,7 @@ from jax import lax
 Product = Callable[[Any], Any]
 
 
-class Solution(NamedTuple):
+class KrylovSolution(NamedTuple):
     """What a method gives."""
 
     x: jax.Array
@@ -28,12 +28,12 @@ class Solution(NamedTuple):
     """How many products with the matrix it took, int32."""
 
 
-def norm(x: Any) -> Any:
+def euclidean_norm(x: Any) -> Any:
     """The Euclidean norm of a vector."""
     return lax.sqrt(jnp.vdot(x, x))
 
 
-def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> Solution:
+def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> KrylovSolution:
     """`x` with `A x = b`.
 
     Args:
@@ -48,7 +48,7 @@ def solved(method: str, product: Product, b: Any, start: Any, target: Any, most:
 
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, r, steps = state
-        return (norm(r) > target) & (steps < most)
+        return (euclidean_norm(r) > target) & (steps < most)
 
     def again(state: tuple[Any, ...]) -> tuple[Any, ...]:
         x, r, steps = state
@@ -56,7 +56,7 @@ def solved(method: str, product: Product, b: Any, start: Any, target: Any, most:
         return x, b - product(x), steps + 1
 
     x, r, steps = lax.while_loop(goes_on, again, (start, b - product(start), jnp.int32(1)))
-    return Solution(x, norm(r), steps)
+    return KrylovSolution(x, euclidean_norm(r), steps)
 
 
 def _conjugate_gradients(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
@@ -85,7 +85,7 @@ def _bicgstab(product: Product, x: Any, r: Any, target: Any, steps: Any, most: i
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, r, _, along, steps = state
         # Where r has nothing of the shadow left it breaks down, and has to be begun anew from where it is.
-        return (norm(r) > target) & (jnp.abs(along) > jnp.finfo(r.dtype).tiny) & (steps < most)
+        return (euclidean_norm(r) > target) & (jnp.abs(along) > jnp.finfo(r.dtype).tiny) & (steps < most)
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
         x, r, p, along, steps = state
@@ -113,18 +113,18 @@ def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int)
     del target, most
     n = r.shape[0]
     count = min(_BASIS, n)
-    size = norm(r)
+    size = euclidean_norm(r)
     smallest = jnp.finfo(r.dtype).eps
 
     def extend(k: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
         basis, coefficients = state
         w = product(lax.dynamic_index_in_dim(basis, k, keepdims=False))
-        before = norm(w)
+        before = euclidean_norm(w)
         parts = basis @ w
         w = w - parts @ basis
         rest = basis @ w
         w, parts = w - rest @ basis, parts + rest
-        length = norm(w)
+        length = euclidean_norm(w)
         # Nothing but rounding is left where the basis holds all that can be reached: a vector of zeros then.
         alone = length <= smallest * before
         w = jnp.where(alone, 0, w / jnp.where(alone, 1, length))
@@ -147,11 +147,11 @@ def _iterate(product: Product, x: Any, r: Any, target: Any, steps: Any, most: in
 
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, r, before, steps = state
-        return (norm(r) > target) & (norm(r) < before) & (steps < most)
+        return (euclidean_norm(r) > target) & (euclidean_norm(r) < before) & (steps < most)
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
         x, r, _, steps = state
-        return x - r, r + product(r), norm(r), steps + 1
+        return x - r, r + product(r), euclidean_norm(r), steps + 1
 
     x, _, _, steps = lax.while_loop(goes_on, step, (x, r, jnp.asarray(jnp.inf, r.dtype), steps))
     return x, steps

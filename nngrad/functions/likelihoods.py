@@ -13,7 +13,7 @@ from ..graph.refusals import explained_by_name
 from .activation import softplus
 from .array import cast, zeros_like
 from .comparison import equal_scalar
-from .distances import MeanOrNo, SumOrNo, reduced
+from .distances import MeanOrNo, SumOrNo, reduced_loss
 from .elementwise import exp
 from .indexing import where
 from .linear import batch_matmul, embed
@@ -38,7 +38,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
         reduce: 'sum', or 'no' for each element.
     """
     _alike(x=x, y=y)
-    return reduced(softplus(y) - x * y, reduce)
+    return reduced_loss(softplus(y) - x * y, reduce)
 
 
 @composite
@@ -53,7 +53,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
     """
     _alike(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
-    return reduced(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
+    return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
 
 
 @composite
@@ -67,7 +67,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
     """
     _alike(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
-    return reduced(loss, reduce)
+    return reduced_loss(loss, reduce)
 
 
 def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
@@ -103,7 +103,7 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo 
     total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)
     others = sum(log1p(-exp(negative - total)), axis=1)
     loss = reshape(total - positive, shape=t.shape) - others
-    return reduced(loss, reduce)
+    return reduced_loss(loss, reduce)
 
 
 @explained_by_name
@@ -145,7 +145,7 @@ def negative_sampling(
     target = reshape(where(nothing, zeros_like(t), t), shape=(*t.shape, 1))
     positive = reshape(_scores(x, target, W), shape=t.shape)
     loss = softplus(-positive) + sum(softplus(_scores(x, samples, W)), axis=1)
-    loss = reduced(where(nothing, zeros_like(loss), loss), reduce)
+    loss = reduced_loss(where(nothing, zeros_like(loss), loss), reduce)
     if not return_samples:
         return loss
     return loss, concatenate(reshape(t, shape=(*t.shape, 1)), cast(samples, t.dtype), axis=1)

@@ -25,7 +25,7 @@ def monomial(*x: Array, powers: IntsEach) -> jax.Array:
     Raises:
         ValueError: The shapes do not broadcast, or there is not one power for each of `x`.
     """
-    xs = together(x)
+    xs = in_common_form(x)
     if max(map(abs, powers)) > _MOST_FACTORS:
         return functools.reduce(lax.mul, [raised(each, power) for each, power in zip(xs, powers, strict=True)])
     factors = [
@@ -87,7 +87,7 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
         ValueError: The shapes do not broadcast, or there is not one coefficient for each of `x`.
     """
     total: jax.Array | None = None
-    for each, coefficient in zip(together(x), coefficients, strict=True):
+    for each, coefficient in zip(in_common_form(x), coefficients, strict=True):
         if isinstance(coefficient, jax.Array):  # an input of the program
             term, negative = lax.mul(each, lax.full_like(each, coefficient)), False
         else:
@@ -104,7 +104,7 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
     return lax.add(total, lax.full_like(total, float(constant))) if constant else total
 
 
-def together(xs: tuple[jax.Array, ...]) -> list[jax.Array]:
+def in_common_form(xs: tuple[jax.Array, ...]) -> list[jax.Array]:
     """The arrays in their common floating dtype and their common shape."""
     same = alike(*map(floating, xs))
     if all([x.shape == same[0].shape for x in same]):

@@ -24,14 +24,14 @@ from ..graph.thresholds import MOST_SLICES
 from . import reduction
 from .arithmetic import floating, is_floating
 from .pooling_windows import (
-    Axis,
+    WindowAxis,
     at_places,
     need_elements,
     over_windows,
     per_window,
-    places,
     pooled_shape,
     to_places,
+    window_offsets,
     windows,
 )
 from .transposition import transposed
@@ -79,7 +79,7 @@ def max_pooling(
     return over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
 
 
-def _dimensions(ndim: int, axes: list[Axis]) -> tuple[Any, ...]:
+def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
     """Sizes, steps and padding of the windows, as XLA wants them."""
     sizes, steps, ends = [1] * ndim, [1] * ndim, [(0, 0)] * ndim
     for a in axes:
@@ -87,7 +87,7 @@ def _dimensions(ndim: int, axes: list[Axis]) -> tuple[Any, ...]:
     return tuple(sizes), tuple(steps), tuple(ends)
 
 
-def _first_maxima(x: Any, axes: list[Axis]) -> Any:
+def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
     """For each window at which of its places the first maximum is; as many as it has places where none is, since all
     that it holds is NaN."""
     elements = at_places(x, axes, np.array(math.nan, x.dtype))
@@ -100,12 +100,12 @@ def _first_maxima(x: Any, axes: list[Axis]) -> Any:
     return first
 
 
-def _are_few(axes: list[Axis]) -> bool:
+def _are_few(axes: list[WindowAxis]) -> bool:
     """Whether windows are so small that their places are looked at one by one."""
     return math.prod([a.kernel for a in axes]) <= MOST_SLICES
 
 
-def _winners(x: Any, axes: list[Axis]) -> Any:
+def _winners(x: Any, axes: list[WindowAxis]) -> Any:
     """For each window the place of its first maximum, counted along the flattened spatial axes."""
     first, last = axes[0].axis, axes[-1].axis + 1
     counted = lax.iota(jnp.int32, math.prod(x.shape[first:last])).reshape(x.shape[first:last])
@@ -121,13 +121,13 @@ def _winners(x: Any, axes: list[Axis]) -> Any:
     return lax.reduce_window((x, counted), (lowest, outside), better, *_dimensions(x.ndim, axes))[1]
 
 
-def _flat(x: Any, axes: list[Axis]) -> Any:
+def _flat(x: Any, axes: list[WindowAxis]) -> Any:
     """`x` as (batch, places, channels)."""
     first, last = axes[0].axis, axes[-1].axis + 1
     return lax.reshape(x, (math.prod(x.shape[:first]), math.prod(x.shape[first:last]), math.prod(x.shape[last:])))
 
 
-def _indices(x: Any, axes: list[Axis]) -> tuple[Any, ...]:
+def _indices(x: Any, axes: list[WindowAxis]) -> tuple[Any, ...]:
     winners = _flat(_winners(x, axes), axes)
     batch, channel = (lax.broadcasted_iota(jnp.int32, winners.shape, axis) for axis in (0, 2))
     return batch, winners, channel
@@ -161,7 +161,7 @@ def max_pooling_backward(
 
 
 def _gradient(
-    dy: Any, x: Any, first_maxima: Callable[[Any, list[Axis]], Any], /, *given: Any, **named: Any
+    dy: Any, x: Any, first_maxima: Callable[[Any, list[WindowAxis]], Any], /, *given: Any, **named: Any
 ) -> jax.Array:
     axes = windows(x.shape, *given, **named)
     need_elements(axes)
@@ -170,7 +170,7 @@ def _gradient(
         raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling x gives")
     if _are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
-        parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(places(axes)))]
+        parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
         return to_places(parts, axes)
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)

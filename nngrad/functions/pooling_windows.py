@@ -15,7 +15,7 @@ from ..graph.arguments import Ints, as_ints, per_axis
 from ..graph.thresholds import MOST_SLICES
 
 
-class Axis(NamedTuple):
+class WindowAxis(NamedTuple):
     """The windows along one axis."""
 
     axis: int
@@ -47,7 +47,7 @@ class Axis(NamedTuple):
 def windows(
     shape: tuple[int, ...], kernel: Ints, stride: Ints | None, ignore_border: bool, pad: Ints | None,
     channel_last: bool,
-) -> list[Axis]:
+) -> list[WindowAxis]:
     """The windows along each spatial axis of an array of `shape`; a ValueError names the argument that is wrong."""
     kernel = as_ints(kernel)
     count = len(kernel)
@@ -68,7 +68,7 @@ def windows(
         length = n + 2 * p
         if ignore_border and k > length:
             raise ValueError(f"kernel {kernel} is larger than the {length} elements of padded spatial axis {i}")
-        axes.append(Axis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-(n + p) // s)))
+        axes.append(WindowAxis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-(n + p) // s)))
         if length + k + s > _LARGEST:
             raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} go beyond the range of int32")
     return axes
@@ -77,19 +77,19 @@ def windows(
 _LARGEST = 2**31 - 1
 
 
-def need_elements(axes: list[Axis]) -> None:
+def need_elements(axes: list[WindowAxis]) -> None:
     """Raise a ValueError if some window lies in the padding alone."""
     if any(a.number and a.least < 1 for a in axes):
         raise ValueError(f"pad {tuple(a.pad for a in axes)} makes windows that hold no element of x")
 
 
-def pooled_shape(shape: tuple[int, ...], axes: list[Axis]) -> tuple[int, ...]:
+def pooled_shape(shape: tuple[int, ...], axes: list[WindowAxis]) -> tuple[int, ...]:
     """`shape` with as many elements along `axes` as there are windows."""
     counts = {a.axis: a.number for a in axes}
     return tuple(counts.get(i, n) for i, n in enumerate(shape))
 
 
-def over_windows(x: Any, axes: list[Axis], combine: Callable[[Any, Any], Any], neutral: Any) -> Any:
+def over_windows(x: Any, axes: list[WindowAxis], combine: Callable[[Any, Any], Any], neutral: Any) -> Any:
     """What `combine`, a sum or a maximum, makes of each window: axis by axis, since it is one of those of its rows."""
     for a in axes:
         padded = _padded(x, [a], neutral)
@@ -103,21 +103,21 @@ def over_windows(x: Any, axes: list[Axis], combine: Callable[[Any, Any], Any], n
     return x
 
 
-def _padded(x: Any, axes: list[Axis], fill: Any) -> Any:
+def _padded(x: Any, axes: list[WindowAxis], fill: Any) -> Any:
     ends = {a.axis: a.ends for a in axes}
     return lax.pad(x, fill, [(*ends.get(i, (0, 0)), 0) for i in range(x.ndim)])
 
 
-def places(axes: list[Axis]) -> list[tuple[int, ...]]:
+def window_offsets(axes: list[WindowAxis]) -> list[tuple[int, ...]]:
     """The places in a window, in row-major order."""
     return list(itertools.product(*[range(a.kernel) for a in axes]))
 
 
-def at_places(x: Any, axes: list[Axis], fill: Any) -> list[Any]:
+def at_places(x: Any, axes: list[WindowAxis], fill: Any) -> list[Any]:
     """For each place in a window the elements that are there, one for each window; `fill` in the padding."""
     padded = _padded(x, axes, fill)
     slices = []
-    for place in places(axes):
+    for place in window_offsets(axes):
         low, high, step = [0] * x.ndim, [*padded.shape], [1] * x.ndim
         for a, k in zip(axes, place, strict=True):
             low[a.axis], high[a.axis], step[a.axis] = k, k + (a.number - 1) * a.stride + 1, a.stride
@@ -125,7 +125,7 @@ def at_places(x: Any, axes: list[Axis], fill: Any) -> list[Any]:
     return slices
 
 
-def to_places(parts: list[Any], axes: list[Axis]) -> Any:
+def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
     """The transpose of `at_places`, with zeros in the padding: what arrays with one element for each window, one array
     for each place in it, come to where they are put there.
 
@@ -136,7 +136,7 @@ def to_places(parts: list[Any], axes: list[Axis]) -> Any:
     lengths = {a.axis: a.number + (a.kernel - 1) // a.stride for a in axes}
     empty = lax.full([lengths.get(i, n) for i, n in enumerate(parts[0].shape)], 0, parts[0].dtype)
     phases = dict.fromkeys(itertools.product(*[range(a.stride) for a in axes]), empty)
-    for place, part in zip(places(axes), parts, strict=True):
+    for place, part in zip(window_offsets(axes), parts, strict=True):
         ends = {a.axis: k // a.stride for a, k in zip(axes, place, strict=True)}
         widths = [(ends.get(i, 0), empty.shape[i] - n - ends.get(i, 0), 0) for i, n in enumerate(part.shape)]
         phase = tuple([k % a.stride for a, k in zip(axes, place, strict=True)])
@@ -160,7 +160,7 @@ def _merged(x: Any, axis: int) -> Any:
     return lax.reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
 
 
-def per_window(y: Any, axes: list[Axis], margins: list[int]) -> Any:
+def per_window(y: Any, axes: list[WindowAxis], margins: list[int]) -> Any:
     """`y` divided by the number of positions that each of its windows has among the elements and margins."""
     for a, margin in zip(axes, margins, strict=True):
         share = 1 / lax.convert_element_type(a.counts(margin), jnp.promote_types(y.dtype, jnp.float32))

@@ -20,7 +20,7 @@ Cell = Callable[[Variable, Variable, States, Variable | None], States]
 the states after it, the first of which is the output."""
 
 
-class Kind(NamedTuple):
+class CellKind(NamedTuple):
     """A kind of recurrent layer."""
 
     name: str
@@ -61,15 +61,15 @@ def _elman_cell(nonlinearity: Callable[[Variable], Variable]) -> Cell:
     return lambda given, fed_back, states, bias: (nonlinearity(given + fed_back),)
 
 
-LSTM = Kind("lstm", _lstm_cell, 4, 4, ("h", "c"))
-GRU = Kind("gru", _gru_cell, 3, 4, ("h",))
+LSTM = CellKind("lstm", _lstm_cell, 4, 4, ("h", "c"))
+GRU = CellKind("gru", _gru_cell, 3, 4, ("h",))
 ELMAN = {
-    "tanh": Kind("rnn", _elman_cell(activation.tanh), 1, 1, ("h",), has_axis=False),
-    "relu": Kind("rnn", _elman_cell(activation.relu), 1, 1, ("h",), has_axis=False),
+    "tanh": CellKind("rnn", _elman_cell(activation.tanh), 1, 1, ("h",), has_axis=False),
+    "relu": CellKind("rnn", _elman_cell(activation.relu), 1, 1, ("h",), has_axis=False),
 }
 
 
-class Layers(NamedTuple):
+class RecurrentLayers(NamedTuple):
     """What several layers of one kind are given, checked, in one dtype, and with an axis for gates."""
 
     x: Variable
@@ -80,9 +80,9 @@ class Layers(NamedTuple):
 
 
 def _checked(
-    kind: Kind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
+    kind: CellKind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
     num_layers: int, dropout: float, bidirectional: bool,
-) -> Layers:  # fmt: skip
+) -> RecurrentLayers:  # fmt: skip
     """What the layers are given, if it fits together."""
     name, directions = kind.name, 2 if bidirectional else 1
     if x.ndim != 3:
@@ -120,11 +120,11 @@ def _checked(
 
     first = with_gates(weight_l0, 1)
     assert first is not None
-    return Layers(cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2))
+    return RecurrentLayers(cast(x), tuple([cast(s) for s in states]), first, with_gates(weight, 2), with_gates(bias, 2))
 
 
 def _one_direction(
-    kind: Kind, x: Variable, states: States, weight: Variable, bias: Variable | None, reverse: bool
+    kind: CellKind, x: Variable, states: States, weight: Variable, bias: Variable | None, reverse: bool
 ) -> tuple[States, Variable]:
     """The states after the last step, and the outputs (steps, batch, size), of one layer in one direction.
 
@@ -154,7 +154,7 @@ def _one_direction(
 
 
 def _recurrent(
-    kind: Kind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
+    kind: CellKind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
     num_layers: int, dropout: float, bidirectional: bool, training: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The outputs of the last layer, and each state after the last step."""

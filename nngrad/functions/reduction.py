@@ -30,14 +30,14 @@ def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[...
     axes = axes_of(arguments["axis"], given.ndim)
     if not axes or axes != tuple(range(len(axes))) or not given.differentiable:
         return None
-    return _by_product if given.size > MANY_SUMS * count(given, axes) > 0 else None
+    return _by_product if given.size > MANY_SUMS * reduced_count(given, axes) > 0 else None
 
 
 def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
     """A sum over leading axes, as a product with ones."""
     axes = axes_of(axis, x.ndim)
     shape = x.shape[len(axes) :]
-    rows = lax.reshape(widened(x), (count(x, axes), math.prod(shape)))
+    rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
     # A product with a vector would be made a reduction again.
     ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
     y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
@@ -47,7 +47,7 @@ def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
 def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     """Mean of floating numbers over `axes`; 16-bit ones are averaged as float32."""
     y = lax.reduce_sum(widened(x), axes)
-    y = lax.div(y, lax.full_like(y, count(x, axes)))
+    y = lax.div(y, lax.full_like(y, reduced_count(x, axes)))
     return lax.convert_element_type(y, x.dtype)
 
 
@@ -56,7 +56,7 @@ def whole(x: jax.Array) -> jax.Array:
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
-def count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
+def reduced_count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
     """Number of elements that one result of a reduction over `axes` is made of."""
     n = 1
     for a in axes:
@@ -147,7 +147,7 @@ def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
 def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
     # Deviations are taken from the first element and then from their mean. That loses less when the mean
     # is large, and makes the variance of equal numbers exactly 0.
-    if count(x, axes):
+    if reduced_count(x, axes):
         first = lax.slice(x, (0,) * x.ndim, tuple(1 if i in axes else n for i, n in enumerate(x.shape)))
         x = lax.sub(x, lax.broadcast_in_dim(first, x.shape, tuple(range(x.ndim))))
     x = lax.sub(x, spread(average(x, axes), x, axes))
@@ -251,12 +251,12 @@ def _arg_extremum(search: Callable[..., jax.Array], x: jax.Array, axis: Axes | N
     axes = axes_of(axis, x.ndim)
     _need_elements(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
-    flat = lax.reshape(lax.transpose(x, rest + axes), (*[x.shape[i] for i in rest], count(x, axes)))
+    flat = lax.reshape(lax.transpose(x, rest + axes), (*[x.shape[i] for i in rest], reduced_count(x, axes)))
     return kept(search(flat, len(rest), jnp.int32), axes, keepdims)
 
 
 def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
-    if count(x, axes) == 0:
+    if reduced_count(x, axes) == 0:
         raise ValueError(f"there is no extremum of no elements: axes {axes} of shape {x.shape}")
 
 

@@ -5,7 +5,7 @@ from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Array, Composite, Op, composite, op
-from .options import build_options, contained, switch, switched
+from .options import build_options, contained, set_switches, switched
 from .spec import Spec, spec_of
 from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable
@@ -32,7 +32,7 @@ __all__ = [
     "leaves_of",
     "op",
     "path_between",
+    "set_switches",
     "spec_of",
-    "switch",
     "switched",
 ]

@@ -284,10 +284,10 @@ def is_union(annotation: Any) -> bool:
     return get_origin(annotation) in (UnionType, Union)
 
 
-def shown(annotation: Any) -> Any:
+def text_of_kind(annotation: Any) -> Any:
     """Returns what a caller may give for an argument with this annotation: its type, without the kind."""
     if is_union(annotation):
-        return functools.reduce(operator.or_, [shown(each) for each in get_args(annotation)])
+        return functools.reduce(operator.or_, [text_of_kind(each) for each in get_args(annotation)])
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
@@ -302,10 +302,10 @@ def range_of(annotation: Any) -> Range | None:
 
 def without_range(annotation: Any) -> Any:
     """An annotation without its range."""
-    return shown(annotation) if range_of(annotation) else annotation
+    return text_of_kind(annotation) if range_of(annotation) else annotation
 
 
-def counted(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
+def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
     """A check that `check` makes, and that there is one for each of a number of inputs."""
 
     def check_all(value: Any, count: int) -> Any:

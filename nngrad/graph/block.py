@@ -22,7 +22,7 @@ from .ndarray import NdArray
 from .op import Op
 from .options import build_options
 from .origins import Instance, Origins
-from .place import Place
+from .place import SourceLocation
 from .spec import Spec, arguments_need_x64
 from .variable import Variable, leaf_of
 
@@ -72,7 +72,7 @@ class Block:
     orders: tuple[int, ...]
     outputs: tuple[int, ...]
     stops: frozenset[int]
-    places: tuple[Place | None, ...]
+    places: tuple[SourceLocation | None, ...]
 
     def __init__(
         self,
@@ -81,7 +81,7 @@ class Block:
         orders: tuple[int, ...],
         outputs: tuple[int, ...],
         stops: frozenset[int] = frozenset(),
-        places: tuple[Place | None, ...] = (),
+        places: tuple[SourceLocation | None, ...] = (),
         results: tuple[tuple[Spec, ...], ...] | None = None,
     ) -> None:
         self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
@@ -184,11 +184,11 @@ class Block:
         """The outputs, newly made, for Variables of the inputs."""
         return self.picked(inputs, self.instantiate(inputs))
 
-    def opened(self) -> Opened:
+    def opened(self) -> OpenedBlock:
         """The block as a graph of its own, from new leaves."""
         inputs = self.leaves()
         values = self.instantiate(inputs)
-        return Opened(inputs, values, self.picked(inputs, values))
+        return OpenedBlock(inputs, values, self.picked(inputs, values))
 
     def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Block:
         """The same with other inputs, perhaps more of them.
@@ -336,7 +336,7 @@ def new_leaves(specs: Iterable[Spec]) -> list[Variable]:
     return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
 
 
-class Opened(NamedTuple):
+class OpenedBlock(NamedTuple):
     """A block as a graph of its own."""
 
     inputs: list[Variable]

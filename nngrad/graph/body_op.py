@@ -83,7 +83,7 @@ class Steps(Protocol[V]):
         ...
 
 
-class Fused(NamedTuple):
+class FusedFunctions(NamedTuple):
     """Several functions of one op as one function."""
 
     members: Numbers
@@ -201,7 +201,7 @@ class ControlOp(BodyOp):
         settled already."""
         return None
 
-    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
         """Which of several functions of it are one function that saves work; none of them depends on another.
 
         Args:

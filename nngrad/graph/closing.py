@@ -12,7 +12,7 @@ from typing import Any
 
 from .block import Block, Step
 from .function import Function
-from .place import Place
+from .place import SourceLocation
 from .spec import Spec
 from .traverse import functions_of
 from .variable import Variable
@@ -95,7 +95,7 @@ class Closing(dict[Variable, int]):
         """The numbers of Variables; None for None."""
         return tuple([None if x is None else self[x] for x in variables])
 
-    def block(self, outputs: Iterable[int], places: Sequence[Place | None] = ()) -> Block:
+    def block(self, outputs: Iterable[int], places: Sequence[SourceLocation | None] = ()) -> Block:
         """What the steps compute of the leaves.
 
         Args:
@@ -138,13 +138,13 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
             closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
             start = end + 1
     closing.write(functions[start:])
-    block = closing.block(closing.numbers(outputs), [place_of(f) for f in closing.functions])
+    block = closing.block(closing.numbers(outputs), [source_location_of(f) for f in closing.functions])
     if len(block.inputs) > len(inputs):
         raise ValueError("the graph has leaves that are not among its inputs")
     return block
 
 
-def place_of(f: Function) -> Place | None:
+def source_location_of(f: Function) -> SourceLocation | None:
     """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
-    place: Place | None = getattr(f, "place", None)
+    place: SourceLocation | None = getattr(f, "place", None)
     return getattr(f.origin, "place", None) if place is None else place

@@ -94,7 +94,7 @@ class Completed:
         return None if doc is None else str(doc)
 
 
-def completed(
+def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
     refused: Mapping[str, str] | None = None,
 ) -> str | None:

@@ -32,7 +32,7 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     Raises:
         ValueError: It has bodies that do, and each process decides for itself how often it runs them.
     """
-    found = within(arguments)
+    found = groups_within(arguments)
     if found and not op.lockstep:
         raise ValueError(
             f"{op.name}: its body exchanges arrays with other processes, but how often it runs may differ from process "
@@ -42,11 +42,11 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     return found if own is None else found | {own}
 
 
-def within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
+def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
     """The groups that bodies among static arguments, and in tuples among them, exchange among."""
     found: frozenset[Processes] = frozenset()
     for each in arguments:
-        groups = within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
+        groups = groups_within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
         if isinstance(groups, frozenset) and groups:
             found |= groups
     return found

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 _CELL = "padding:.1em .7em .1em 0;border:0;background:none;"
 
 
-def table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
+def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
     """A table that takes its colours from the page, be that light or dark.
 
     Args:

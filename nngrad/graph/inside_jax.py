@@ -48,7 +48,7 @@ def taken(name: str) -> Any:
     return found
 
 
-def missing() -> list[str]:
+def missing_in_jax() -> list[str]:
     """What this version of JAX does not have, and what is so without it."""
     return [
         f"{use.module}.{name}: {use.without}" for use in USES for name in use.names if taken(name) is None

@@ -69,7 +69,7 @@ def parameters_of(equation: Any) -> dict[str, Any]:
     return found
 
 
-def called(equation: Any) -> ClosedJaxpr | None:
+def called_function(equation: Any) -> ClosedJaxpr | None:
     """The function of equations that it calls, for its inputs; None where it calls none."""
     if equation.primitive.name == CALL_OF_OBJECT:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]

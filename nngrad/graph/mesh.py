@@ -89,7 +89,7 @@ class Mesh:
         axes = None if x._data is None else x._data.axes
         if axes is None:
             return (DATA,) if self._divides(x.shape) else ()
-        return self.resolved(axes, x.shape, name_of(x, number))
+        return self.resolved(axes, x.shape, name_of_leaf(x, number))
 
     def resolved(self, axes: Axes | str, shape: Shape, name: str) -> Axes:
         """`axes` for an array of `shape`, checked. A single name stands for the largest axis that is divisible.
@@ -156,7 +156,7 @@ class Mesh:
         for i, x in enumerate(leaves):
             if x._source is None:
                 array = arrays[i]
-                moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of(x, i))
+                moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of_leaf(x, i))
                 # A batch stays readable: no process would have all of it.
                 if moved is not array and not (self.spans_processes and x.cell.axes is None):
                     x.cell._value.keep_moved(array, moved)
@@ -187,7 +187,7 @@ class Mesh:
             return self.put(array, self.sharding(self.axes_of(x)), name)
         if self.spans_processes:
             whole = x.shape if shape is None and x is not None else shape
-            return processes.joined(np.asarray(array), self, name, whole)
+            return processes.global_batch(np.asarray(array), self, name, whole)
         return self.put(array, self.of_batch(array.shape), name)
 
     # ---------------------------------------------------------------- within programs
@@ -218,7 +218,7 @@ class Mesh:
 
     @contextlib.contextmanager
     def _turn_of_all(self) -> Iterator[None]:
-        with _turns if self._waits else _AT_ONCE, processes.together():
+        with _turns if self._waits else _AT_ONCE, processes.joint_computation():
             yield
 
     def finished(self, results: Any) -> Any:
@@ -272,6 +272,6 @@ def mesh_of(arrays: Sequence[Any]) -> Mesh | None:
     return None
 
 
-def name_of(x: Variable, number: int) -> str:
+def name_of_leaf(x: Variable, number: int) -> str:
     """What a leaf is called in messages."""
     return f"parameter {x.name!r}" if x.name else f"leaf {number}, of shape {x.shape},"

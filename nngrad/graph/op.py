@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 import jax
 import numpy as np
 
-from .arguments import plain, shown
-from .docstrings import Completed, completed, refused_by, usual_of
+from .arguments import plain, text_of_kind
+from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .half_made import unharmed
@@ -230,7 +230,7 @@ class Op(Facts, Generic[P, R]):
             return self.forward.__doc__
         raises = {"TypeError": "`key` is no uint32[2]."} if "key" in self.input_names else {}
         refused = refused_by(self.forward, self.broadcasts)
-        return completed(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
+        return completed_docstring(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
         """The static arguments by name."""
@@ -264,7 +264,7 @@ def _application(schema: Schema) -> list[str]:
 def _of_caller(signature: inspect.Signature, returned: Any) -> inspect.Signature:
     """The signature as it is shown to callers, who get what is `returned`."""
     parameters = [
-        p.replace(annotation=p.empty if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) else shown(p.annotation))
+        p.replace(annotation=p.empty if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) else text_of_kind(p.annotation))
         for p in signature.parameters.values()
     ]
     return signature.replace(parameters=parameters, return_annotation=returned)
@@ -306,7 +306,8 @@ class Composite(Generic[P, R]):
         """The docstring of the body; of nngrad's own functions with words for each argument."""
         if not self.module.startswith("nngrad."):
             return self.body.__doc__
-        return completed(self.body, self.__signature__.parameters, usual_of(self.body), {}, refused_by(self.body))
+        parameters = self.__signature__.parameters
+        return completed_docstring(self.body, parameters, usual_of(self.body), {}, refused_by(self.body))
 
     def __repr__(self) -> str:
         return f"<composite {self.name}{_without_result(self.__signature__)}>"

@@ -161,7 +161,7 @@ def contained(function: Callable[P, R]) -> Callable[P, R]:
     return run
 
 
-def switch(**switches: Any) -> None:
+def set_switches(**switches: Any) -> None:
     """Set switches from now on, in this thread or task: until the innermost `contained` call ends, if there is one."""
     layers = build_options().layers
     kept = tuple([layer for layer in layers if layer[0] is not _FROM_NOW_ON or layer[1].keys() != switches.keys()])

@@ -9,7 +9,7 @@ from types import FrameType
 from typing import NamedTuple
 
 
-class Place(NamedTuple):
+class SourceLocation(NamedTuple):
     """A line of the user's program."""
 
     file: str
@@ -39,10 +39,10 @@ def _users_frame() -> FrameType | None:
     return frame
 
 
-def users_place() -> Place | None:
+def users_place() -> SourceLocation | None:
     """Where the user's program is."""
     frame = _users_frame()
-    return None if frame is None else Place(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
+    return None if frame is None else SourceLocation(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:

@@ -44,7 +44,7 @@ goes on; outside of such blocks `watch` ends them, as SIGTERM does elsewhere."""
 
 
 @contextlib.contextmanager
-def together() -> Iterator[None]:
+def joint_computation() -> Iterator[None]:
     """Around what all processes take part in: where one is missing, the error is that of `watch`, which names it."""
     if watch is None:
         yield
@@ -61,9 +61,9 @@ def together() -> Iterator[None]:
         watch.end()
 
 
-def gathered(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+def gathered_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
     """The arrays that processes call this with, one row each. They call it together."""
-    with together():
+    with joint_computation():
         rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
         return rows
 
@@ -83,14 +83,14 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
     """Raise a ValueError, which begins with `what`, unless all processes have the same. They call this together."""
     digest = hashlib.blake2b(array.tobytes(), digest_size=_DIGEST)
     digest.update(f"{array.shape}{array.dtype}".encode())
-    found = gathered(np.frombuffer(digest.digest(), np.uint32))
+    found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
     others = [i for i in range(len(found)) if not np.array_equal(found[i], found[0])]
     if others:
         raise ValueError(f"{what} differ between process {others[0]} and process 0; let all processes start from "
                          "the same seed (nn.seed, and that of NumPy for initial values), or load the same file")
 
 
-def joined(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
+def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
     """The global batch of which each process has a part. All processes call this together.
 
     Args:
@@ -127,7 +127,7 @@ def joined(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | Non
 
 def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
     """Raise a ValueError unless all processes have parts of one shape."""
-    found = gathered(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
+    found = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
     if not (found == found[0]).all():
         shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(found)])
         raise ValueError(f"{name}: each process has to give a part of the same shape, got {shapes}")

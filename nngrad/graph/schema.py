@@ -6,7 +6,7 @@ import inspect
 from collections.abc import Callable
 from typing import Any
 
-from .arguments import Ignored, IntsEach, Number, NumbersEach, coercer_of, counted, without_range
+from .arguments import Ignored, IntsEach, Number, NumbersEach, coercer_of, one_per_input, without_range
 from .function import apply
 from .leaf import as_variables
 from .variable import Variable
@@ -69,7 +69,7 @@ class Schema:
             checks: Callable[..., Any] = coercer_of(p.annotation, self.name, name, self._static)
             if is_each:
                 self._each.append(name)
-                checks = counted(checks, self.name, name)
+                checks = one_per_input(checks, self.name, name)
             self.values.append(name if is_each else check)
             self.checks.append((checks, is_each))
             self._scope[f"check_{name}"] = checks

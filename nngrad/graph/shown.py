@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .elsewhere import no_attribute
-from .html import table, titled
-from .place import Place
+from .html import html_table, titled
+from .place import SourceLocation
 from .shortening import printable, quoted, value_text
 from .traverse import functions_of
 from .value import is_shared, on_host
@@ -74,7 +74,7 @@ class ShownVariable:
         elif x.parent is not None:
             rows.append(("value", "not computed yet"))
         name = f" {quoted(x.name)}" if x.name else ""
-        return titled(f"Variable{name}", table(rows))
+        return titled(f"Variable{name}", html_table(rows))
 
 
 def _kind_of(x: Variable) -> str:
@@ -136,7 +136,7 @@ class ShownFunction:
             rows.append(("", f"and {len(named) - _MOST_SHOWN} more"))
         rows += [(name, value_text(value)) for name, value in f.args.items()]
         rows += [("gives", ", ".join(_first(list(map(repr, f.specs))))), *_where_from(f)]
-        return titled(f.op.name, table(rows))
+        return titled(f.op.name, html_table(rows))
 
 
 def _input_text(x: Variable) -> str:
@@ -151,7 +151,7 @@ def _where_from(f: Function) -> list[tuple[str, str]]:
     if f.order:
         of = "" if origin is None else f", part of the gradient of {origin.op.name}"
         rows.append(("order", f"{f.order}{of}"))
-    place: Place | None = getattr(f, "place", None)
+    place: SourceLocation | None = getattr(f, "place", None)
     if place is not None:
         rows.append(("asked for at" if f.order else "written at", str(place)))
     return rows

@@ -15,7 +15,9 @@ Step = Callable[[Any, Any], tuple[Any, Any]]
 """A carry and slices in; the carry for the next step and a tuple of what is stacked out."""
 
 
-def scan(step: Step, first: Any, scanned: tuple[Any, ...], length: int, reverse: bool = False, unroll: int = 1) -> Any:
+def scan_in_segments(
+    step: Step, first: Any, scanned: tuple[Any, ...], length: int, reverse: bool = False, unroll: int = 1
+) -> Any:
     """What `lax.scan` gives, the last carry and the stacks; in segments where that is quicker by much."""
     size = _steps_at_once(step, first, scanned) if SLOW_BELOW else 1
     if not 1 < size < length:

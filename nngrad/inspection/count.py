@@ -7,7 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from ..autodiff.request import variables
 from ..graph import Variable, functions_of
-from ..graph.html import table
+from ..graph.html import html_table
 from .cost import Application, Cost, applications_of
 
 Key = TypeVar("Key")
@@ -63,7 +63,7 @@ class Count(NamedTuple):
     def _repr_html_(self) -> str:
         ops, orders, total = self._sections()
         rest = [f"<div>{line}</div>" for line in self._rest()]
-        return "".join([table([*ops, *orders, total], _HEAD, numbers=True), *rest])
+        return "".join([html_table([*ops, *orders, total], _HEAD, numbers=True), *rest])
 
     def _sections(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], tuple[str, ...]]:
         """Rows by op, rows by order, and that of the total."""

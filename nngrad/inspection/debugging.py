@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..execution.stepwise import Marked, Trail, written_at
+from ..execution.stepwise import MarkedArray, Trail, written_at
 from ..graph import Function, Variable, switched
 from ..graph.options import Switched, start_with
 
@@ -77,7 +77,7 @@ class Checker:
         return Finding(wrong, bad, [self.described(array) for array in inputs], within)
 
     def marks(
-        self, f: Function, inputs: Sequence[Marked], results: Sequence[Any], trail: Trail
+        self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
     ) -> list[Beginning | None]:
         """Where what is not finite in the results of a function of a body began: in what it was given, or here."""
         finding = self.found([x.array for x in inputs], results)

@@ -13,7 +13,7 @@ from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
-from ..graph.place import Place
+from ..graph.place import SourceLocation
 from ..graph.shortening import argument_text
 from .cost import Cost, applications_of, cost_of
 from .formulas import formula_of
@@ -94,9 +94,9 @@ class Description:
         """The op whose backward rule emitted it."""
         self.scopes: list[str] = []
         """The scope of parameters, 'conv1/bn'; empty for none. See `scopes_of`."""
-        self.places: list[Place | None] = []
+        self.places: list[SourceLocation | None] = []
         """Where the user wrote it, or the function that it is the gradient of (`nn.remember_places`)."""
-        self.asked: list[Place | None] = []
+        self.asked: list[SourceLocation | None] = []
         """For gradients, where they were asked for."""
         self.states: list[State] = []
         """Whether it is kept for a gradient, or computed again."""

@@ -127,7 +127,7 @@ def total_of(described: Description) -> Tally:
     ])  # fmt: skip
 
 
-def difference(before: Listing, after: Listing, context: int | None = 2) -> Difference:
+def listing_difference(before: Listing, after: Listing, context: int | None = 2) -> Difference:
     """The difference of two graphs; see `Listing.diff`."""
     if context is not None and (isinstance(context, bool) or not isinstance(context, int)):
         raise TypeError(f"context: expected a number of lines or None, got {context!r}")

@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import NamedTuple
 
-from ..autodiff.request import Remembered, history, remembered_of, variables
+from ..autodiff.request import ResultDerivation, derivation_of, history, variables
 from ..execution.cpu.rolling import LoopFound
 from ..execution.lower import linearize
 from ..execution.passes import loops_found
 from ..execution.plans import device_of
 from ..graph import Variable
-from ..graph.html import table
+from ..graph.html import html_table
 from .count import Tally, count
 
 
@@ -55,7 +55,7 @@ class Explanation(NamedTuple):
         return "\n".join([*lines, *self._loops()])
 
     def _repr_html_(self) -> str:
-        return table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])
+        return html_table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows = [(str(o.order), o.mode, str(o.functions), str(o.matrix_products), o.reason or "-") for o in self.orders]
@@ -86,12 +86,12 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         ValueError: A Variable is no result of `nn.grad`.
     """
     given = variables(gradients, "gradients")
-    results: list[Remembered] = []
+    results: list[ResultDerivation] = []
     for i, gx in enumerate(given):
-        remembered = remembered_of(gx)
-        if remembered is None:
+        derived_by = derivation_of(gx)
+        if derived_by is None:
             raise ValueError(f"gradients[{i}] is no result of nn.grad")
-        results.append(remembered)
+        results.append(derived_by)
     counted = count(given, each_step=False)
     nothing = Tally(0, 0, 0, 0, 0)
     orders = [

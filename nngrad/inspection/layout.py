@@ -60,10 +60,10 @@ def width_of_output() -> int | None:
 
 def lines_of_text(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> list[str]:
     """The lines as text without colours, in at most `width` columns; None for as many as it takes."""
-    return ["".join([segment.text for segment in row]).rstrip() for row in laid_out(lines, width, marks)]
+    return ["".join([segment.text for segment in row]).rstrip() for row in rows_of_segments(lines, width, marks)]
 
 
-def laid_out(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> Iterator[list[Segment]]:
+def rows_of_segments(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> Iterator[list[Segment]]:
     """The lines in columns.
 
     Args:
@@ -175,7 +175,7 @@ def rich_lines(lines: Sequence[Line], width: int | None, marks: Sequence[str] = 
     """The lines for a terminal, with colours where it has them."""
     from rich.text import Text
 
-    for row in laid_out(lines, width, marks):
+    for row in rows_of_segments(lines, width, marks):
         text = Text(no_wrap=True, overflow="crop")
         for segment in row:
             text.append(segment.text, _terminal_style(segment.style))
@@ -193,7 +193,7 @@ def html_of(lines: Sequence[Line], marks: Sequence[str] = (), most: int = 1000) 
     """The lines for a notebook; of more than `most` the first ones, and how many there are."""
     rows = [
         "".join([_html(segment) for segment in row]).rstrip()
-        for row in laid_out(lines[:most], None, marks[:most])
+        for row in rows_of_segments(lines[:most], None, marks[:most])
     ]
     if len(lines) > most:
         rows.append(f"… {len(lines) - most} more lines; print() shows them")

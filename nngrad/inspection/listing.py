@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from ..graph import Variable
 from ..graph.spelling import did_you_mean
 from .description import Description, describe
-from .difference import Difference, difference
+from .difference import Difference, listing_difference
 from .folding import folds_of
 from .layout import checked_width, html_of, lines_of_text, rich_lines, width_of_output
 from .lines import Line, Writer
@@ -70,7 +70,7 @@ class Listing:
         """
         if not isinstance(other, Listing):
             raise TypeError(f"other: expected a listing, nn.show(...), got {type(other).__name__}")
-        return difference(self, other, context)
+        return listing_difference(self, other, context)
 
     def __str__(self) -> str:
         return self.text(width_of_output())

@@ -13,7 +13,7 @@ from ..execution.plans import device_of
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
-from ..graph.html import table
+from ..graph.html import html_table
 from ..graph.spec import Spec
 from .recomputation import kept_for_gradients
 
@@ -73,7 +73,7 @@ class MemoryReport(NamedTuple):
             total = _size(sum([row.nbytes for row in rows])) if rows else "nothing"
             shown = [(_size(r.nbytes), str(r.number), r.op, repr(r.spec), r.why) for r in rows[:_MOST_ROWS]]
             more = f"<div>and {len(rows) - _MOST_ROWS} more</div>" if len(rows) > _MOST_ROWS else ""
-            parts.append(f"<div>{title}: {total}</div>{table(shown, _HEAD) if rows else ''}{more}")
+            parts.append(f"<div>{title}: {total}</div>{html_table(shown, _HEAD) if rows else ''}{more}")
         return "".join([*parts, f"<div>live bytes over the schedule: <code>|{self._bars()}|</code></div>"])
 
     def _bars(self, width: int = 64) -> str:

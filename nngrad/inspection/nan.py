@@ -9,7 +9,7 @@ import numpy as np
 
 from ..autodiff.request import variables
 from ..execution.interpret import interpret, results_of
-from ..execution.stepwise import Marked, Trail, run_in_steps, written_at
+from ..execution.stepwise import MarkedArray, Trail, run_in_steps, written_at
 from ..graph import Function, Variable, leaves_of
 from ..graph.body_op import ControlOp
 from ..graph.leaf import arrays_of
@@ -107,7 +107,7 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
         TypeError: Something is not a Variable.
     """
     outputs = variables(outputs, "outputs")
-    graph = _Graph(outputs)
+    graph = _BadValues(outputs)
     reaches = tuple([i for i, y in enumerate(outputs) if graph.has(y, "nan") or graph.has(y, "inf")])
     roots = [outputs[i] for i in reaches]
     found = graph.source("nan", roots) or graph.source("inf", roots)
@@ -116,7 +116,7 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
     return None if found is None else found._replace(reaches=reaches)
 
 
-class _Graph:
+class _BadValues:
     """The values of a graph that hold NaN or infinity."""
 
     def __init__(self, outputs: list[Variable]) -> None:
@@ -184,7 +184,7 @@ class _Graph:
 
     def _within(self, kind: str, f: Function, index: int) -> NanReport | None:
         """What made the first of the kind in the bodies of `f`: it is run once more, a step at a time."""
-        inputs = [Marked(self._values[_key(z)], None) for z in f.inputs]
+        inputs = [MarkedArray(self._values[_key(z)], None) for z in f.inputs]
         mark: _Marks | None = run_in_steps(f, inputs, results_of, _InBodies())[index].mark
         return None if mark is None else mark.get(kind)
 
@@ -197,7 +197,7 @@ class _InBodies:
     """Looks at functions in bodies: of a NaN or an infinity that one gives it knows where that comes from."""
 
     def marks(
-        self, f: Function, inputs: Sequence[Marked], results: Sequence[Any], trail: Trail
+        self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
     ) -> list[_Marks | None]:
         """The marks of the results of a function."""
         return [self._of_result(f, y, inputs, result, trail) for y, result in zip(f.outputs, results, strict=True)]
@@ -207,7 +207,7 @@ class _InBodies:
         return {kind: report for kind, report in mark.items() if _kinds(array).get(kind) is not None} or None
 
     def _of_result(
-        self, f: Function, y: Variable, inputs: Sequence[Marked], result: Any, trail: Trail
+        self, f: Function, y: Variable, inputs: Sequence[MarkedArray], result: Any, trail: Trail
     ) -> _Marks | None:
         found: _Marks = {}
         for kind, mask in _kinds(result).items():

@@ -23,13 +23,13 @@ from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.jax_functions import KeyData
 from ..graph import Variable
-from .rows import NotByRows, Rows
+from .rows import NotByRows, RowAxes
 
 Argnums = int | tuple[int, ...]
 
 
 def grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool, allow_int: bool
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
 ) -> Any:
     """The gradient, and what `fun` returns beside."""
     _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
@@ -37,7 +37,7 @@ def grad(
 
 
 def value_and_grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool, allow_int: bool
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
 ) -> Any:
     """The value and the gradient."""
     y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
@@ -45,7 +45,7 @@ def value_and_grad(
 
 
 def _differentiated(
-    name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool,
+    name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool,
     allow_int: bool,
 ) -> tuple[Variable, Any, Any]:  # fmt: skip
     leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
@@ -87,7 +87,7 @@ class WithoutTangent:
         return np.zeros(shape, jax.dtypes.float0)
 
 
-def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool) -> Any:
+def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
     """The Jacobian, block by block."""
     leaves, tree = _floating("jacobian", args, argnums)
     y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
@@ -99,7 +99,7 @@ def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnum
     return (whole, auxiliary) if has_aux else whole
 
 
-def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums: Argnums, has_aux: bool) -> Any:
+def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
     """The Hessian, block by block."""
     leaves, tree = _floating("hessian", args, argnums)
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
@@ -110,7 +110,7 @@ def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, argnums
     return (whole, auxiliary) if has_aux else whole
 
 
-def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bool) -> Any:
+def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """The value, and the derivative along tangents."""
     given, along = args
     y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
@@ -123,7 +123,7 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bo
     return (y, tangents, auxiliary) if has_aux else (y, tangents)
 
 
-def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """The Hessian times vectors."""
     given, along = args
     y = fun(*given)
@@ -135,12 +135,12 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
     return jax.tree.unflatten(tree, hvp_of(y, leaves, vectors))
 
 
-def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """What `fun` gives."""
     return fun(*args, **kwargs)
 
 
-def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bool) -> Any:
+def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """Vectors times the Jacobian."""
     given, cotangents = args
     y, _ = _with_auxiliary("vjp", fun(*given), has_aux)
@@ -154,7 +154,7 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, has_aux: bo
 
 
 def of_rows(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, name: str, operator: Callable[..., Variable],
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
     argnums: int, batched: bool,
 ) -> Variable:  # fmt: skip
     """An operator of one array, which knows itself what rows are."""
@@ -168,7 +168,7 @@ def of_rows(
 
 
 def of_drawn_directions(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, name: str, operator: Callable[..., Variable],
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
     argnums: int, batched: bool, directions: int, kind: str,
 ) -> Variable:  # fmt: skip
     """An operator of one array, estimated from directions that follow from a key: the first argument."""
@@ -188,7 +188,7 @@ def of_drawn_directions(
     return of_rows(fun, args[1:], kwargs, rows, name, along, argnums, batched)
 
 
-def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, n: int, argnums: int) -> Variable:
+def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, n: int, argnums: int) -> Variable:
     """The derivative of order `n`."""
     y = _array_of("nth_derivative", "what fun returns", fun(*args, **kwargs))
     x = _array_of("nth_derivative", f"argument {argnums}", _chosen("nth_derivative", args, argnums))
@@ -197,7 +197,7 @@ def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, 
 
 
 def derivatives(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows, wanted: tuple[tuple[int, ...], ...]
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, wanted: tuple[tuple[int, ...], ...]
 ) -> list[Variable]:
     """Several partial derivatives."""
     y = _array_of("derivatives", "the result", fun(*args, **kwargs))
@@ -207,7 +207,7 @@ def derivatives(
     return derivatives_of(y, by)
 
 
-def checkpoint(fun: Callable[..., Any], args: Any, kwargs: Any, rows: Rows) -> Any:
+def checkpoint(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """What `fun` gives, with inner values that gradients compute again."""
     leaves, tree = jax.tree.flatten((args, kwargs))
 
@@ -247,7 +247,7 @@ def _chosen(name: str, args: Any, argnums: Argnums) -> Any:
     return chosen[0] if isinstance(argnums, int) else chosen
 
 
-def _check_number(name: str, y: Any, rows: Rows) -> None:
+def _check_number(name: str, y: Any, rows: RowAxes) -> None:
     if not isinstance(y, Variable) or y.shape != rows.shape or not y.spec.differentiable:
         shown = y.spec if isinstance(y, Variable) else jax.tree.structure(y)
         several = "; for arrays there are nj.jacobian and nj.vjp" if getattr(y, "shape", ()) != rows.shape else ""

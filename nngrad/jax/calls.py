@@ -51,7 +51,7 @@ class Graph(Protocol):
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
-class Call:
+class GraphCall:
     """What an equation calls; two are equal that compute the same."""
 
     graph: Graph
@@ -59,7 +59,7 @@ class Call:
     """What the graph is made anew from where that is needed."""
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Call) and (self.graph is other.graph or self.graph.key == other.graph.key)
+        return isinstance(other, GraphCall) and (self.graph is other.graph or self.graph.key == other.graph.key)
 
     def __hash__(self) -> int:
         return hash(self.graph.key)
@@ -76,18 +76,18 @@ def _empty() -> Jaxpr:
     return empty
 
 
-def called(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
+def results_of_call(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
     """The results of a graph for arrays, which JAX may trace.
 
     What JAX knows of an equation it keeps by its parameters, in tables that hold jaxprs weakly and all else for long.
     So that functions and their arrays are released, the parameter is an empty jaxpr that holds the call as a constant.
     """
-    return list(_called.bind(*arrays, held=ClosedJaxpr(_empty(), [Call(graph, owner)])))
+    return list(_called.bind(*arrays, held=ClosedJaxpr(_empty(), [GraphCall(graph, owner)])))
 
 
-def _call_in(held: ClosedJaxpr) -> Call:
+def _call_in(held: ClosedJaxpr) -> GraphCall:
     (call,) = held.consts
-    found: Call = call
+    found: GraphCall = call
     return found
 
 
@@ -162,7 +162,7 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
         [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and graph.inputs[i].differentiable]
     )
     if not moving:
-        results, moved = called(graph, owner, primals), iter(())
+        results, moved = results_of_call(graph, owner, primals), iter(())
     else:
         everything = graph.pushforward(moving)(*primals, *[tangents[i] for i in moving])
         results, moved = everything[: len(graph.outputs)], iter(everything[len(graph.outputs) :])
@@ -181,10 +181,10 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
     having_rows = tuple([axis is not None for axis in axes])
     name = mapped.name if mapped.name in graph.axes else None
     if name is None and not any(having_rows):
-        results = called(graph, owner, arrays)
+        results = results_of_call(graph, owner, arrays)
         return results, [None] * len(results)
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
-    results = called(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
+    results = results_of_call(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
     return results, [0] * len(results)
 
 

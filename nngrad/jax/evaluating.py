@@ -11,7 +11,7 @@ from jax.extend.core import jaxpr_as_fun
 
 from ..graph.jaxpr import alone
 from ..graph.spec import x64_if
-from .values import Known, is_key, known, needs_x64
+from .values import KnownArray, is_key, known, needs_x64
 
 
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
@@ -19,7 +19,7 @@ def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     return list(jaxpr_as_fun(alone(equation))(*arrays))
 
 
-def evaluated_now(equation: Any, values: Sequence[Known]) -> list[Known]:
+def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArray]:
     """What an equation gives whose inputs are all known."""
     on_host = _evaluated_on_host(equation, values)
     if on_host is not None:
@@ -73,7 +73,7 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
 takes longer than all else that is done with a small function. None where it cannot be said so."""
 
 
-def _evaluated_on_host(equation: Any, values: Sequence[Known]) -> Known | None:
+def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArray | None:
     """What NumPy gives; None for an equation that it need not give the same for."""
     function = _ON_HOST.get(equation.primitive.name)
     if function is None or equation.effects or any([is_key(v) for v in values]):

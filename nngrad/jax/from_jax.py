@@ -10,7 +10,7 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from ..functions.array import cast
-from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, checked_options
+from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, options_as_tuples
 from ..graph import Variable, apply, contained, leaves_of
 from ..graph.block import Block
 from ..graph.capture import placeholder
@@ -21,7 +21,7 @@ from ..graph.spec import spec_of
 from .calls import axes_in
 from .opening import Opening
 from .report import Opened
-from .surroundings import Kind, surroundings_of_now
+from .surroundings import ArgumentKinds, surroundings_of_now
 from .values import Value
 
 MOST_REPORTS = 64
@@ -73,7 +73,7 @@ class OpenedFunction(JaxFunction):
         around = surroundings_of_now()
         if around is None:
             return super()._trace(tree, described, needs_x64)
-        kind = Kind(tree, described, needs_x64, named_axes())
+        kind = ArgumentKinds(tree, described, needs_x64, named_axes())
         return around.traced(kind, lambda: super(OpenedFunction, self)._trace(tree, described, needs_x64))
 
     def _keep(self, kind: Hashable, trace: Trace) -> None:
@@ -167,4 +167,4 @@ def from_jax(
             cannot hold, or `fun` works on references or tokens, which none can hold either. What `fun` itself raises
             is passed on, with a note.
     """
-    return OpenedFunction(fun, *checked_options(fun, static_argnums, static_argnames, rows, "from_jax"))
+    return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "from_jax"))

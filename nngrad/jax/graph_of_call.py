@@ -12,8 +12,8 @@ from backward_registry import registry
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
-from ..functions.jax_functions import Fixed, KeyData, Marked
-from ..functions.jaxpr_structure import Held
+from ..functions.jax_functions import Fixed, KeyData, StaticLeaf
+from ..functions.jaxpr_structure import ByIdentity
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.block import bodies_in
 from ..graph.capture import placeholder
@@ -23,8 +23,8 @@ from ..graph.spec import dtype_of, spec_of
 from .calls import Axes, Graph
 from .from_jax import from_jax
 from .pushed_by_jax import jax_transposes_loops, pushed_by_jax
-from .rows import NotByRows, Rows
-from .surroundings import Surroundings, surroundings_of_now, within
+from .rows import NotByRows, RowAxes
+from .surroundings import Surroundings, surroundings_of_now, taking_from
 from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
@@ -38,11 +38,11 @@ class Owner(Protocol):
     def key(self) -> Hashable:
         """What is done to the function."""
 
-    def on_variables(self, rows: Rows, args: Any, kwargs: Any) -> Any:
+    def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
         """What it gives for Variables, in pytrees."""
 
 
-class Arguments(NamedTuple):
+class CallArguments(NamedTuple):
     """How arrays are put into the arguments of a call."""
 
     tree: Any
@@ -67,7 +67,7 @@ class GraphOfCall:
     """
 
     def __init__(
-        self, owner: Owner, arguments: Arguments, keys: Sequence[str], inputs: Sequence[Spec],
+        self, owner: Owner, arguments: CallArguments, keys: Sequence[str], inputs: Sequence[Spec],
         surroundings: Surroundings, having_rows: tuple[bool, ...] = (), size: int | None = None,
         name: Any = None,
     ) -> None:  # fmt: skip
@@ -80,7 +80,7 @@ class GraphOfCall:
         self.is_kept = not is_users and not surroundings.tracers
         """Whether it may stand for later calls: nothing of a trace of JAX's, and no rule of the user's, is in it."""
         self._inputs = [*variables, *surroundings.variables]
-        self.key: Hashable = Held(self) if is_users else (
+        self.key: Hashable = ByIdentity(self) if is_users else (
             owner.key, arguments, tuple(keys), tuple(inputs), having_rows, size, name, surroundings.key,
             registry.version,
         )  # fmt: skip
@@ -91,7 +91,7 @@ class GraphOfCall:
         self.run: Callable[..., Any] = jax.jit(to_jax(self._outputs, self._inputs))
 
     @classmethod
-    def of_arrays(cls, owner: Owner, arguments: Arguments, arrays: Sequence[Any]) -> GraphOfCall:
+    def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
         """The graph for arrays like these."""
         keys = [str(jax.random.key_impl(a)) if is_key(a) else "" for a in arrays]
         data = [jax.eval_shape(jax.random.key_data, a) if is_key(a) else a for a in arrays]
@@ -109,16 +109,16 @@ class GraphOfCall:
         leaves: list[Any] = []
         for kept in self._arguments.fixed:
             if kept is not None:
-                leaves.append(Marked(kept))
+                leaves.append(StaticLeaf(kept))
                 continue
             x, implementation = next(own)
             leaves.append(KeyData(x, implementation) if implementation else x)
         args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
-        rows = Rows()
+        rows = RowAxes()
         if self._size is not None:
             having = zip([*variables, *surroundings.variables], self._having_rows, strict=True)
-            rows = Rows(self._size, having, self._name)
-        with within(surroundings):
+            rows = RowAxes(self._size, having, self._name)
+        with taking_from(surroundings):
             results, tree = jax.tree.flatten(owner.on_variables(rows, args, kwargs))
         return results, tree
 
@@ -221,7 +221,7 @@ class OverRowsByJax:
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
     """The results of a function of arrays that takes nothing from around the function that it is met in."""
     around = surroundings_of_now()
-    with within(Surroundings()) as own:
+    with taking_from(Surroundings()) as own:
         results = list(from_jax(run)(*inputs))
     if around is not None:
         around.axes.update(own.axes)

@@ -11,7 +11,7 @@ from .. import functions as F
 from ..graph import Variable
 from ..graph.jaxpr import name_of
 from .evaluating import evaluated
-from .values import ComplexPair, Delayed, Keys, Known, Value, is_key
+from .values import ComplexPair, Delayed, Keys, KnownArray, Value, is_key
 
 Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 """A function of arrays, the Variables whose arrays it takes, and the names of the primitives in it."""
@@ -78,7 +78,7 @@ def _array(value: Value, described: Any, at: dict[int, Any], results: dict[int, 
         both = value.real, value.imaginary
         parts = [at[id(p)] if isinstance(p, Variable) else jax.numpy.asarray(p.array) for p in both]
         return jax.lax.complex(*parts).astype(described.dtype)
-    if isinstance(value, Known):
+    if isinstance(value, KnownArray):
         return value.array if is_key(value) else jax.numpy.asarray(value.array, described.dtype)
     array = at[id(value)]
     return array if is_key(array) or array.dtype == described.dtype else array.astype(described.dtype)

@@ -14,13 +14,13 @@ from .. import functions as F
 from ..functions.jaxpr_structure import frozen
 from ..graph import Variable, contained, spec_of
 from ..graph.capture import placeholder
-from ..graph.jaxpr import CALLS, CUSTOM_RULES, called, name_of
+from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
 from .opaque import closure_of
 from .pointwise import PointwiseFunction, depends_by_places, pointwise
-from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, Equation, Unsupported
+from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.registry import variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
@@ -29,14 +29,14 @@ from .values import (
     ComplexPair,
     Delayed,
     Keys,
-    Known,
+    KnownArray,
     Value,
+    complex_parts,
     implementation_of,
     is_complex,
     is_held,
     is_key,
     known,
-    parted,
 )
 
 
@@ -89,13 +89,13 @@ class Opening:
                     f"{self._owner}: {name} works on {v.aval}, which is no array, so that no Variable can hold it; "
                     "F.jax_function takes functions with such parts, and leaves them opaque as a whole"
                 )
-        if not equation.effects and all([isinstance(v, Known) for v in given]):
+        if not equation.effects and all([isinstance(v, KnownArray) for v in given]):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
         if name in CALLS or (self._inlined and name in CUSTOM_RULES):
             return self._called(equation, given)
         key = (
             equation.primitive, frozen(equation.params), tuple([str(v.aval) for v in equation.outvars]),
-            tuple([v.key if isinstance(v, Known) else id(v) for v in given]),
+            tuple([v.key if isinstance(v, KnownArray) else id(v) for v in given]),
         )  # fmt: skip
         found = self._found.get(key)
         if found is None:
@@ -108,7 +108,7 @@ class Opening:
         if whole is not None:
             self.report.opened[name_of(equation)] += 1
             return self._of_the_right_kind(equation, whole)
-        inner = called(equation)
+        inner = called_function(equation)
         assert inner is not None
         return self.run_closed(inner, given)
 
@@ -133,15 +133,15 @@ class Opening:
         if plain and name in RULES:
             try:
                 rule = RULES[name]
-                values = [v.variable() if isinstance(v, Known) and not rule.takes_known else v for v in given]
-                result = rule.function(Equation(equation), *values)
+                values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
+                result = rule.function(JaxprEquation(equation), *values)
                 self.report.opened[name] += 1
                 return self._of_the_right_kind(equation, result if isinstance(result, list) else [result])
             except Unsupported as unsupported:
                 reason = str(unsupported)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
             try:
-                results = CONTROL[name](self, Equation(equation), given)
+                results = CONTROL[name](self, JaxprEquation(equation), given)
                 self.report.opened[name] += 1
                 return self._of_the_right_kind(equation, results)
             except Unsupported as unsupported:
@@ -161,7 +161,8 @@ class Opening:
         if any([isinstance(v, Keys | Delayed) for v in given]):
             return None
         try:
-            result = rule(Equation(equation), *[parted(v) if isinstance(v, Known) else v for v in given])
+            parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
+            result = rule(JaxprEquation(equation), *parts)
         except Unsupported:
             return None
         self.report.opened[name] += 1

@@ -18,7 +18,7 @@ from jax.scipy import special
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen, structure_of_rules
 from ..graph import Variable
-from ..graph.jaxpr import CUSTOM_RULES, called, name_of, primitives_in
+from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
 from ..graph.spec import x64_if
 from .primitives.registry import scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
@@ -119,7 +119,7 @@ that is in it."""
 
 def is_pointwise(equation: Any) -> bool:
     """Whether a call is one of a function that is known to go element by element."""
-    inner = called(equation)
+    inner = called_function(equation)
     if name_of(equation) not in CUSTOM_RULES or inner is None:
         return False
     names = primitives_in(inner.jaxpr)
@@ -147,7 +147,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     """
     if any([isinstance(v, Keys | Delayed | ComplexPair) for v in values]):
         return None
-    inner = called(equation)
+    inner = called_function(equation)
     if inner is None:
         return None
     own = None
@@ -170,7 +170,7 @@ def _structure(equation: Any) -> Hashable:
     """What a call computes, and the derivative of that if it has one of its own."""
     if name_of(equation) in CUSTOM_RULES:
         return structure_of_rules(equation)
-    inner = called(equation)
+    inner = called_function(equation)
     assert inner is not None
     return frozen(inner)
 
@@ -194,7 +194,7 @@ def _structures_of(
     jaxpr = closed.jaxpr
     while len(jaxpr.eqns) == 1:  # a call that is all that there is
         (equation,) = jaxpr.eqns
-        inner = called(equation)
+        inner = called_function(equation)
         if (
             inner is None
             or list(equation.invars) != [*jaxpr.constvars, *jaxpr.invars]

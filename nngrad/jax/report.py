@@ -79,9 +79,8 @@ class Opened:
             [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars]
         )
         exact = not obstacle(functions)
-        self.opaque[
-            Kept(tuple(primitives), reason, place_of(equation), differentiable, _keep_rows(functions), exact)
-        ] += 1
+        location = location_of_equation(equation)
+        self.opaque[Kept(tuple(primitives), reason, location, differentiable, _keep_rows(functions), exact)] += 1
 
     @property
     def covered(self) -> float:
@@ -110,7 +109,7 @@ def _keep_rows(functions: Sequence[Function]) -> bool:
     return True
 
 
-def place_of(equation: Any) -> str:
+def location_of_equation(equation: Any) -> str:
     """Where the user wrote an equation, as file and line; empty where that is not known."""
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = [] if traceback is None else traceback.frames

@@ -28,7 +28,7 @@ class NotByRows(Exception):
     """What is wanted is not to be had from the graph of all points; JAX does it with that of one."""
 
 
-class Rows:
+class RowAxes:
     """Which Variables have a first axis of rows, one for each point.
 
     Args:
@@ -106,7 +106,7 @@ class OpenedOverRows(OpenedFunction):
         rows: Which Variables are of many points.
     """
 
-    def __init__(self, one: OpenedFunction, rows: Rows) -> None:
+    def __init__(self, one: OpenedFunction, rows: RowAxes) -> None:
         super().__init__(one.fun, one._static_argnums, one._static_argnames, ())
         self._points = rows
 

@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..functions.jax_functions import Trace
-from ..functions.jaxpr_structure import Held
+from ..functions.jaxpr_structure import ByIdentity
 from ..graph import Variable
 from ..graph.capture import placeholder
 from ..graph.spec import dtype_of, spec_of
@@ -22,7 +22,7 @@ from .calls import Axes
 from .values import Keys, Value, constant_of, implementation_of, is_key
 
 
-class Kind(NamedTuple):
+class ArgumentKinds(NamedTuple):
     """Of what kind the arguments of a function are."""
 
     tree: Any
@@ -47,7 +47,7 @@ class Surroundings:
         """What holds each of them; for random keys, their data."""
         self._values: dict[int, Value] = {}
         self._instead: dict[int, Variable] = {}
-        self.traces: dict[Kind, Trace] = {}
+        self.traces: dict[ArgumentKinds, Trace] = {}
 
     @property
     def key(self) -> Hashable:
@@ -56,7 +56,7 @@ class Surroundings:
         found = []
         for kind, trace in self.traces.items():
             structure, constants, results = trace.key
-            numbered = [places.get(id(c.value), c) if isinstance(c, Held) else c for c in constants]
+            numbered = [places.get(id(c.value), c) if isinstance(c, ByIdentity) else c for c in constants]
             found.append((kind, structure, tuple(numbered), results))
         return tuple(found)
 
@@ -84,7 +84,7 @@ class Surroundings:
             self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))
         return self._values[id(tracer)]
 
-    def traced(self, kind: Kind, trace: Callable[[], Trace]) -> Trace:
+    def traced(self, kind: ArgumentKinds, trace: Callable[[], Trace]) -> Trace:
         """What tracing gave for arguments of a kind; `trace` is called once for each."""
         if kind not in self.traces:
             self.traces[kind] = trace()
@@ -101,7 +101,7 @@ _around: ContextVar[Surroundings | None] = ContextVar("surroundings", default=No
 
 
 @contextlib.contextmanager
-def within(surroundings: Surroundings) -> Iterator[Surroundings]:
+def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
     """Let functions that are opened here take from `surroundings`."""
     token = _around.set(surroundings)
     try:

@@ -21,18 +21,18 @@ from ..graph import Variable
 from ..graph.arguments import key_of
 from ..graph.inside_jax import named_axes
 from ..graph.spec import complex_hint
-from .calls import called
+from .calls import results_of_call
 from .from_jax import OpenedFunction, from_jax
-from .graph_of_call import Arguments, GraphOfCall, entangled
+from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
-from .rows import OpenedOverRows, Rows
-from .surroundings import Kind
+from .rows import OpenedOverRows, RowAxes
+from .surroundings import ArgumentKinds
 from .values import is_key
 
 MOST_GRAPHS = 64
 """For how many combinations of shapes a transformed function keeps its graph."""
 
-ONE_POINT = Rows()
+ONE_POINT = RowAxes()
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Build:
     """What a transformation computes: `function(fun, args, kwargs, rows, *options)`, on Variables."""
 
     function: Callable[..., Any]
-    """Takes the function on Variables, its arguments, and which of them have rows (`Rows`)."""
+    """Takes the function on Variables, its arguments, and which of them have rows (`RowAxes`)."""
     options: tuple[Any, ...] = ()
     """By which graphs are told apart, so they must be hashable."""
 
@@ -71,7 +71,7 @@ class Computation:
             inner = inner._inner
         return inner
 
-    def on_variables(self, rows: Rows, args: Any, kwargs: Any) -> Any:
+    def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
         """What is computed, on Variables, in pytrees: functions of the graph that they are in."""
         inner = self._inner
         function: Callable[..., Any]
@@ -85,7 +85,7 @@ class Computation:
         return f"{self._name}({self.function.name})"
 
 
-def _on_variables(computation: Computation, rows: Rows, *args: Any, **kwargs: Any) -> Any:
+def _on_variables(computation: Computation, rows: RowAxes, *args: Any, **kwargs: Any) -> Any:
     return computation.on_variables(rows, args, kwargs)
 
 
@@ -121,7 +121,8 @@ class Transformed:
         self._building = threading.RLock()
         kept = kept_with(self._user, self._steps)
         self._graphs: BoundedCache = kept.setdefault("graphs", BoundedCache(MOST_GRAPHS))
-        self._kinds: dict[Hashable, tuple[tuple[Fixed | None, ...], tuple[Kind, ...]]] = kept.setdefault("kinds", {})
+        self._kinds: dict[Hashable, tuple[tuple[Fixed | None, ...], tuple[ArgumentKinds, ...]]]
+        self._kinds = kept.setdefault("kinds", {})
         functools.update_wrapper(self, fun, updated=())
 
     def report(self) -> Opened:
@@ -146,9 +147,9 @@ class Transformed:
         graph = self._known(key, fixed)
         if graph is None:
             with self._building:
-                graph = self._known(key, fixed) or self._built(key, Arguments(tree, fixed), arrays)
+                graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed), arrays)
         given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
-        results = called(graph, self._computation, [*given, *graph.surroundings.arrays()])
+        results = results_of_call(graph, self._computation, [*given, *graph.surroundings.arrays()])
         return jax.tree.unflatten(graph.tree_of_results, results)
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
@@ -164,7 +165,7 @@ class Transformed:
         known: GraphOfCall | None = self._graphs.find((key, tuple(found)))
         return known
 
-    def _built(self, key: Hashable, arguments: Arguments, arrays: list[Any]) -> GraphOfCall:
+    def _built(self, key: Hashable, arguments: CallArguments, arrays: list[Any]) -> GraphOfCall:
         graph = GraphOfCall.of_arrays(self._computation, arguments, arrays)
         if not graph.is_kept:
             return graph

@@ -14,7 +14,7 @@ from ..graph.spec import dtype_of
 from ..graph.variable import leaf_of
 
 
-class Known:
+class KnownArray:
     """An array that depends on no argument of the function.
 
     Args:
@@ -102,7 +102,7 @@ class Delayed:
 
 
 class ComplexPair:
-    """An array of complex numbers: its real and its imaginary part, each a Variable or `Known`."""
+    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`."""
 
     __slots__ = ("imaginary", "real")
 
@@ -120,17 +120,17 @@ class ComplexPair:
         return np.dtype(np.complex128 if self.real.dtype == np.float64 else np.complex64)
 
 
-Value = Variable | Known | Keys | Delayed | ComplexPair
+Value = Variable | KnownArray | Keys | Delayed | ComplexPair
 
 
-def known(array: Any) -> Known:
-    """An array as `Known`; one that is filled with one number is recognised."""
+def known(array: Any) -> KnownArray:
+    """An array as `KnownArray`; one that is filled with one number is recognised."""
     if is_key(array):
-        return Known(array)
+        return KnownArray(array)
     host = np.asarray(array)
     if host.size and host.dtype.kind in "fiub" and _is_filled(host):
-        return Known(None, host.flat[0].item(), host.shape, host.dtype)
-    return Known(host)
+        return KnownArray(None, host.flat[0].item(), host.shape, host.dtype)
+    return KnownArray(host)
 
 
 def constant_of(array: Any) -> Value:
@@ -176,7 +176,7 @@ def is_complex(described: Any) -> bool:
     return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
 
 
-def parted(value: Known) -> Known | ComplexPair:
+def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:
     """Complex numbers that are known as their parts; what is real as it is."""
     if is_key(value) or not is_complex(value):
         return value

@@ -9,7 +9,7 @@ from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, UniformInitializer
 from .layer_arguments import size
-from .layer_parameters import ZEROS, Apply, Init, applied, own_parameters, parameter
+from .layer_parameters import ZEROS, Apply, Init, own_parameters, parameter, reparametrized
 from .shapes import of_affine
 
 UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
@@ -33,7 +33,7 @@ def affine(
     shapes = of_affine(inp, n_outmaps, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = applied(apply_w, w, "apply_w"), applied(apply_b, b, "apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.affine(inp, weight, bias, base_axis=shapes.base_axis)
 
 
@@ -55,4 +55,4 @@ def embed(
     """
     shape = size(n_inputs, "n_inputs"), size(n_features, "n_features")
     w = parameter("W", shape, initializer, UNIT_VARIANCE, fix_parameters)
-    return F.embed(inp, applied(apply_w, w, "apply_w"))
+    return F.embed(inp, reparametrized(apply_w, w, "apply_w"))

@@ -8,7 +8,7 @@ from .. import functions as F
 from ..graph import Array, Variable, as_variable
 from ..initializer import Rng
 from .affine import affine
-from .layer_arguments import fraction, size, whole
+from .layer_arguments import as_whole_number, fraction, size
 from .layer_parameters import ZEROS, Init, glorot, inits, own_parameters, parameter
 from .normalization import layer_normalization
 
@@ -120,7 +120,7 @@ def transformer(
         )
     layers = {}
     for argument, count in (("num_encoder_layers", num_encoder_layers), ("num_decoder_layers", num_decoder_layers)):
-        layers[argument] = whole(count, argument)
+        layers[argument] = as_whole_number(count, argument)
         if count < 0:
             raise ValueError(f"{argument} must not be negative, got {count}")
     memory = src

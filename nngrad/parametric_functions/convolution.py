@@ -6,8 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from .layer_arguments import axis, divided, size
-from .layer_parameters import ZEROS, Apply, Init, applied, glorot, own_parameters, parameter
+from .layer_arguments import axis, evenly, size
+from .layer_parameters import ZEROS, Apply, Init, glorot, own_parameters, parameter, reparametrized
 from .shapes import kernel_extents, of_convolution
 
 
@@ -37,7 +37,7 @@ def convolution(
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = applied(apply_w, w, "apply_w"), applied(apply_b, b, "apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.convolution(
         inp, weight, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last,
@@ -66,11 +66,11 @@ def deconvolution(
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
-    inner = divided(outmaps, size(group, "group"), "outmaps")
+    inner = evenly(outmaps, size(group, "group"), "outmaps")
     shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
     w = parameter("W", shape, w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = applied(apply_w, w, "apply_w"), applied(apply_b, b, "apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.deconvolution(
         inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last, output_padding=output_padding,
@@ -121,7 +121,7 @@ def depthwise_deconvolution(
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[base_axis]
-    outmaps = divided(channels, size(divisor, "divisor"), "channels")
+    outmaps = evenly(channels, size(divisor, "divisor"), "channels")
     w = parameter("W", (channels, *extents), w_init, glorot(channels, channels, extents, rng), fix_parameters)
     b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
     return F.depthwise_deconvolution(
@@ -156,7 +156,7 @@ def deformable_convolution(
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
     w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
     b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = applied(apply_w, w, "apply_w"), applied(apply_b, b, "apply_b")
+    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
     return F.deformable_convolution(
         inp, weight, offset, mask, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation,
         group=group, deformable_group=deformable_group, channel_last=channel_last,

@@ -25,13 +25,13 @@ def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
 
 def size(value: int, name: str) -> int:
     """An int of 1 or more."""
-    result = whole(value, name)
+    result = as_whole_number(value, name)
     if result < 1:
         raise ValueError(f"{name} must be 1 or more, got {value!r}")
     return result
 
 
-def whole(value: int, name: str) -> int:
+def as_whole_number(value: int, name: str) -> int:
     """An int."""
     try:
         return as_int(value)
@@ -52,10 +52,10 @@ def fraction(value: float, name: str) -> float:
 
 def axis(value: int, ndim: int, name: str) -> int:
     """An axis, not negative."""
-    return axis_of(whole(value, name), ndim, name)
+    return axis_of(as_whole_number(value, name), ndim, name)
 
 
-def divided(count: int, group: int, name: str) -> int:
+def evenly(count: int, group: int, name: str) -> int:
     """`count` split evenly into groups."""
     if count % group:
         raise ValueError(f"{name}: {count} cannot be split into {group} groups")

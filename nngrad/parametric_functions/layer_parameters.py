@@ -12,7 +12,7 @@ import numpy as np
 
 from ..distributed.devices.sharding import Spec, shard_parameters
 from ..graph import Variable
-from ..graph.docstrings import completed
+from ..graph.docstrings import completed_docstring
 from ..graph.leaf import as_variable
 from ..graph.refusals import explained_by_name
 from ..graph.spelling import no_such_argument
@@ -103,7 +103,7 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
-        body.__doc__ = completed(body, inspect.signature(body).parameters, USUAL, RAISES)
+        body.__doc__ = completed_docstring(body, inspect.signature(body).parameters, USUAL, RAISES)
         return explained_by_name(_parametric(body, scope_name, True))
 
     return decorate
@@ -173,7 +173,7 @@ def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) 
     return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
 
 
-def applied(function: Apply, w: Variable | None, name: str) -> Variable | None:
+def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable | None:
     """Returns what `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
     if function is None:
         return w

@@ -12,7 +12,7 @@ from ..graph.refusals import explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer
 from .affine import affine
-from .layer_arguments import size, whole
+from .layer_arguments import as_whole_number, size
 from .layer_parameters import ZEROS, Init, own_parameters, parameter
 
 
@@ -56,7 +56,7 @@ def _parameters(
             f"where bidirectional is {bidirectional}, got {h.shape}"
         )
     layers, _, _, units = h.shape
-    if whole(num_layers, "num_layers") not in (1, layers):
+    if as_whole_number(num_layers, "num_layers") not in (1, layers):
         raise ValueError(f"num_layers is {num_layers}, and h {h.shape} has states for {layers} layers")
     inputs = x.shape[2]
     w0 = parameter(

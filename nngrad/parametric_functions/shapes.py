@@ -9,7 +9,7 @@ from ..graph import Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
 from ..parameter import Initializer
-from .layer_arguments import axis, divided, size, sizes
+from .layer_arguments import axis, evenly, size, sizes
 from .layer_parameters import glorot
 
 
@@ -51,6 +51,6 @@ def of_convolution(
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
-    inner = divided(channels, size(group, "group"), "channels")
+    inner = evenly(channels, size(group, "group"), "channels")
     shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
     return Shapes(shape, (outmaps,), base_axis, glorot(channels, outmaps, extents, rng))

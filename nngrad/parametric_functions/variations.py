@@ -32,7 +32,7 @@ Given = Mapping[str, Any]
 Quantizer = Callable[[Variable], Variable]
 
 
-class Kind(NamedTuple):
+class LayerKind(NamedTuple):
     """What a layer is a variation of."""
 
     base: Callable[..., Variable]
@@ -43,12 +43,12 @@ class Kind(NamedTuple):
     """What its docstrings say of the shapes of its parameters."""
 
 
-AFFINE = Kind(
+AFFINE = LayerKind(
     affine, "affine",
     lambda given: of_affine(given["inp"], given["n_outmaps"], given["base_axis"], given["rng"]),
     {"kind": "affine", "W": "W (size of the flattened axes, *n_outmaps)", "outputs": "(*n_outmaps)"},
 )  # fmt: skip
-CONVOLUTION = Kind(
+CONVOLUTION = LayerKind(
     convolution, "conv",
     lambda given: of_convolution(
         given["inp"], given["outmaps"], given["kernel"], given["group"], given.get("channel_last", False),
@@ -61,7 +61,7 @@ CONVOLUTION = Kind(
 class Layer:
     """One call of a layer: what it was given, and its parameters."""
 
-    def __init__(self, kind: Kind, given: Given) -> None:
+    def __init__(self, kind: LayerKind, given: Given) -> None:
         self._kind, self._given = kind, given
         self.shapes = kind.shapes(given)
         self.fixed: bool = given["fix_parameters"]
@@ -99,7 +99,7 @@ class Layer:
 
 
 def layer(
-    kind: Kind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
+    kind: LayerKind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
 ) -> Callable[..., Variable]:
     """The variation of `affine` or `convolution` as users call it.
 
@@ -137,7 +137,7 @@ def layer(
     return own_parameters(f"{scope}_{kind.scope}")(body)
 
 
-def _doc(variation: Callable[..., Variable], kind: Kind, channel_last: bool) -> str:
+def _doc(variation: Callable[..., Variable], kind: LayerKind, channel_last: bool) -> str:
     """The docstring of a layer, from that of the variation, which names its parts in braces."""
     words = dict(kind.words)
     if channel_last and kind is CONVOLUTION:

@@ -11,7 +11,7 @@ from ..graph import Op, Variable
 from ..graph.arguments import axes_of
 from . import products, sums  # noqa: F401 - their rules come first in the list
 from .builder import HashConsTable
-from .numbers import ZEROS, as_multiple, collectable, constant, is_zero, movable, multiple, number_of, simplest
+from .numbers import ZEROS, as_multiple, collectable, emitted_constant, is_zero, movable, multiple, number_of, simplest
 from .rules import Arguments, Inputs, Number, rule
 
 MOVES = (F.reshape, F.broadcast, F.transpose)
@@ -64,7 +64,7 @@ def _constant(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments
         number = number * (x.size // spec.size) if spec.size else 0
         if number and not collectable(number, spec):
             return None
-    return constant(table, number, spec)
+    return emitted_constant(table, number, spec)
 
 
 def passes_numbers(op: Op) -> bool:
@@ -84,13 +84,13 @@ def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
         inner, core = as_multiple(x)
         if inner == 0 and ZEROS not in table.off:
             (spec,) = op.infer(inputs, arguments)
-            return constant(table, 0, spec)
+            return emitted_constant(table, 0, spec)
         if inner == 1 or _grows(op, inputs, arguments, x):
             continue
         if not movable(number * inner, x.spec):
             return None  # what were left would move by itself, out of what is emitted with the rest
         moved = list(inputs) if moved is None else moved
-        moved[i] = constant(table, 1, x.spec) if core is None else core
+        moved[i] = emitted_constant(table, 1, x.spec) if core is None else core
         number *= inner
     if moved is None:
         return None
@@ -116,7 +116,7 @@ def _numbers_out_of_where(table: HashConsTable, op: Op, inputs: Inputs, argument
     if number == 1 or not (a == b or is_zero(x_true) or is_zero(x_false)) or not movable(number, spec):
         return None
     branches = [
-        x if is_zero(x) else constant(table, 1, spec) if core is None else core
+        x if is_zero(x) else emitted_constant(table, 1, spec) if core is None else core
         for x, core in ((x_true, first), (x_false, second))
     ]
     return multiple(table, table.emit(op, (condition, *branches), arguments), number)

@@ -6,7 +6,7 @@ import functools
 from typing import Any
 
 from ..functions.movement import broadcast, reshape
-from ..graph import Op, Variable, build_options, switch
+from ..graph import Op, Variable, build_options, set_switches
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Smaller
 from .builder import HashConsTable
@@ -51,7 +51,7 @@ def _canonical() -> Any:
     """Returns what puts bodies on inputs: what gradients have emitted of them is brought to canonical form."""
     without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
-    switch(builder=builder)
+    set_switches(builder=builder)
     return functools.partial(_values, builder)
 
 

@@ -124,7 +124,7 @@ def is_zero(x: Variable) -> bool:
     return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 
 
-def constant(table: HashConsTable, number: Number, spec: Spec) -> Variable:
+def emitted_constant(table: HashConsTable, number: Number, spec: Spec) -> Variable:
     """Returns an emitted constant. Its zero has no sign, as in all that is exact."""
     y: Variable = table.node(F.constant, (), (float(number) + 0.0, spec.shape, spec.dtype), spec.alone)
     return y
@@ -159,7 +159,7 @@ def multiple(table: HashConsTable, x: Variable, number: Number) -> Variable:
         inner, core = as_multiple(x)
         together = number * inner
         if core is None and ((together == 0 and ZEROS not in off) or collectable(together, x.spec)):
-            return constant(table, together, x.spec)
+            return emitted_constant(table, together, x.spec)
         if core is not None and core is not x and collectable(together, x.spec):
             x, number = core, together
             if number == 1 and ONES not in off:
@@ -169,7 +169,7 @@ def multiple(table: HashConsTable, x: Variable, number: Number) -> Variable:
 
 def _times(table: HashConsTable, x: Variable, number: Number) -> Variable:
     if number == 0 and ZEROS not in table.off:
-        return constant(table, 0, x.spec)
+        return emitted_constant(table, 0, x.spec)
     as_float = float(number)
     exact = as_float == number
     y: Variable = table.node(

@@ -28,7 +28,7 @@ from .numbers import (
     ZEROS,
     as_multiple,
     collectable,
-    constant,
+    emitted_constant,
     is_exact,
     multiple,
     number_of,
@@ -102,7 +102,7 @@ def _with_number(table: HashConsTable, op: Op, x: Variable, number: float) -> Va
     if base is None or base <= 0 or not collectable(base, spec) or abs(number) > 8:
         return None
     power = of_float(float(base) ** number)
-    return constant(table, power, spec) if collectable(power, spec) else None
+    return emitted_constant(table, power, spec) if collectable(power, spec) else None
 
 
 def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
@@ -168,7 +168,7 @@ def _of_numbers(table: HashConsTable, number: Number, factors: Factors, spec: Sp
     if number and number != 1 and not collectable(number, spec):
         return None
     if not number or not factors:
-        return constant(table, number, spec)
+        return emitted_constant(table, number, spec)
     y = of_factors(table, factors, spec)
     return y if number == 1 else multiple(table, y, number)
 

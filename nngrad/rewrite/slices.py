@@ -9,7 +9,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from . import linear  # noqa: F401 - its rules come first in the list
 from .builder import HashConsTable
-from .numbers import as_multiple, constant, is_zero
+from .numbers import as_multiple, emitted_constant, is_zero
 from .rules import Arguments, Inputs, rule
 from .sums import SUMS
 
@@ -25,12 +25,12 @@ def _of_joined(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argument
     if f is None or f.op is not F.concatenate or not f.order:
         return None
     axis = f.arguments[0] % joined.ndim
-    places = windows(key)
+    places = sliced_windows(key)
     first, last = min(ends := _ends(places[axis])), max(ends)
     start = 0
     for x in f.inputs:
         if places[axis][1] and start <= first and last < start + x.shape[axis] and x.dtype == joined.dtype:
-            y: Variable = table.emit(op, (x,), (moved(key, axis, -start),))
+            y: Variable = table.emit(op, (x,), (shifted_key(key, axis, -start),))
             return y
         start += x.shape[axis]
     return None
@@ -53,9 +53,9 @@ def _of_put(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) 
     if f.op is not F.put_slices:
         return None
     (x,), (own, _) = f.inputs, f.arguments
-    places, given = windows(key), windows(own)
+    places, given = sliced_windows(key), sliced_windows(own)
     if any([_apart(a, b) for a, b in zip(places, given, strict=True)]):
-        return constant(table, 0, spec)
+        return emitted_constant(table, 0, spec)
     if places == given:
         same: Variable = table.emit(F.reshape, (x,), (spec.shape,))
         return same
@@ -70,12 +70,12 @@ def _whole(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -
     return x if whole else None
 
 
-def windows(key: tuple[Any, ...]) -> list[Window]:
+def sliced_windows(key: tuple[Any, ...]) -> list[Window]:
     """The window of each axis that is sliced; an index is one of size 1."""
     return [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
 
 
-def moved(key: tuple[Any, ...], axis: int, by: int) -> tuple[Any, ...]:
+def shifted_key(key: tuple[Any, ...], axis: int, by: int) -> tuple[Any, ...]:
     """The key with what it takes along an axis moved."""
     found, at = [], -1
     for entry in key:

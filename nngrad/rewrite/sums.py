@@ -24,7 +24,17 @@ from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import DEEPEST_SUM, MOST_TERMS
 from .builder import HashConsTable
-from .numbers import WITH_NUMBERS, as_multiple, collectable, constant, is_exact, multiple, of_float, ratio, simplest
+from .numbers import (
+    WITH_NUMBERS,
+    as_multiple,
+    collectable,
+    emitted_constant,
+    is_exact,
+    multiple,
+    of_float,
+    ratio,
+    simplest,
+)
 from .rules import Arguments, Inputs, Number, declared, rule
 
 Terms = dict[Variable, Number]
@@ -190,7 +200,7 @@ def combination(table: HashConsTable, operands: Operands, added: Number, spec: S
     if not units and not all([collectable(number, spec) for number in numbers]):
         return None
     if not terms:
-        return constant(table, constant_term, spec)
+        return emitted_constant(table, constant_term, spec)
     if len(numbers) == 1:
         return _of_term(table, terms)
     if table.unread_sums:

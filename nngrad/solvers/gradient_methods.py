@@ -12,8 +12,8 @@ from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.spec import x64_if
 from ..graph.value import put_together
-from .gradients import Arrays, clipped, decayed, multiplied, not_finite
-from .rates import as_number, as_rate
+from .gradients import Arrays, clipped, decayed, has_inf_has_nan, scaled_gradients
+from .rates import as_rate, as_real
 from .update_hooks import call_after, call_before
 
 
@@ -47,7 +47,7 @@ class GradientMethods:
         Raises:
             ValueError: `norm` is negative or not a number. Infinity clips nothing.
         """
-        limit = as_number(norm, "clip_grad_by_norm: norm")
+        limit = as_real(norm, "clip_grad_by_norm: norm")
         if not limit >= 0:
             raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
         self._change_gradients("clip_grad_by_norm", clipped, limit)
@@ -58,10 +58,10 @@ class GradientMethods:
         Raises:
             ValueError: `scale` is not finite.
         """
-        factor = as_number(scale, "scale_grad: scale")
+        factor = as_real(scale, "scale_grad: scale")
         if not math.isfinite(factor):
             raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients("scale_grad", multiplied, factor)
+        self._change_gradients("scale_grad", scaled_gradients, factor)
 
     def _change_gradients(self, name: str, function: Callable[..., Arrays], value: float) -> None:
         check_process()
@@ -92,5 +92,5 @@ class GradientMethods:
     def _found(self) -> tuple[bool, bool]:
         check_process()
         with x64_if(self._needs_x64):
-            inf, nan = not_finite(tuple(arrays_in([p.grad for p in self._variables])))
+            inf, nan = has_inf_has_nan(tuple(arrays_in([p.grad for p in self._variables])))
         return bool(inf), bool(nan)

@@ -32,14 +32,14 @@ def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
 
 @unharmed
 @jax.jit
-def multiplied(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> Arrays:
+def scaled_gradients(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> Arrays:
     """Each gradient times `factor`."""
     return tuple([factor * g for g in grads])
 
 
 @unharmed
 @jax.jit
-def not_finite(grads: Arrays) -> tuple[Any, Any]:
+def has_inf_has_nan(grads: Arrays) -> tuple[Any, Any]:
     """Whether some gradient is infinite, and whether some gradient is not a number."""
     none = jnp.zeros((), bool)
     return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
@@ -47,7 +47,7 @@ def not_finite(grads: Arrays) -> tuple[Any, Any]:
 
 def with_decay(p: Any, g: Any, rate: Any, scale: Any = 1.0) -> Any:
     """`g` plus `rate` times `p`."""
-    wide = widened(g)
+    wide = widened_array(g)
     return (wide + rate * jnp.asarray(scale, wide.dtype) * p.astype(wide.dtype)).astype(g.dtype)
 
 
@@ -59,14 +59,14 @@ def within_norm(g: Any, length: Any, norm: Any, scale: Any = 1.0) -> Any:
 
 def within_bounds(g: Any, value: Any) -> Any:
     """`g` with each element brought to between `-value` and `value`; NaN stays NaN."""
-    return jnp.clip(widened(g), -value, value).astype(g.dtype)
+    return jnp.clip(widened_array(g), -value, value).astype(g.dtype)
 
 
 def norm_of(arrays: Sequence[Any]) -> Any:
     """The L2 norm of all elements of several arrays together, in float32 at least."""
-    return jnp.sqrt(sum([jnp.sum(jnp.square(widened(a))) for a in arrays], jnp.float32(0)))
+    return jnp.sqrt(sum([jnp.sum(jnp.square(widened_array(a))) for a in arrays], jnp.float32(0)))
 
 
-def widened(array: Any) -> Any:
+def widened_array(array: Any) -> Any:
     """`array` in its dtype, or in float32 where that has fewer bits."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))

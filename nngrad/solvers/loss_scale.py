@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph.refusals import explained
-from .gradients import widened
+from .gradients import widened_array
 from .rates import as_power_of_two
 
 
@@ -127,7 +127,7 @@ def scaled_init(init: Callable[[Any], Any], scale: LossScale) -> Callable[[Any],
     The transformation keeps its state in float32 at least: what float16 was too narrow for would vanish there again.
     """
     start = scale.start if isinstance(scale, DynamicLossScale) else tuple
-    return lambda params: ScaledState(start(), init(jax.tree.map(widened, params)))
+    return lambda params: ScaledState(start(), init(jax.tree.map(widened_array, params)))
 
 
 def scaled_update(
@@ -154,8 +154,8 @@ def scaled_update(
     divisor = divisor_of(scale, state)
 
     def moved() -> tuple[Any, Any]:
-        true = jax.tree.map(lambda g: divided(widened(g), divisor), grads)
-        new, inner = move(jax.tree.map(widened, params), true, state.inner)
+        true = jax.tree.map(lambda g: divided(widened_array(g), divisor), grads)
+        new, inner = move(jax.tree.map(widened_array, params), true, state.inner)
         return jax.tree.map(like, new, params), inner
 
     if not isinstance(scale, DynamicLossScale):

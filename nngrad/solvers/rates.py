@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 
-def as_number(value: Any, name: str) -> float:
+def as_real(value: Any, name: str) -> float:
     """`value` as a float."""
     try:
         if not isinstance(value, bool):
@@ -18,7 +18,7 @@ def as_number(value: Any, name: str) -> float:
 
 def as_rate(value: Any, name: str) -> float:
     """`value` as a float that is finite and not negative."""
-    rate = as_number(value, name)
+    rate = as_real(value, name)
     if not 0 <= rate < math.inf:
         raise ValueError(f"{name}: must be finite and not negative, got {value!r}")
     return rate
@@ -26,7 +26,7 @@ def as_rate(value: Any, name: str) -> float:
 
 def as_decay(value: Any, name: str) -> float:
     """`value` as a float from 0 to below 1: the share of an average that is kept at each step."""
-    rate = as_number(value, name)
+    rate = as_real(value, name)
     if not 0 <= rate < 1:
         raise ValueError(f"{name}: must be at least 0 and less than 1, got {value!r}")
     return rate
@@ -34,7 +34,7 @@ def as_decay(value: Any, name: str) -> float:
 
 def as_power_of_two(value: Any, name: str) -> float:
     """`value` as a float that is a power of two, and normal in float32."""
-    power = as_number(value, name)
+    power = as_real(value, name)
     if not _SMALLEST <= power <= _LARGEST or math.frexp(power)[0] != 0.5:
         raise ValueError(f"{name}: must be a power of two from 2^-126 to 2^127, such as 1024, got {value!r}")
     return power

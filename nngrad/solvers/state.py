@@ -23,7 +23,7 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: 
     return jax.tree.unflatten(tree, leaves)
 
 
-def names_of(init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...]) -> list[str]:
+def names_of_state(init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...]) -> list[str]:
     """A name for each array in a state that `init` made for some parameters, in its order.
 
     It is the array's place in the state, and the parameter that it belongs to: 'mu:conv/W', 'count'. With a loss scale

@@ -18,7 +18,7 @@ from ..graph.spec import x64_if
 from ..graph.value import Value
 from .gradients import Arrays
 from .loss_scale import LossScale
-from .state import fitting_states, names_of
+from .state import fitting_states, names_of_state
 
 
 class StateMethods:
@@ -64,4 +64,4 @@ class StateMethods:
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name, as they are held."""
         state = self.state
-        return dict(zip(names_of(self._init(), state, tuple(self._params)), jax.tree.leaves(state), strict=True))
+        return dict(zip(names_of_state(self._init(), state, tuple(self._params)), jax.tree.leaves(state), strict=True))

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..execution.lower import lower
 from ..graph import Spec
-from ..solvers.gradients import Arrays, widened
+from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results
 from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
 from ..solvers.solver import Solver
@@ -19,10 +19,10 @@ from .inputs import fitting
 from .moving_average import MovingAverage
 from .options import GradientChange, StepOptions
 from .parts import over_parts, spec_of_whole
-from .step_graph import Place, Source, StepGraph
+from .step_graph import LeafSource, Place, StepGraph
 
 
-class Computation:
+class StepComputation:
     """What a training step computes, as a function of arrays.
 
     Args:
@@ -66,7 +66,7 @@ class Computation:
         self._places_of_updated = list(graph.places_of_updated)
         if self._count > 1:
             for source, i in self._places_of_updated:
-                if source is Source.INPUTS:
+                if source is LeafSource.INPUTS:
                     raise ValueError(f"inputs[{i}]: is written by the graph, so it cannot be given in parts "
                                      f"(accumulate={self._count})")
         self._averages = [(average, _followed(average, graph)) for average in options.averages]
@@ -111,7 +111,7 @@ class Computation:
         moved = self._moved_averages(sources, new, updates, allowed)
         own: Any = loss
         if self._auxiliary is not None:
-            true = grads if scaling is None else [divided(widened(g), divisor_of(scaling, tree)) for g in grads]
+            true = grads if scaling is None else [divided(widened_array(g), divisor_of(scaling, tree)) for g in grads]
             finite = None if flags is None else flags.all()
             own = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
         if self._on_nan == "raise":
@@ -134,7 +134,7 @@ class Computation:
             for i, value in [*zip(self._keys, keys, strict=True), *zip(carried, leaves, strict=True)]:
                 now[i] = value
             given = [*sources]
-            given[Source.INPUTS], given[Source.LEAVES] = slices, now
+            given[LeafSource.INPUTS], given[LeafSource.LEAVES] = slices, now
             return self._program(*[given[k][i] for k, i in self._places])
 
         averaged = [] if self._auxiliary is None else self._auxiliary.is_averaged
@@ -161,7 +161,8 @@ class Computation:
         moved: list[Any] = []
         for average, (before, followed) in self._averages:
             old = tuple([sources[k][i] for k, i in before])
-            after = average.moved(old, tuple([new[i] if k is Source.PARAMETERS else updates[i] for k, i in followed]))
+            now = tuple([new[i] if k is LeafSource.PARAMETERS else updates[i] for k, i in followed])
+            after = average.moved(old, now)
             moved += after if allowed is None else [jnp.where(allowed, a, b) for a, b in zip(after, old, strict=True)]
         return moved
 
@@ -182,7 +183,7 @@ def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], li
         if place is None and id(p.cell) not in updated:
             raise ValueError(f"averages: {name!r} is neither trained nor updated by this step, so its average would "
                              "stand still; leave it out")
-        followed.append((Source.LEAVES, updated[id(p.cell)]) if place is None else place)
+        followed.append((LeafSource.LEAVES, updated[id(p.cell)]) if place is None else place)
     for x, p in zip(average.get_parameters().values(), average.named.values(), strict=True):
         x.cell.axes = p.cell.axes or ()  # on a mesh they lie side by side
     before = [graph.place_of(x) for x in average.leaves]

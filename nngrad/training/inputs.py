@@ -19,7 +19,7 @@ def check_count(arrays: Arrays, specs: list[Spec]) -> None:
         raise TypeError(f"{len(arrays)} arrays given for {len(specs)} inputs")
 
 
-def plain(value: Any, spec: Spec, name: str) -> Any:
+def input_array(value: Any, spec: Spec, name: str) -> Any:
     """Returns what is given for an input, as an array that an executable takes."""
     if isinstance(value, Variable):
         return value.data.raw()

@@ -52,10 +52,10 @@ def precision(dtype: str) -> Switched:
         return switched(precision=None)
     if name not in _NARROW:
         raise ValueError(f"dtype: must be 'bfloat16', 'float16' or 'float32', got {dtype!r}")
-    return switched(precision=Policy(_NARROW[name]))
+    return switched(precision=PrecisionPolicy(_NARROW[name]))
 
 
-class Policy:
+class PrecisionPolicy:
     """Puts casts before functions.
 
     Args:
@@ -106,7 +106,7 @@ class Policy:
         return array.cast(x, dtype)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Policy) and self._narrow == other._narrow
+        return isinstance(other, PrecisionPolicy) and self._narrow == other._narrow
 
     def __hash__(self) -> int:
         return hash(self._narrow)

@@ -10,7 +10,7 @@ from typing import Any, Literal, TypeAlias
 import numpy as np
 
 from ..solvers.gradients import Arrays, norm_of, with_decay, within_bounds, within_norm
-from ..solvers.rates import as_number, as_rate
+from ..solvers.rates import as_rate, as_real
 from .moving_average import MovingAverage
 
 OnNan: TypeAlias = Literal["skip", "raise"] | None
@@ -57,7 +57,7 @@ def checked_options(given: Mapping[str, Any]) -> StepOptions:
     options["accumulate"] = _as_count(options["accumulate"], "accumulate")
     for name in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm"):
         if options[name] is not None:
-            limit = options[name] = as_number(options[name], name)
+            limit = options[name] = as_real(options[name], name)
             if not limit > 0:
                 raise ValueError(f"{name}: must be above 0, got {limit!r}; leave it out for no clipping")
     decay = options["weight_decay"]

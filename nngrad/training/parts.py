@@ -10,7 +10,7 @@ import jax.numpy as jnp
 
 from ..graph import Spec
 from ..graph.spec import spec_of
-from ..solvers.gradients import Arrays, widened
+from ..solvers.gradients import Arrays, widened_array
 from ..solvers.loss_scale import like
 
 
@@ -69,7 +69,7 @@ def over_parts(
     def step(carry: tuple[list[Any], list[Any]], number: Any) -> Any:
         sums, leaves = carry
         results, kept, leaves = part(number, leaves)
-        return ([s + widened(r) for s, r in zip(sums, results, strict=True)], leaves), kept
+        return ([s + widened_array(r) for s, r in zip(sums, results, strict=True)], leaves), kept
 
     sums = [jnp.zeros(r.shape, jnp.promote_types(r.dtype, jnp.float32)) for r in summed]
     numbers = jnp.arange(count, dtype=jnp.uint32)

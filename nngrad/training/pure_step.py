@@ -10,7 +10,7 @@ import jax
 from ..graph import Variable
 from ..graph.leaf import arrays_in, arrays_of
 from ..solvers.solver import Solver
-from .computation import Computation
+from .computation import StepComputation
 
 Carried = dict[str, Any]
 """What goes from step to step: `parameters` by name, the solver's `state`, the `leaves` that a step writes (running
@@ -19,7 +19,7 @@ PureStep = Callable[..., tuple[Any, Carried]]
 
 
 def pure_step(
-    computation: Computation, solver: Solver, live: Sequence[Variable], written: Sequence[Variable], raises: bool
+    computation: StepComputation, solver: Solver, live: Sequence[Variable], written: Sequence[Variable], raises: bool
 ) -> tuple[PureStep, Carried]:
     """The step as a function, and what it is to be called with first.
 

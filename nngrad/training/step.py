@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from ..autodiff.met import look_away
-from ..execution.fingerprint import digest_of, structure_of
-from ..execution.recompilations import watched
+from ..execution.fingerprint import digest_of, digest_of_program
+from ..execution.recompilations import watched_compilation
 from ..execution.tiers import is_large, work_of
 from ..graph import Variable
 from ..graph.leaf import arrays_of
@@ -23,8 +23,8 @@ from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.solver import Solver, work_of_update
 from ..solvers.untrained import tell_of_untrained
 from .auxiliary import Auxiliary
-from .computation import Computation
-from .inputs import check_count, plain
+from .computation import StepComputation
+from .inputs import check_count, input_array
 from .options import StepOptions
 from .pure_step import Carried, PureStep, pure_step
 from .step_graph import StepGraph
@@ -74,7 +74,8 @@ class TrainStep:
         names = [f"input {i} ({x.name!r})" if x.name else f"input {i}" for i, x in enumerate(inputs)]
         variables = [] if auxiliary is None else auxiliary.variables
         graph = StepGraph(loss, variables, parameters, solver, inputs, options.recompute)
-        self._computation = Computation(graph, loss.spec, auxiliary, solver, [x.spec for x in inputs], names, options)
+        specs = [x.spec for x in inputs]
+        self._computation = StepComputation(graph, loss.spec, auxiliary, solver, specs, names, options)
         self._inputs = inputs
         self._mesh = graph.program.mesh
         self._input_specs = self._computation.input_specs
@@ -91,14 +92,14 @@ class TrainStep:
             self._computation, solver, graph.updated, program.block.needs_x64, graph.device,
             program.block.opaque or solver.opaque,
             quick_calls=0 if options.wait_for_best or not is_large(program) else work.quick_calls,
-            compiled=watched(program), structure=self._structure_of(graph), mesh=self._mesh,
+            compiled=watched_compilation(program), structure=self._structure_of(graph), mesh=self._mesh,
         )
 
     def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:
         """What gives a digest of the step, the same in every process; None where there is none."""
 
         def structure() -> bytes | None:
-            computed, moved = structure_of(graph.program), self._solver.structure("update")
+            computed, moved = digest_of_program(graph.program), self._solver.structure("update")
             if computed is None or moved is None:
                 return None
             return digest_of(b"training step", computed, moved, self._computation.described.encode())
@@ -154,7 +155,7 @@ class TrainStep:
         """The values of the inputs as arrays."""
         check_count(values, self._input_specs)
         return tuple([
-            value if isinstance(value, np.ndarray | jax.Array) else plain(value, spec, name)
+            value if isinstance(value, np.ndarray | jax.Array) else input_array(value, spec, name)
             for value, spec, name in zip(values, self._input_specs, self._input_names, strict=True)
         ])
 

@@ -21,7 +21,7 @@ from ..solvers.loss_scale import DynamicLossScale
 from ..solvers.solver import Solver
 
 
-class Source(enum.IntEnum):
+class LeafSource(enum.IntEnum):
     """Where the value of a leaf comes from."""
 
     PARAMETERS = 0
@@ -31,7 +31,7 @@ class Source(enum.IntEnum):
     LOSS_SCALE = 3
 
 
-Place = tuple[Source, int]
+Place = tuple[LeafSource, int]
 """A source, and the number in it."""
 
 
@@ -113,7 +113,7 @@ class StepGraph:
         """The leaves that are read from their cells, keys of random functions among them."""
         self._is_scaled = isinstance(solver.scaling, DynamicLossScale)
         self.places = [
-            (Source.LOSS_SCALE, 0) if x is seed and self._is_scaled else self.place_of(x) for x in linear.leaves
+            (LeafSource.LOSS_SCALE, 0) if x is seed and self._is_scaled else self.place_of(x) for x in linear.leaves
         ]
         """Where the values of the program's leaves come from."""
         self.places_of_updated = [self.place_of(x) for x in self.updated]
@@ -127,18 +127,18 @@ class StepGraph:
     def place_of_parameter(self, x: Variable) -> Place | None:
         """Where a parameter is among those that are trained; None for what is not."""
         number = self._owners.get(id(x.cell))
-        return None if number is None else (Source.PARAMETERS, number)
+        return None if number is None else (LeafSource.PARAMETERS, number)
 
     def place_of(self, x: Variable) -> Place:
         """Where the value of a leaf comes from, which is read from its cell if it comes from nowhere else."""
         if id(x) in self._numbers:
-            return Source.INPUTS, self._numbers[id(x)]
+            return LeafSource.INPUTS, self._numbers[id(x)]
         if id(x.cell) in self._owners:
-            return Source.PARAMETERS, self._owners[id(x.cell)]
+            return LeafSource.PARAMETERS, self._owners[id(x.cell)]
         number = self._numbers_of_live.setdefault(id(x.cell), len(self.live))
         if number == len(self.live):
             self.live.append(x)
-        return Source.LEAVES, number
+        return LeafSource.LEAVES, number
 
     def _targets(self, loss: Variable, solver: Solver) -> list[tuple[Variable, int]]:
         """The leaves through which the loss depends on parameters, each with the number of its parameter.

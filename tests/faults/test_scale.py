@@ -171,7 +171,7 @@ def failing(*_: Any) -> Any:
 
 
 def test_what_the_compiler_fails_at_runs_in_partitions(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.lowered_whole", failing)
     y = chain(leaf(POINTS), 600)
     for _ in range(2):
         y.forward()
@@ -179,7 +179,7 @@ def test_what_the_compiler_fails_at_runs_in_partitions(monkeypatch: pytest.Monke
 
 
 def test_what_the_compiler_fails_at_in_partitions_too(monkeypatch: pytest.MonkeyPatch, table: Any) -> None:
-    monkeypatch.setattr("nngrad.execution.compiled.whole", failing)
+    monkeypatch.setattr("nngrad.execution.compiled.lowered_whole", failing)
     monkeypatch.setattr("nngrad.execution.compiled.in_partitions", failing)
     y = chain(leaf(POINTS), 600)
     y.forward()

@@ -14,7 +14,7 @@ import numpy as np
 
 from backward_registry import MissingRule, Rule, registry
 
-from ...functions.jaxpr_structure import Held
+from ...functions.jaxpr_structure import ByIdentity
 from ...graph import Function, Op, Spec, Variable, spec_of
 from ...graph.arguments import Static, key_of
 from ...graph.axes import AxisMap, row_places
@@ -24,7 +24,7 @@ from ...graph.op import NOT_APPLICABLE
 from ...graph.options import users_code_runs
 from ...graph.spec import x64_if
 from ...graph.widening import marked_if_wide
-from .host import Result, declared, on_host, shapes_by_running
+from .host import Result, called_on_host, declared_shapes, shapes_by_running
 from .traced import Specs, TracedForward, traced
 
 Arrays = Sequence[Any]
@@ -162,7 +162,7 @@ class CustomFunction:
         if not self.numpy:
             return traced(self._on_jax_arrays, inputs)
         with x64_if(any([s.needs_x64 for s in inputs])):
-            return specs_of(declared(self.infer(*shapes_of(inputs)), type(self).__name__))
+            return specs_of(declared_shapes(self.infer(*shapes_of(inputs)), type(self).__name__))
 
     def _run(self, arrays: Arrays) -> tuple[Any, ...]:
         """The outputs, in a graph that JAX traces."""
@@ -177,7 +177,7 @@ class CustomFunction:
         if not self.numpy:
             return self._on_jax_arrays(*arrays)
         given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
-        return self._on_host(arrays, declared(self.infer(*given), type(self).__name__))
+        return self._on_host(arrays, declared_shapes(self.infer(*given), type(self).__name__))
 
     def _on_jax_arrays(self, *arrays: Any) -> tuple[Any, ...]:
         try:
@@ -190,7 +190,7 @@ class CustomFunction:
 
     def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
         """The outputs of a forward that is called on the host."""
-        return on_host(_forward, self, outputs, arrays, type(self).__name__)
+        return called_on_host(_forward, self, outputs, arrays, type(self).__name__)
 
     def _check_rows(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
         """Raise unless all that has rows has equally many."""
@@ -235,7 +235,7 @@ class CustomFunction:
             hash(value)
         except TypeError as error:
             if self._holds_anything:
-                return Held(value)
+                return ByIdentity(value)
             raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
         return _key_of_attribute(value)
 
@@ -253,12 +253,12 @@ def _key_of_attribute(value: Any) -> Any:
     if isinstance(value, tuple):
         return type(value), tuple(map(_key_of_attribute, value))
     if isinstance(value, MethodType):
-        return Held(value.__func__), Held(value.__self__)
+        return ByIdentity(value.__func__), ByIdentity(value.__self__)
     if dataclasses.is_dataclass(value) and not isinstance(value, type) and value.__dataclass_params__.frozen:  # type: ignore[attr-defined]
         fields = [getattr(value, field.name) for field in dataclasses.fields(value)]
         return type(value), tuple(map(_key_of_attribute, fields))
     is_value = type(value) in _BY_VALUE or isinstance(value, np.generic | np.dtype)
-    return key_of(value) if is_value else Held(value)
+    return key_of(value) if is_value else ByIdentity(value)
 
 
 def _forward(instance: CustomFunction, *arrays: Any) -> Any:
@@ -279,7 +279,7 @@ def specs_of(shapes: Sequence[jax.ShapeDtypeStruct]) -> Specs:
     return tuple([spec_of(tuple(s.shape), s.dtype) for s in shapes])
 
 
-def variables_of(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
+def inputs_as_variables(inputs: tuple[Any, ...], name: str) -> tuple[Any, ...]:
     """The inputs of a call as Variables; arrays and numbers become constants."""
     return as_variables(inputs, [f"inputs[{i}]" for i in range(len(inputs))], name)
 

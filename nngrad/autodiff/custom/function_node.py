@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 from backward_registry import Rule
 
 from ...graph import Function, Op, Variable, apply
-from .base import CustomFunction, attributes_set, declared_rows, forward_only, op_of, shapes_of, variables_of
+from .base import CustomFunction, attributes_set, declared_rows, forward_only, inputs_as_variables, op_of, shapes_of
 from .host import shapes_by_running
 
 Indexes = tuple[int, ...]
@@ -23,7 +23,7 @@ class Retained(NamedTuple):
     outputs: Indexes = ()
 
 
-class Application:
+class RunningNode:
     """What a FunctionNode knows while one of its methods runs."""
 
     __slots__ = ("function", "retained")
@@ -63,7 +63,7 @@ class FunctionNode(CustomFunction):
 
     __slots__ = ("_application", "_kept")
 
-    _application: Application
+    _application: RunningNode
     _kept: Retained
     """What `forward` retained where it was applied."""
 
@@ -161,7 +161,7 @@ class FunctionNode(CustomFunction):
             raise TypeError("FunctionNode is a base; call an instance of a subclass of it")
         if not isinstance(inputs, tuple | list):
             raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
-        variables = variables_of(tuple(inputs), type(self).__name__)
+        variables = inputs_as_variables(tuple(inputs), type(self).__name__)
         instance = self._applied_to(tuple([x.spec for x in variables]))
         outputs: tuple[Variable, ...] = apply(self._op_of_now(), variables, (instance,))
         self._check_rows(variables, outputs)
@@ -174,14 +174,14 @@ class FunctionNode(CustomFunction):
 
     # ---------------------------------------------------------------- how it is run
 
-    def _within(self, application: Application) -> FunctionNode:
+    def _within(self, application: RunningNode) -> FunctionNode:
         """A copy that knows the application it works for; the instance itself may work for many at once."""
         twin = self._copy()
         twin._application = application
         return twin
 
-    def _known(self) -> Application:
-        application: Application | None = getattr(self, "_application", None)
+    def _known(self) -> RunningNode:
+        application: RunningNode | None = getattr(self, "_application", None)
         if application is None:
             raise RuntimeError(f"{type(self).__name__}: this can be asked for in forward and backward only")
         return application
@@ -200,7 +200,7 @@ class FunctionNode(CustomFunction):
         return kept
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
-        node = self._within(Application())
+        node = self._within(RunningNode())
         result = self._returned(node.forward(*arrays))
         changed = attributes_set(node, vars(self))
         if changed:
@@ -241,7 +241,7 @@ def _gradients(
 ) -> list[Variable | None]:
     """The rule, told which gradients are asked for; see `backward_registry.Rule.accumulate`."""
     instance: FunctionNode = f.arguments[0]
-    node = instance._within(Application(f))
+    node = instance._within(RunningNode(f))
     if type(node).backward_accumulate is FunctionNode.backward_accumulate:
         before: tuple[Variable | None, ...] = (None,) * len(indexes)
         gxs = _listed(node, "backward", node.backward(indexes, tuple(gys)), indexes)

@@ -15,7 +15,7 @@ Result = Any
 """One `jax.ShapeDtypeStruct` (or another thing with a shape and a dtype), or a tuple of them."""
 
 
-def on_host(
+def called_on_host(
     function: Callable[..., Any], instance: Any, outputs: Specs, arrays: Sequence[Any], name: str
 ) -> tuple[Any, ...]:
     """`function` of NumPy arrays, applied to `arrays` of a graph that JAX traces.
@@ -48,7 +48,7 @@ def on_host(
     return tuple([_received(r, s) for r, s in zip(results, outputs, strict=True)])
 
 
-def declared(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
+def declared_shapes(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
     """What `infer` has returned, as a tuple, with dtypes as JAX's present setting of x64 has them."""
     return tuple([_narrowed(s, name) for s in (outputs if isinstance(outputs, tuple | list) else (outputs,))])
 

@@ -18,11 +18,11 @@ import numpy as np
 
 from ...execution.calls import calls_of
 from ...execution.lower import Program, linearize, lower
-from ...functions.jaxpr_structure import value_of
-from ...graph import Function, Spec, Variable, apply, contained, spec_of, switch
+from ...functions.jaxpr_structure import array_value
+from ...graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
 from ...graph.spec import x64_if
 from .base import attributes_set, shapes_of
-from .host import on_host
+from .host import called_on_host
 from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
 from .traced import Specs
 
@@ -47,7 +47,7 @@ class Prepared(NamedTuple):
     outputs: Specs
 
 
-def prepared(instance: PythonFunction, inputs: Specs) -> Prepared:
+def set_up(instance: PythonFunction, inputs: Specs) -> Prepared:
     """A copy of `instance` on which `setup_impl` was called."""
     twin = instance._copy()
     floating = [s.dtype for s in inputs if s.differentiable]
@@ -63,7 +63,7 @@ def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
     """Returns what `method` does with cells; None if it needs values."""
-    switch(builder=None, auto_forward=False, no_grad=False, precision=None)
+    set_switches(builder=None, auto_forward=False, no_grad=False, precision=None)
     try:
         method()
     except NeedsValues:
@@ -96,7 +96,7 @@ class RecordedForward:
         self.outputs = outputs
         self._program = recording.program
         self._arrays = [np.array(x.cell.raw()) for x in recording.constants]
-        self._key = recording.program, tuple(map(value_of, self._arrays))
+        self._key = recording.program, tuple(map(array_value, self._arrays))
 
     @functools.cached_property
     def heavy(self) -> bool:
@@ -118,7 +118,7 @@ class RecordedForward:
 def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
     """Returns what `forward_impl` does, as a function of the inputs; where it needs values, the shapes and dtypes of
     the outputs."""
-    twin, outputs = prepared(instance, inputs)
+    twin, outputs = set_up(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
     name = f"{type(instance).__name__}.forward_impl"
@@ -138,13 +138,13 @@ def forward_on_host(
     inputs = instance._inputs
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
-        twin = prepared(instance, inputs).instance
+        twin = set_up(instance, inputs).instance
         xs = [HostCell(v, f"inputs[{i}].data", False) for i, v in enumerate(values)]
         ys = [HostCell(np.zeros(s.shape, s.dtype), f"outputs[{o}].data", True) for o, s in enumerate(outputs)]
         _forward_impl(twin, *_arguments(xs, ys))
         return tuple([y.view for y in ys])
 
-    return on_host(compute, instance, outputs, arrays, type(instance).__name__)
+    return called_on_host(compute, instance, outputs, arrays, type(instance).__name__)
 
 
 def _forward_impl(twin: PythonFunction, xs: list[Argument], ys: list[Argument]) -> None:
@@ -211,7 +211,7 @@ def backward_recording(gradient: Gradient) -> Recording | None:
     """Returns what `backward_impl` does, as a program of the data of inputs and outputs and of the gradients of
     the outputs."""
     instance, inputs, outputs, _, on_x, on_y = gradient
-    twin, _ = prepared(instance, inputs)
+    twin, _ = set_up(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
     ys = [Symbol(s, f"outputs[{o}].data", False) for o, s in enumerate(outputs)]
     gxs = [Symbol(s, f"inputs[{i}].grad", True) for i, s in enumerate(inputs)]
@@ -230,7 +230,7 @@ def _denied(cells: Sequence[Any], allowed: tuple[int, ...], method: str) -> list
     return [cell if i in allowed else Denied(f"{name}[{i}].data", method) for i, cell in enumerate(cells)]
 
 
-def gradients(
+def rule_of_protocol(
     f: Function, gys: Sequence[Variable], indexes: tuple[int, ...], take: Callable[[int], Variable | None]
 ) -> list[Variable | None]:
     """The rule: what `backward_impl` does, in the graph, or called on the host."""
@@ -252,7 +252,7 @@ def gradients(
 
 def all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
     """The rule for a caller that does not say which gradients it wants."""
-    return gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
+    return rule_of_protocol(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
 
 
 def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]:
@@ -271,7 +271,7 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
     down = gradient.down
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
-        twin = prepared(instance, inputs).instance
+        twin = set_up(instance, inputs).instance
         given = iter(values)
         xs = [HostCell(next(given), f"inputs[{i}].data", False) if i in on_x else None for i in range(len(down))]
         ys = [HostCell(next(given), f"outputs[{o}].data", False) if o in on_y else None for o in range(len(outputs))]
@@ -285,4 +285,4 @@ def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
         return tuple([gxs[i].view for i in asked])
 
     name = f"gradient of {type(gradient.instance).__name__}"
-    return on_host(compute, gradient.instance, shapes_of([inputs[i] for i in asked]), arrays, name)
+    return called_on_host(compute, gradient.instance, shapes_of([inputs[i] for i in asked]), arrays, name)

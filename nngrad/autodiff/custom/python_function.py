@@ -10,9 +10,9 @@ import numpy as np
 
 from backward_registry import Rule, registry
 
-from ...graph import Function, Op, Variable, apply, build_options, contained, spec_of, switch
+from ...graph import Function, Op, Variable, apply, build_options, contained, set_switches, spec_of
 from . import nnabla_protocol
-from .base import Arrays, CustomFunction, declared_rows, forward_only, op_of, variables_of
+from .base import Arrays, CustomFunction, declared_rows, forward_only, inputs_as_variables, op_of
 from .nnabla_arguments import Argument
 from .traced import Specs
 
@@ -90,7 +90,7 @@ class PythonFunction(CustomFunction):
             ".data and .grad, and gradients of any order follow"
         )
         registry.add(cls._gradient_op, forward_only(cls._gradient_op, advice))
-        rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.gradients)
+        rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.rule_of_protocol)
         return op, rule
 
     # ---------------------------------------------------------------- written as a rule
@@ -149,7 +149,7 @@ class PythonFunction(CustomFunction):
             raise TypeError("PythonFunction is a base; call an instance of a subclass of it")
         if outputs is not None:
             raise TypeError(f"{type(self).__name__}: outputs cannot be given; a function makes its own")
-        variables = variables_of(inputs, type(self).__name__)
+        variables = inputs_as_variables(inputs, type(self).__name__)
         op = self._op_of_now()
         twin = self._applied_to(tuple([x.spec for x in variables]))
         if not self._in_nnablas_protocol:
@@ -193,7 +193,7 @@ _METHODS = ("forward", "backward", "forward_impl", "backward_impl")
 @contained
 def _applied(op: Op, inputs: tuple[Variable, ...], instance: PythonFunction, context: Any) -> Any:
     """`op` applied in the Context `context`."""
-    switch(context=context)
+    set_switches(context=context)
     return apply(op, inputs, (instance,))
 
 

@@ -10,7 +10,7 @@ import jax
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
-from ...functions.jaxpr_structure import is_opaque, structure_of, value_of
+from ...functions.jaxpr_structure import array_value, is_opaque, structure_of
 from ...graph import Spec, spec_of
 from ...graph.jaxpr import does_much
 from ...graph.spec import x64_if
@@ -33,7 +33,7 @@ class TracedForward:
         consts = [c if is_opaque(c) else np.array(c) for c in closed.consts]
         self._closed = closed.replace(consts=consts)
         self.outputs = tuple([spec_of(tuple(aval.shape), aval.dtype) for aval in closed.out_avals])
-        self._key = structure_of(closed.jaxpr, derivatives=False), tuple(map(value_of, consts))
+        self._key = structure_of(closed.jaxpr, derivatives=False), tuple(map(array_value, consts))
         self._hash = hash(self._key)
 
     @functools.cached_property

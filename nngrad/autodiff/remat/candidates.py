@@ -13,7 +13,7 @@ from .costs import arithmetic
 from .cuts import Forward, in_order, in_sequence
 from .liveness import timeline
 from .overlay import overlaid
-from .plan import SHARES, Nest, Plan, binomial, partly, sizes_of, slots_for
+from .plan import SHARES, Nest, Plan, binomial_plan, partly, sizes_of, slots_for
 from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 
 ProgramOf = Callable[[list[Variable]], Program]
@@ -26,7 +26,7 @@ Named = Callable[[Function], Any]
 """Whether a function may be computed again."""
 
 
-def steps_of(f: Function) -> int | None:
+def uncut_steps(f: Function) -> int | None:
     """For a loop how many steps it has, 0 where it is settled how it is cut; None for other functions."""
     return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
 
@@ -62,13 +62,13 @@ class Cutting(NamedTuple):
 
     def partly(self, share: float) -> Candidate:
         """What comes of computing the first `share` of the forward pass again, and keeping the rest."""
-        nest = partly(binomial(1, slots_for(1, self.forward.units)), share)
+        nest = partly(binomial_plan(1, slots_for(1, self.forward.units)), share)
         plan = self.forward.plan(nest, self.forward.droppable)
         rest = plan.tree.end - 1
         return self.follow(plan._replace(dropped=frozenset([f for f in plan.dropped if plan.segment[f] != rest])))
 
 
-class Source:
+class PlanSource:
     """A graph of gradients before any plan is followed, and the ways to cut it.
 
     Args:
@@ -140,20 +140,20 @@ class Graphs:
         self.outputs, self.program_of, self.mark, self._emit = outputs, program_of, mark, emit
         self.known = functions_of(outputs)
         """The functions that were there before the gradients, inputs before readers."""
-        self.whole = [Source(self, gradients)]
+        self.whole = [PlanSource(self, gradients)]
         """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory: the one
         that takes least comes first."""
         if contains_recomputed(self.known):
-            other = Source(self, reading_originals(self.known, gradients))
+            other = PlanSource(self, reading_originals(self.known, gradients))
             if other.plain.peak < self.whole[0].plain.peak:
                 self.whole.insert(0, other)
-        self._cut: dict[tuple[tuple[Function, tuple[int, ...]], ...], Source] = {}
+        self._cut: dict[tuple[tuple[Function, tuple[int, ...]], ...], PlanSource] = {}
 
-    def cut(self, levels: int, named: Named = anything) -> list[Source]:
+    def cut(self, levels: int, named: Named = anything) -> list[PlanSource]:
         """A graph for each of some sizes, in which the loops for which `named` is true are cut so many levels deep; the
         one that takes least comes first."""
-        found: dict[int, Source] = {}
-        loops = [(f, steps) for f in self.known if (steps := steps_of(f)) and named(f)] if self._emit else []
+        found: dict[int, PlanSource] = {}
+        loops = [(f, steps) for f in self.known if (steps := uncut_steps(f)) and named(f)] if self._emit else []
         for share in SHARES:
             each = [(f, sizes_of(steps, levels, share)) for f, steps in loops]
             sizes = tuple([(f, of_loop) for f, of_loop in each if of_loop])
@@ -162,11 +162,11 @@ class Graphs:
                 found[id(source)] = source
         return sorted(found.values(), key=lambda source: source.plain.peak)
 
-    def _with_segments(self, sizes: dict[Function, tuple[int, ...]]) -> Source:
+    def _with_segments(self, sizes: dict[Function, tuple[int, ...]]) -> PlanSource:
         assert self._emit is not None
         gradients = self._emit(lambda f: sizes.get(f, ()))
         before = frozenset(self.known)
         for f in functions_of(gradients):
-            if f not in before and steps_of(f) == 0:
+            if f not in before and uncut_steps(f) == 0:
                 f.mark = self.mark
-        return Source(self, gradients, sum([len(each) * arithmetic(f) for f, each in sizes.items()]))
+        return PlanSource(self, gradients, sum([len(each) * arithmetic(f) for f, each in sizes.items()]))

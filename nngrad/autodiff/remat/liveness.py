@@ -36,7 +36,7 @@ from .costs import is_costly
 from .occupancy import Occupancy
 
 
-class Loop(NamedTuple):
+class LoopSteps(NamedTuple):
     """What runs as one."""
 
     op: Op
@@ -103,7 +103,7 @@ def _peak_of(body: Block) -> int:
 # ---------------------------------------------------------------- loops
 
 
-def _loops(block: Block) -> tuple[list[Loop], list[int]]:
+def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
     """The loops, in an order in which they can run; and the results that they make."""
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
@@ -118,7 +118,7 @@ def _loops(block: Block) -> tuple[list[Loop], list[int]]:
     for call in calls:
         for i in set(call.ins):
             readers[i] = readers.get(i, 0) + 1
-    loops: list[Loop] = []
+    loops: list[LoopSteps] = []
     through: dict[int, dict[int, bool]] = {i: {} for i in range(len(block.inputs))}
     """What a loop reads that takes a value."""
     for call in calls:
@@ -139,10 +139,10 @@ def _loops(block: Block) -> tuple[list[Loop], list[int]]:
             wanted = [bool(readers.get(o)) or o in in_memory for o in outs]
             inner = max([_peak_of(body) for body in op.running(arguments, wanted)], default=0)
             made = {o: specs[o].nbytes for o, is_wanted in zip(outs, wanted, strict=True) if is_wanted}
-            loops.append(Loop(op, made, read, inner))
+            loops.append(LoopSteps(op, made, read, inner))
             through.update({o: {o: True} for o in outs})
         else:
-            loops.append(Loop(op, {o: specs[o].nbytes for o in outs}, read))
+            loops.append(LoopSteps(op, {o: specs[o].nbytes for o in outs}, read))
             through.update({o: {o: True} for o in outs})
     return loops, [i for i in results if i < 0]
 
@@ -161,7 +161,7 @@ def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
     return is_costly(call.op, call.arguments, [specs[i] for i in call.ins])
 
 
-def _schedule(loops: list[Loop]) -> list[Loop]:
+def _schedule(loops: list[LoopSteps]) -> list[LoopSteps]:
     """First come, first served: the loops in the order in which what they read is there."""
     maker = {i: n for n, loop in enumerate(loops) for i in loop.made}
     readers: list[list[int]] = [[] for _ in loops]
@@ -172,7 +172,7 @@ def _schedule(loops: list[Loop]) -> list[Loop]:
         for m in before:
             readers[m].append(n)
     ready = deque([n for n, count in enumerate(missing) if not count])
-    order: list[Loop] = []
+    order: list[LoopSteps] = []
     while ready:
         n = ready.popleft()
         order.append(loops[n])
@@ -186,7 +186,7 @@ def _schedule(loops: list[Loop]) -> list[Loop]:
 # ---------------------------------------------------------------- lives
 
 
-def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
+def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
     """The bytes that are live at each step."""
     spans: dict[int, Span] = {}
     for t, step in enumerate(steps):
@@ -212,7 +212,7 @@ def _lives(steps: list[Loop], results: Sequence[int]) -> Timeline:
     return Timeline([step.op for step in steps], live, values, [next(iter(step.made)) for step in steps])
 
 
-def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop]) -> set[int]:
+def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[LoopSteps]) -> set[int]:
     """The results, and what lies in their memory before they are computed.
 
     The largest come first, and each goes to the smallest result with room for it, the last one among equals.

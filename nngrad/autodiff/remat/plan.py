@@ -55,12 +55,12 @@ def in_a_row(count: int) -> Node:
     return Node(0, count, tuple([Node(i, i + 1) for i in range(count)]))
 
 
-def uniform(count: int) -> Nest:
+def uniform_plan(count: int) -> Nest:
     """`count` segments of equal shares, one level."""
     return [1.0] * count, in_a_row(count)
 
 
-def binomial(levels: int, slots: int) -> Nest:
+def binomial_plan(levels: int, slots: int) -> Nest:
     """The deepest nest of segments that `slots` values are enough for, when each is computed again `levels` times.
 
     With k levels and m slots it has C(m + k, k + 1) steps: a stretch with m slots is cut into m stretches of one level

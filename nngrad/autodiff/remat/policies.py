@@ -126,7 +126,7 @@ class Chosen(Restricted):
 
 
 @dataclass(frozen=True)
-class Kept(Restricted):
+class KeptVariables(Restricted):
     """Recompute all but some Variables."""
 
     variables: tuple[Variable, ...]
@@ -142,11 +142,11 @@ class Kept(Restricted):
     def key(self, functions: Sequence[Function]) -> Hashable:
         """The places of the Variables."""
         places: dict[Function | None, int] = {f: i for i, f in enumerate(functions)}
-        return Kept, tuple([(places.get(x.parent, -1), x.index) for x in self.variables])
+        return KeptVariables, tuple([(places.get(x.parent, -1), x.index) for x in self.variables])
 
 
 @dataclass(frozen=True)
-class Marked(Restricted):
+class MarkedFunctions(Restricted):
     """Recompute what was built within `nn.recompute()`."""
 
     @property
@@ -208,7 +208,7 @@ def policy_of(given: Any) -> Policy | None:
     if isinstance(given, Iterable):
         listed = tuple(given)
         if all([isinstance(x, Variable) for x in listed]):
-            return Kept(listed)
+            return KeptVariables(listed)
     raise TypeError(
         "recompute: expected None, False, 'sqrt', 'auto', nn.MemoryBudget(bytes), nn.Segments(levels), "
         f"nn.LeastMemory(extra), a predicate on a Function or a list of the Variables to keep, got {given!r}"
@@ -222,7 +222,7 @@ def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
         if isinstance(f.mark, Policy):
             return f.mark
         if f.mark is not None:
-            found = Marked()
+            found = MarkedFunctions()
     return found
 
 

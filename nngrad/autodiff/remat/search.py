@@ -15,11 +15,11 @@ from typing import Any
 
 from ...execution.program import Program
 from ...execution.trials import Trial, trial_of
-from ...graph import Variable, contained, functions_of, leaves_of, switch
+from ...graph import Variable, contained, functions_of, leaves_of, set_switches
 from ...graph.options import pause_collector
 from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
 from .candidates import Candidate, Cutting, Emit, Graphs, Named, ProgramOf
-from .plan import binomial, by_blocks, slots_for, uniform
+from .plan import binomial_plan, by_blocks, slots_for, uniform_plan
 from .policies import policy_of, policy_of_marks
 
 
@@ -51,7 +51,7 @@ def rematerialised(
         Where there is nothing to do, or where no plan takes less memory, the gradients as they were emitted.
     """
     pause_collector()
-    switch(mark=None, builder=None, precision=None)
+    set_switches(mark=None, builder=None, precision=None)
     roots = [y for y in (*outputs, *[s for s in seeds if s is not None]) if y.parent is not None]
     policy = policy_of(recompute) or policy_of_marks(functions_of(roots))
     if policy is None:
@@ -207,17 +207,17 @@ class Search:
             if any(map(named, cutting.forward.droppable)):
                 units = cutting.forward.units
                 for count in _counts(math.sqrt(units), units / 2, units):
-                    yield cutting(uniform(min(count, MOST_SEGMENTS)), named)
+                    yield cutting(uniform_plan(min(count, MOST_SEGMENTS)), named)
 
 
 def _nested(cutting: Cutting, levels: int) -> Iterator[Candidate]:
     units = cutting.forward.units
     slots = slots_for(levels, units)
     for count in _counts(slots * 0.5, slots * 0.7, slots):
-        yield cutting(binomial(levels, count))
+        yield cutting(binomial_plan(levels, count))
     if levels == 1:
         for count in _counts(*[math.sqrt(units) * factor for factor in (0.5, 1.0, 1.5)]):
-            yield cutting(uniform(count))
+            yield cutting(uniform_plan(count))
 
 
 def _counts(*about: float) -> list[int]:

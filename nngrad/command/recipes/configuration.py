@@ -121,7 +121,7 @@ def keys_of(configuration: Any) -> dict[str, ConfigurationKey]:
     return found
 
 
-def changed(configuration: C, values: Mapping[str, Any]) -> C:
+def with_values(configuration: C, values: Mapping[str, Any]) -> C:
     """A copy of a configuration with other values, by the names of their keys."""
     names, holders = [""], [configuration]
     for prefix, holder in zip(names, holders, strict=False):  # both grow
@@ -162,7 +162,7 @@ def configured(default: C, file: Path | None, settings: Iterable[str]) -> C:
         if not equals or not name:
             raise ConfigurationError(f"--set {setting}: expected key=value, as in solver.rate=1e-4")
         given |= _checked(keys, {name: _value_of(text.strip(), keys.get(name))}, "--set ")
-    return changed(default, given)
+    return with_values(default, given)
 
 
 def values_in(file: Path) -> dict[str, Any]:
@@ -252,7 +252,7 @@ def _as_toml(value: Any) -> str:
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
-def differences(
+def changed_keys(
     before: Mapping[str, Any], configuration: Any, chosen: Callable[[ConfigurationKey], bool] = lambda _: True
 ) -> list[str]:
     """What differs between the values that a run began with and a configuration, a line for each key that is chosen.

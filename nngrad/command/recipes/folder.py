@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ...files.replacing import write_whole
-from .configuration import ConfigurationError, differences, values_in
+from .configuration import ConfigurationError, changed_keys, values_in
 
 try:
     import fcntl
@@ -98,7 +98,7 @@ class TrainingFolder:
                     f"{self.path}: has files ({', '.join(others[:3])}) but no run; give another --out"
                 )
             return
-        found = differences(values_in(self.configuration), configuration, lambda key: not key.free)
+        found = changed_keys(values_in(self.configuration), configuration, lambda key: not key.free)
         if found and not changed:
             raise ConfigurationError(
                 f"{self.path}: the run there began with another configuration:\n"
@@ -113,7 +113,7 @@ class TrainingFolder:
             configuration: What the run is done with.
             text: The same, as a TOML file.
         """
-        if not self.configuration.exists() or differences(values_in(self.configuration), configuration):
+        if not self.configuration.exists() or changed_keys(values_in(self.configuration), configuration):
             write_whole(self.configuration, text.encode())
 
     def sample(self, step: int) -> Path:

@@ -107,7 +107,7 @@ class DigitGan(Recipe):
         for turn in range(self._critic.steps):
             self._train_critic(*self._batch_of(self.draws(number, turn)))
         rng = self.draws(number, self._critic.steps)
-        self._train_generator(self._random(rng), labelled(rng.integers(0, KINDS, self._batch)))
+        self._train_generator(self._random(rng), one_hot_labels(rng.integers(0, KINDS, self._batch)))
 
     def _random(self, rng: np.random.Generator) -> Array:
         return rng.standard_normal((self._batch, self._noise), dtype=np.float32)
@@ -126,13 +126,13 @@ class DigitGan(Recipe):
         """Real images, noise, the labels of the images, and mixing weights."""
         chosen = rng.integers(0, len(self._images), self._batch)
         mix = rng.random((self._batch, 1), dtype=np.float32)
-        return self._images[chosen], self._random(rng), labelled(self._kinds[chosen]), mix
+        return self._images[chosen], self._random(rng), one_hot_labels(self._kinds[chosen]), mix
 
     def _generated(self) -> tuple[Array, Array]:
         """Images, always from the same noise, and the digits that were asked for: 0 to 9, over and over."""
         kinds = np.arange(JUDGED) % KINDS
         z = self.draws(0).standard_normal((JUDGED, self._noise), dtype=np.float32)
-        return np.asarray(self._generate(z, labelled(kinds))), kinds
+        return np.asarray(self._generate(z, one_hot_labels(kinds))), kinds
 
     def measured(self) -> dict[str, float]:
         """`recognised`: the share of images whose nearest real one is the digit that was asked for; `frechet`: the
@@ -150,7 +150,7 @@ class DigitGan(Recipe):
         return drawn
 
 
-def labelled(kinds: Array) -> Array:
+def one_hot_labels(kinds: Array) -> Array:
     """Digits of shape (n,) as rows of zeros and a 1, of shape (n, 10)."""
     return np.eye(KINDS, dtype=np.float32)[kinds]
 

@@ -64,9 +64,9 @@ class Shown:
 
 def in_words(values: Mapping[str, float]) -> str:
     """Values with their names, in a line."""
-    return ", ".join(f"{name.replace('_', ' ')} {rounded(value)}" for name, value in values.items())
+    return ", ".join(f"{name.replace('_', ' ')} {three_digits(value)}" for name, value in values.items())
 
 
-def rounded(value: float) -> str:
+def three_digits(value: float) -> str:
     """A number in three digits."""
     return f"{value:.3g}" if math.isfinite(value) and 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"

@@ -15,7 +15,7 @@ at_full_precision = switched(precision=None)
 """Decorates what looks for solutions: an iteration that is rounded to 16 bits comes to no end."""
 
 
-class Equation(NamedTuple):
+class CapturedEquation(NamedTuple):
     """A function as a body, with what it reads from outside."""
 
     body: Block
@@ -29,7 +29,7 @@ class Equation(NamedTuple):
 
 def equation(
     function: Callable[..., Variable], specs: Sequence[Spec], owner: str, written: Callable[..., Any]
-) -> Equation:
+) -> CapturedEquation:
     """A function that is called once, on Variables without values.
 
     Args:
@@ -43,4 +43,4 @@ def equation(
     # A random key that is behind a function is no key to draw anew at each step of the loops that find a solution.
     parameters = (*found.variables, *[unlink(key) for key in found.keys])
     places = [*range(first), *range(count, count + len(specs)), *range(first, count)]
-    return Equation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)
+    return CapturedEquation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)

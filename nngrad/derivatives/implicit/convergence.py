@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ...functions.bodies.matrices import Options
+from ...functions.bodies.matrices import SolveOptions
 from ...functions.krylov import METHODS
 from ...graph import Variable
 from ...graph.spec import DType
@@ -52,7 +52,7 @@ def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") ->
     return float(tol)
 
 
-def count(value: int, owner: str, name: str) -> int:
+def as_step_count(value: int, owner: str, name: str) -> int:
     """A number of steps."""
     try:
         number = operator.index(value)
@@ -91,7 +91,7 @@ _MOST_DENSE = 128
 
 def options_for(
     linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
-) -> Options:
+) -> SolveOptions:
     """How the linear equations for the derivatives of a solution are solved.
 
     Args:
@@ -106,4 +106,4 @@ def options_for(
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
     checked_method(method, known, owner, "linear")
     tol = tolerance(None, dtype, owner)
-    return Options(method, tol, 0.0, max(10 * n, 100), keep)
+    return SolveOptions(method, tol, 0.0, max(10 * n, 100), keep)

@@ -11,10 +11,10 @@ import numpy as np
 import nngrad.functions as F
 
 from ...functions.bodies.flows import followed
-from ...functions.flows import FIXED, Steps, integrated
+from ...functions.flows import FIXED, FlowSteps, integrated
 from ...graph import Variable, as_variable, spec_of
 from .capturing import at_full_precision, equation
-from .convergence import checked_method, count
+from .convergence import as_step_count, checked_method
 from .packing import Packing
 
 _MOST_STEPS = 256
@@ -108,7 +108,7 @@ def _unstacked(packing: Packing, states: Variable) -> list[Variable]:
 
 def _steps(
     method: str, steps: int | None, rtol: float | None, atol: float | None, max_steps: int | None, dtype: np.dtype[Any]
-) -> Steps:
+) -> FlowSteps:
     """How to go from each time to the next."""
     checked_method(method, ("dopri5", *FIXED), "odeint")
     if method == "dopri5":
@@ -119,10 +119,11 @@ def _steps(
         for name, tol in zip(("rtol", "atol"), given, strict=True):
             if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol > 0:
                 raise ValueError(f"odeint: {name} must be a positive number, got {tol!r}")
-        return Steps(method, count(_MOST_STEPS if max_steps is None else max_steps, "odeint", "max_steps"), *given)
+        most = as_step_count(_MOST_STEPS if max_steps is None else max_steps, "odeint", "max_steps")
+        return FlowSteps(method, most, *given)
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if value is not None:
             raise ValueError(f"odeint: {name}= is for method='dopri5'; {method!r} takes as many steps as steps= says")
     if steps is None:
         raise ValueError(f"odeint: say by steps= how many steps {method!r} takes from each time to the next")
-    return Steps(method, count(steps, "odeint", "steps"), 0.0, 0.0)
+    return FlowSteps(method, as_step_count(steps, "odeint", "steps"), 0.0, 0.0)

@@ -13,12 +13,12 @@ import numpy as np
 import nngrad.functions as F
 
 from ...functions.bodies.implicit import solve
-from ...functions.bodies.matrices import Options, jacobian_of
+from ...functions.bodies.matrices import SolveOptions, jacobian_of
 from ...graph import Variable
-from .capturing import Equation
+from .capturing import CapturedEquation
 
 
-class Found(NamedTuple):
+class IterationResult(NamedTuple):
     """What a method gives."""
 
     x: Variable
@@ -32,23 +32,23 @@ class Found(NamedTuple):
 class Problem(NamedTuple):
     """What a method is to solve."""
 
-    residual: Equation
+    residual: CapturedEquation
     """A function of a vector that is to become 0; for minima, the gradient."""
-    function: Equation
+    function: CapturedEquation
     """What the user has written."""
     tol: float
     maxiter: int
-    linear: Options
+    linear: SolveOptions
     """How linear systems are solved."""
 
     def target(self, start: Variable) -> Variable:
         """The norm of the residual at which to end."""
         return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
 
-    def found(self, x: Variable, target: Variable, steps: Variable) -> Found:
+    def found(self, x: Variable, target: Variable, steps: Variable) -> IterationResult:
         """The result, whose residual is computed anew."""
         norm = F.norm(self.residual.at(x))
-        return Found(x, norm, F.cast(norm <= target, dtype="bool"), steps)
+        return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
 
     def newton_step(self, x: Variable, r: Variable) -> Variable:
         """What leads to where the residual is 0 if it is linear."""
@@ -56,13 +56,13 @@ class Problem(NamedTuple):
         return -solve(matrix, (*self.residual.parameters, x), r, self.linear)[0]
 
 
-Finder = Callable[[Problem, Variable], Found]
+Finder = Callable[[Problem, Variable], IterationResult]
 
 _HALVINGS = 30
 """How often a step is halved at most."""
 
 
-def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> Found:
+def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> IterationResult:
     """A loop until the residual is small.
 
     Args:
@@ -103,7 +103,7 @@ def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable
 # ---------------------------------------------------------------- roots and fixed points
 
 
-def newton(problem: Problem, start: Variable) -> Found:
+def newton(problem: Problem, start: Variable) -> IterationResult:
     """Newton's method; a step is halved until the residual falls a little."""
 
     def step(state: Any) -> Any:
@@ -119,7 +119,7 @@ def newton(problem: Problem, start: Variable) -> Found:
     return _iterated(problem, start, (start, problem.residual.at(start)), step)
 
 
-def iterate(problem: Problem, start: Variable) -> Found:
+def iterate(problem: Problem, start: Variable) -> IterationResult:
     """x = f(x), again and again."""
 
     def step(state: Any) -> Any:
@@ -134,7 +134,7 @@ _REMEMBERED = 5
 """How many steps Anderson's acceleration combines."""
 
 
-def anderson(problem: Problem, start: Variable) -> Found:
+def anderson(problem: Problem, start: Variable) -> IterationResult:
     """Anderson (1965): the combination of the last steps whose residuals, taken together, are smallest."""
     n = start.shape[0]
     memory = min(_REMEMBERED, n)
@@ -190,7 +190,7 @@ def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Varia
     return _halved(fits, trial, x)
 
 
-def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable[..., Any]) -> Found:
+def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable[..., Any]) -> IterationResult:
     """A loop of steps that lead down.
 
     Args:
@@ -210,7 +210,7 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
     return _iterated(problem, start, (start, problem.residual.at(start), problem.function.at(start), memory), step)
 
 
-def gradient_descent(problem: Problem, start: Variable) -> Found:
+def gradient_descent(problem: Problem, start: Variable) -> IterationResult:
     """Steps against the gradient, each first tried at twice the length that did at the step before."""
     one = F.constant(1.0, (), start.dtype)
 
@@ -227,7 +227,7 @@ def gradient_descent(problem: Problem, start: Variable) -> Found:
     return _descent(problem, start, one / F.maximum_scalar(F.norm(problem.residual.at(start)), 1.0), direction)
 
 
-def newton_descent(problem: Problem, start: Variable) -> Found:
+def newton_descent(problem: Problem, start: Variable) -> IterationResult:
     """Newton's steps, where they lead down, else against the gradient."""
 
     def direction(x: Variable, g: Variable, memory: Any) -> Any:
@@ -242,7 +242,7 @@ _PAIRS = 10
 """How many steps the limited memory holds."""
 
 
-def lbfgs(problem: Problem, start: Variable) -> Found:
+def lbfgs(problem: Problem, start: Variable) -> IterationResult:
     """Nocedal (1980): the inverse of the Hessian, as the last steps and what they did to the gradient show it."""
     n = start.shape[0]
     none = F.constant(0.0, (_PAIRS, n), start.dtype)

@@ -9,15 +9,15 @@ from typing import Any
 import nngrad.functions as F
 
 from ...functions.bodies.implicit import solve
-from ...functions.bodies.matrices import NotLinear, Options, transpose_of
+from ...functions.bodies.matrices import NotLinear, SolveOptions, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
 from .capturing import at_full_precision, equation
 from .convergence import (
     LINEAR,
     Convergence,
+    as_step_count,
     checked_method,
-    count,
     keeps,
     tolerance,
     without_gradients,
@@ -81,11 +81,11 @@ def linear_solve(
             return x, _of_dense(packing.leaves[0] - F.matmul(a, x))
     keep = keeps(unconverged, "linear_solve")
     n = packing.spec.shape[0]
-    options = Options(
+    options = SolveOptions(
         checked_method(chosen, LINEAR, "linear_solve"),
         tolerance(tol, packing.dtype, "linear_solve"),
         tolerance(atol, packing.dtype, "linear_solve", "atol"),
-        max(10 * n, 100) if maxiter is None else count(maxiter, "linear_solve", "maxiter"),
+        max(10 * n, 100) if maxiter is None else as_step_count(maxiter, "linear_solve", "maxiter"),
         keep,
     )
     body, parameters = equation(

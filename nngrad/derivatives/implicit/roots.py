@@ -12,19 +12,19 @@ from ...autodiff.grad import grad
 from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
 from ...graph.capture import captured
-from .capturing import Equation, at_full_precision, equation
+from .capturing import CapturedEquation, at_full_precision, equation
 from .convergence import (
     LINEAR,
     OF_FIXED_POINTS,
     Convergence,
+    as_step_count,
     checked_method,
-    count,
     keeps,
     options_for,
     tolerance,
     without_gradients,
 )
-from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, Found, Problem
+from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, IterationResult, Problem
 from .packing import Packing
 
 Method = str | Callable[[Callable[[Any], Any], Any], Any]
@@ -185,8 +185,8 @@ def minimize(
 
 def _solution(
     owner: str,
-    residual: Equation,
-    function: Equation,
+    residual: CapturedEquation,
+    function: CapturedEquation,
     packing: Packing,
     method: Method,
     methods: dict[str, Finder],
@@ -215,7 +215,7 @@ def _solution(
     """
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
-    limits = tolerance(tol, packing.dtype, owner), count(maxiter, owner, "maxiter"), options._replace(keep=True)
+    limits = tolerance(tol, packing.dtype, owner), as_step_count(maxiter, owner, "maxiter"), options._replace(keep=True)
     find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
     problem = Problem(residual, function, *limits)
 
@@ -243,7 +243,7 @@ def _solution(
 def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:
     """A solver of the user's own as one of vectors."""
 
-    def find(problem: Problem, start: Variable) -> Found:
+    def find(problem: Problem, start: Variable) -> IterationResult:
         def function(x: Any) -> Any:
             y = problem.function.at(packing.packed(x, "method gives"))
             return packing.unpacked(y) if y.ndim else y

@@ -19,7 +19,7 @@ from .failure import HostError
 from .launchers import Launcher, launcher_of
 from .leaving import leave
 from .store import global_state
-from .watching import Watch
+from .watching import HostWatch
 
 HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0
 LATER = 30
@@ -96,7 +96,7 @@ def initialize(
         return _membership
     index, count = global_state.process_id, global_state.num_processes  # without starting devices
     if count > 1:
-        watch = Watch(index, count, heartbeat_timeout, step_timeout)
+        watch = HostWatch(index, count, heartbeat_timeout, step_timeout)
         watch.start(str(global_state.coordinator_address))
         processes.watch = watch
     _membership = Membership(index, count, "the script itself" if launcher is None else launcher.name)

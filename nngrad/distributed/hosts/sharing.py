@@ -8,8 +8,8 @@ import jax
 
 from ...graph import processes
 from .failure import HostError
-from .store import Store, global_state
-from .watching import Watch
+from .store import KeyValueStore, global_state
+from .watching import HostWatch
 
 _passed = 0
 """How many barriers this process has been at: each has a name of its own in the store."""
@@ -46,14 +46,14 @@ def barrier(timeout: float | None = None) -> None:
     if global_state.num_processes == 1:
         return
     watch = processes.watch
-    if not isinstance(watch, Watch):
+    if not isinstance(watch, HostWatch):
         raise RuntimeError("nn.hosts.barrier: call nn.hosts.initialize() at the beginning of the script")
     seconds = watch.step_timeout if timeout is None else timeout
     if not seconds > 0:
         raise ValueError(f"timeout: must be seconds above 0, got {timeout!r}")
     _passed += 1
-    name, store = f"barrier {_passed}", Store()
-    with processes.together():
+    name, store = f"barrier {_passed}", KeyValueStore()
+    with processes.joint_computation():
         store.write(name, global_state.process_id, "here")
         try:
             store.wait_for_all(name + " passed", seconds)

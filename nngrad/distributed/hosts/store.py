@@ -34,7 +34,7 @@ TERMINATION = "RECEIVED_PREEMPTION_NOTICE"
 """What JAX sets when a process gets SIGTERM, which it handles: the process goes on."""
 
 
-class Store:
+class KeyValueStore:
     """A folder of keys, as JAX's own client of the service reads and writes it. Where it is gone, RuntimeErrors."""
 
     def __init__(self) -> None:

@@ -20,13 +20,13 @@ from typing import Any
 import jax
 
 from nngrad_command.launched import ANOTHER_FAILED
-from nngrad_command.outcome import described, place_of
+from nngrad_command.outcome import error_line, raised_at
 
 from ...graph import processes
 from .failure import HostError
 from .judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
 from .leaving import LastWords, leave, say, show_where_it_is
-from .store import Store
+from .store import KeyValueStore
 
 INTERVAL = 0.5
 """Seconds between beats, of up to 500 processes; more have longer intervals, for the sake of process 0."""
@@ -42,7 +42,7 @@ CONNECTIONS = ("gloo", "nccl", "connection", "peer", "unavailable", "aborted", "
 """Words of errors that a process gets when it has lost another."""
 
 
-class Watch:
+class HostWatch:
     """What watches over a run, in one of its processes. It is the `watch` of `graph/processes.py`."""
 
     def __init__(self, index: int, count: int, heartbeat_timeout: float, step_timeout: float) -> None:
@@ -51,7 +51,7 @@ class Watch:
         self._index, self._count = index, count
         self._heartbeat_timeout = heartbeat_timeout
         self._interval = max(INTERVAL, INTERVAL * count / 500)
-        self._store = Store()
+        self._store = KeyValueStore()
         self._members: dict[int, str] = {}
         self._state = RUNNING
         self._number = self._begun = self._ended = self._depth = 0
@@ -201,7 +201,7 @@ class Watch:
             return
         if self.failure is None and (not isinstance(error, Exception) or self.lost(error) is None):
             self._code = 130 if isinstance(error, KeyboardInterrupt) else 1
-            self._own = Failure(self._index, f"has failed: {described(error)}{place_of(error) if str(error) else ''}")
+            self._own = Failure(self._index, f"has failed: {error_line(error)}{raised_at(error) if str(error) else ''}")
             self._wake.set()
             if not self._known.wait(SUDDEN):
                 self._adopt(self._own)

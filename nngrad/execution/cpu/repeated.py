@@ -16,10 +16,10 @@ from ...graph import Array, Op, Spec, op
 from ...graph.arguments import Static
 from ...graph.block import Step, run_steps
 from ...graph.spec import spec_of
-from ...graph.stacking import scan
+from ...graph.stacking import scan_in_segments
 
 
-class Part(NamedTuple):
+class AxisPart(NamedTuple):
     """A part of an array along one axis, at a place that moves on with each step."""
 
     axis: int
@@ -47,7 +47,7 @@ class Total(NamedTuple):
     """The first step that counts."""
     end: int
     """The step after the last that counts."""
-    part: Part | None
+    part: AxisPart | None
     """Which part of the sum it is added to at each step; None for all of it."""
     replaces: bool
     """Whether it takes the place of that part instead."""
@@ -66,7 +66,7 @@ class Repeated:
     """How many inputs are the same at each step."""
     after: tuple[int, ...]
     """The numbers of what is handed on to the next step."""
-    parts: tuple[Part, ...]
+    parts: tuple[AxisPart, ...]
     """Which part each further input of a step is, of one array each."""
     last: tuple[int, ...]
     """The numbers of the values whose last one is wanted."""
@@ -128,7 +128,8 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
 
     last = tuple([lax.full(s.shape, 0, s.dtype) for s in loop.specs[: len(loop.last)]])
     totals = tuple([lax.full(each.spec.shape, 0, each.spec.dtype) for each in loop.totals])
-    (_, handed, last, totals), stacks = scan(step, (jnp.int32(0), tuple(start), last, totals), (), loop.length)
+    first = jnp.int32(0), tuple(start), last, totals
+    (_, handed, last, totals), stacks = scan_in_segments(step, first, (), loop.length)
     return (*handed, *last, *totals, *stacks)
 
 

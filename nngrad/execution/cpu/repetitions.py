@@ -16,7 +16,7 @@ from ..periods import Stretch, stretches_of
 from .listing import Listing, Window
 
 
-class Place(NamedTuple):
+class StepValue(NamedTuple):
     """A value of each step of a repetition: an output of the call that is so many calls after the step's first."""
 
     call: int
@@ -32,12 +32,12 @@ class Same(NamedTuple):
 class Before(NamedTuple):
     """What a call reads where that is a value of its own step, or of an earlier one."""
 
-    place: Place
+    place: StepValue
     starts: tuple[int, ...]
     """What it reads at the first steps, for which there is no earlier one, as many as it looks back."""
 
 
-class Along(NamedTuple):
+class AlongSteps(NamedTuple):
     """What a call reads where that is a value of another repetition's steps, one after another."""
 
     repetition: int
@@ -62,7 +62,7 @@ class Each(NamedTuple):
     numbers: tuple[int, ...]
 
 
-Read = Same | Before | Along | Slices | Each
+Read = Same | Before | AlongSteps | Slices | Each
 
 
 class Repetition(NamedTuple):
@@ -106,7 +106,7 @@ def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stret
     while waiting:
         stretch = waiting.pop()
         before = sorted([each for each in found.values() if each.end <= stretch.start])
-        repetition = _Finder(listing, before).repetition(stretch)
+        repetition = _RepetitionFinder(listing, before).repetition(stretch)
         if repetition is not None:
             found[stretch] = repetition
             for start, end in ((repetition.end, stretch.end), (stretch.start, repetition.start)):
@@ -141,7 +141,7 @@ class _Uneven(Exception):
         self.step = step
 
 
-class _Finder:
+class _RepetitionFinder:
     """Finds out what the calls of a stretch read, step by step.
 
     Args:
@@ -229,7 +229,7 @@ class _Finder:
                 if inside[t]:
                     raise _Uneven(t)
                 self._check_source(numbers[t], start, end)
-        return Before(Place(call, output), tuple(numbers[:back]))
+        return Before(StepValue(call, output), tuple(numbers[:back]))
 
     def _check_source(self, i: int, start: int, end: int) -> None:
         """Raise `_Uneven` if a value is a part of one within the stretch, or made of it."""
@@ -258,7 +258,7 @@ class _Finder:
                 return along
         return self._each(start, end, numbers)
 
-    def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> Along | None:
+    def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> AlongSteps | None:
         """What is read of another repetition's values."""
         count = len(numbers)
         position = first + count // 2 * stride
@@ -269,7 +269,7 @@ class _Finder:
             return None
         _, call = other.where(position)
         (begin, _), steps = other.where(first), stride // other.period
-        place = Place(call, output)
+        place = StepValue(call, output)
         starts: tuple[int, ...] = ()
         for t in _from_the_middle(count):
             step = begin + t * steps
@@ -285,7 +285,7 @@ class _Finder:
             raise _Uneven(t)
         if starts and max(begin, begin + (count - 1) * steps) == other.length - 1:
             raise _Uneven(0 if begin == -1 else count - 1)  # one stack has not both
-        return Along(other.start, Before(place, starts), begin + len(starts), steps)
+        return AlongSteps(other.start, Before(place, starts), begin + len(starts), steps)
 
     def _each(self, start: int, end: int, numbers: list[int]) -> Each:
         if self._listing.specs[numbers[0]].nbytes > MOST_BYTES_STACKED:

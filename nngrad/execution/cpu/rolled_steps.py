@@ -9,17 +9,17 @@ from ...graph import Op, Spec
 from ...graph.block import Step
 from ...graph.spec import spec_of
 from .listing import Listing, Window
-from .repeated import Part, Repeated, Total, part_of, put_at
-from .repetitions import Along, Before, Each, Place, Read, Repetition, Same, Slices
+from .repeated import AxisPart, Repeated, Total, part_of, put_at
+from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue
 
-Outside = Along | Slices | Each
+Outside = AlongSteps | Slices | Each
 """What is read of an array, a part at each step."""
 
 
 class Added(NamedTuple):
     """What is added up over steps, perhaps in a part of an array."""
 
-    place: Place
+    place: StepValue
     window: Window | None
     """Where it is put; None for what is no array's part."""
     first: int
@@ -34,7 +34,7 @@ class Added(NamedTuple):
     """Whether it takes the place of what is there."""
 
 
-class Steps:
+class RolledSteps:
     """The calls of a step, with values numbered as `Repeated` has it.
 
     Args:
@@ -54,7 +54,7 @@ class Steps:
         """What is handed on from step to step."""
         self.outside = [read for read in reads if isinstance(read, Outside)]
         """What parts are read of."""
-        self._parts: list[Part] = []
+        self._parts: list[AxisPart] = []
         self._steps: list[Step] = []
         self._count = 0
         first = len(self.same)
@@ -65,18 +65,18 @@ class Steps:
         for j, reads_of_call in enumerate(each.reads):
             call = listing.calls[each.start + j]
             made = self._add(call.op, call.arguments, [self._numbers[read] for read in reads_of_call], len(call.outs))
-            self._numbers.update({Before(Place(j, k), ()): made - k for k in range(len(call.outs))})
+            self._numbers.update({Before(StepValue(j, k), ()): made - k for k in range(len(call.outs))})
 
     def number(self, read: Read) -> int:
         """The number of a value in the loop."""
         return self._numbers[read]
 
-    def in_block(self, place: Place, step: int) -> int:
+    def in_block(self, place: StepValue, step: int) -> int:
         """The number that a value has in the program, at a step."""
         each = self._each
         return self._listing.calls[each.start + step * each.period + place.call].outs[place.output]
 
-    def spec(self, place: Place) -> Spec:
+    def spec(self, place: StepValue) -> Spec:
         """Shape and dtype of a value."""
         return self._listing.specs[self.in_block(place, 0)]
 
@@ -91,7 +91,7 @@ class Steps:
         number = self._add(put_at, (key, shape), [number])
         return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part, replaces)
 
-    def loop(self, last: Sequence[Place], totals: Sequence[Total], stacked: Sequence[Before]) -> Repeated:
+    def loop(self, last: Sequence[StepValue], totals: Sequence[Total], stacked: Sequence[Before]) -> Repeated:
         """The loop, of which these values are wanted."""
         after = [self.number(Before(before.place, before.starts[1:])) for before in self.handed]
         specs = [self.spec(place) for place in [*last, *[before.place for before in stacked]]]
@@ -114,16 +114,17 @@ class Steps:
             key, part = _moving(read.window, read.first, read.stride)
             self._parts.append(part)
             return self._add(part_of, (key,), [number])
-        self._parts.append(Part(0, read.first, read.stride, 1) if isinstance(read, Along) else Part(0, 0, 1, 1))
+        first, stride = (read.first, read.stride) if isinstance(read, AlongSteps) else (0, 1)
+        self._parts.append(AxisPart(0, first, stride, 1))
         return self._add(part_of, ((0,),), [number])
 
 
-def _moving(window: Window, first: int, stride: int) -> tuple[tuple[Any, ...], Part]:
+def _moving(window: Window, first: int, stride: int) -> tuple[tuple[Any, ...], AxisPart]:
     """The part of an array that a window needs at each step, and the key of the window in that."""
     entry = window.key[window.entry]
     _, count, step = (0, 1, 1) if isinstance(entry, int) else entry
     low = min(0, (count - 1) * step)
     new = 0 if isinstance(entry, int) else (-low, count, step)
     key = (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
-    return key, Part(window.axis, first + low, stride, (count - 1) * abs(step) + 1)
+    return key, AxisPart(window.axis, first + low, stride, (count - 1) * abs(step) + 1)
 

@@ -23,8 +23,18 @@ from ...graph.traverse import operands_first
 from ..calls import Call, block_of, calls_of, late, without_identities
 from .listing import Listing, Window, is_long_sum
 from .repeated import MOVING, completed, entry, loop_of_steps, stack_of
-from .repetitions import Along, Before, Each, Place, Repetition, Same, Slices, regular_stretches, repetitions_of
-from .rolled_steps import Added, Outside, Steps
+from .repetitions import (
+    AlongSteps,
+    Before,
+    Each,
+    Repetition,
+    Same,
+    Slices,
+    StepValue,
+    regular_stretches,
+    repetitions_of,
+)
+from .rolled_steps import Added, Outside, RolledSteps
 
 
 class LoopFound(NamedTuple):
@@ -42,7 +52,7 @@ def loops_in(block: Block) -> tuple[LoopFound, ...]:
     return tuple([LoopFound(loop.length, sum([op not in MOVING for op, _, _ in loop.steps])) for loop in loops])
 
 
-def size_of(block: Block) -> int:
+def functions_to_compile(block: Block) -> int:
     """How many functions there are to compile in a block."""
     return len(block.steps) + sum([loop.functions for loop in loops_in(block)])
 
@@ -54,10 +64,10 @@ def with_recurrences_rolled(block: Block) -> Block:
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     found = _rolled_in(block, Listing(calls, specs, outputs))
-    if len(found.steps) > MOST_LEFT * (size_of(found) - len(found.steps)):
+    if len(found.steps) > MOST_LEFT * (functions_to_compile(found) - len(found.steps)):
         # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
         # between those of another.
-        found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=size_of)
+        found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=functions_to_compile)
     return found
 
 
@@ -85,12 +95,12 @@ class _Demand:
         self.repetition = repetition
         self.stacks: dict[Before, None] = {}
         """What other loops read of all steps."""
-        self.singles: dict[Place, set[int]] = {}
+        self.singles: dict[StepValue, set[int]] = {}
         """The steps whose values are read one by one."""
         self.totals: dict[Added, None] = {}
         """Sums over steps."""
 
-    def division(self) -> tuple[list[Place], list[Before]]:
+    def division(self) -> tuple[list[StepValue], list[Before]]:
         """The values of which the last one alone is read, and those that are stacked."""
         others = {place: steps for place, steps in self.singles.items() if Before(place, ()) not in self.stacks}
         last = [place for place, steps in others.items() if steps == {self.repetition.length - 1}]
@@ -125,21 +135,21 @@ class _Writer:
             for i in _read_before(each):
                 self._ask_for(i)
             for read in {read for reads in each.reads for read in reads}:
-                if isinstance(read, Along):
+                if isinstance(read, AlongSteps):
                     self._demands[at[read.repetition]].stacks[read.read] = None
         for i in listing.outputs:
             self._ask_for(i)
 
     # ---------------------------------------------------------------- what is wanted
 
-    def _owned(self, i: int) -> tuple[int, int, Place] | None:
+    def _owned(self, i: int) -> tuple[int, int, StepValue] | None:
         """Of which repetition a value is, of which step, and which one; None for others."""
         n, output = self._listing.position.get(i, (-1, 0))
         index = self._owner.get(n)
         if index is None:
             return None
         step, call = self._repetitions[index].where(n)
-        return index, step, Place(call, output)
+        return index, step, StepValue(call, output)
 
     def _ask_for(self, i: int) -> None:
         """Note that a value is read as such, and what it is taken of."""
@@ -248,7 +258,7 @@ class _Writer:
 
     def _write_loop(self, index: int, demand: _Demand) -> None:
         """Append the call of a loop, and those that take its values apart."""
-        steps = Steps(self._listing, demand.repetition)
+        steps = RolledSteps(self._listing, demand.repetition)
         last, stacked = demand.division()
         totals = [steps.total(added) for added in demand.totals]
         loop = steps.loop(last, totals, stacked)
@@ -269,7 +279,7 @@ class _Writer:
 
     def _source(self, read: Outside) -> int:
         """The number of the array that parts are read of."""
-        if isinstance(read, Along):
+        if isinstance(read, AlongSteps):
             return self._stacks[read.repetition, read.read]
         if isinstance(read, Slices):
             number: int = read.window.source

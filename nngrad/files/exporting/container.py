@@ -61,7 +61,7 @@ class Described(NamedTuple):
     """The version of `jax.export`'s way to call programs."""
 
 
-def write(path: str | Path, described: Described, program: bytes, parameters: Mapping[str, Any]) -> None:
+def write_exported(path: str | Path, described: Described, program: bytes, parameters: Mapping[str, Any]) -> None:
     """Write a file; it is replaced as a whole or not at all.
 
     Raises:
@@ -77,7 +77,7 @@ def write(path: str | Path, described: Described, program: bytes, parameters: Ma
     write_whole(path, archive_of(members))
 
 
-def read(path: str | Path) -> tuple[Described, bytes, Arrays]:
+def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
     """What describes a function, its program, and the parameters beside it.
 
     Raises:
@@ -152,6 +152,6 @@ def _text(value: Any) -> str:
     return value
 
 
-def names_of(shapes: Sequence[Named]) -> list[str]:
+def names_of_sizes(shapes: Sequence[Named]) -> list[str]:
     """The names that stand for sizes in shapes, each once."""
     return list(dict.fromkeys([n for each in shapes for n in each.shape if isinstance(n, str) and n.isidentifier()]))

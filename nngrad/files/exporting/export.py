@@ -22,7 +22,7 @@ from ...graph.spec import FLOAT32, dtype_of, spec_of, x64_if
 from ...graph.spelling import did_you_mean
 from ...parameter import get_parameters
 from ..replacing import check_own_ending
-from .container import Described, Named, write
+from .container import Described, Named, write_exported
 from .symbolic import AnySize, NotForAnySize, for_any_size
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -55,7 +55,7 @@ class _Results(NamedTuple):
     arranged: str
 
 
-class _Computed(NamedTuple):
+class _ExportedComputation(NamedTuple):
     """A pure function, and what its arrays are."""
 
     function: Callable[..., list[Any]]
@@ -139,7 +139,7 @@ def export(
         draws, made.needs_x64, __version__, jax.__version__, exported.calling_convention_version,
     )
     beside = {} if parameters_inside else {n.name: array for n, array in zip(named, arrays, strict=True)}
-    write(path, described, bytes(exported.serialize()), beside)
+    write_exported(path, described, bytes(exported.serialize()), beside)
 
 
 def _platforms(given: Any) -> tuple[str, ...]:
@@ -246,7 +246,7 @@ def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
 # ---------------------------------------------------------------- what is computed
 
 
-def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> _Computed:
+def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> _ExportedComputation:
     """The function of a graph with fixed shapes."""
     if callable(outputs):
         inputs, results = _built(outputs, wanted, 0)
@@ -256,11 +256,11 @@ def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> 
     linear = linearize(results.variables, first=inputs, effects=False)
     _check_program(linear.program)
     run = lower(linear.program)
-    return _Computed(lambda size, *arrays: list(run(*arrays)), results, linear.leaves[len(inputs) :],
+    return _ExportedComputation(lambda size, *arrays: list(run(*arrays)), results, linear.leaves[len(inputs) :],
                      linear.program.block.needs_x64)
 
 
-def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _Computed:
+def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _ExportedComputation:
     """The function of a graph that is built for any size."""
     found: list[_Results] = []
 
@@ -272,7 +272,7 @@ def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_upda
 
     made: AnySize = for_any_size(build, size)
     _check_program(made.program)
-    return _Computed(lambda size, *arrays: made.run(arrays, size), found[0], made.leaves[len(wanted) :],
+    return _ExportedComputation(lambda size, *arrays: made.run(arrays, size), found[0], made.leaves[len(wanted) :],
                      made.needs_x64)
 
 
@@ -303,7 +303,7 @@ def _check_program(program: Program) -> None:
 
 
 def _exported(
-    made: _Computed, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
+    made: _ExportedComputation, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
     platforms: tuple[str, ...], inside: bool, draws: bool,
 ) -> jax_export.Exported:  # fmt: skip
     """What `jax.export` makes of it."""

@@ -13,7 +13,7 @@ from jax import export as jax_export
 from ...graph.conversion import array_of, converted
 from ...graph.spec import x64_if
 from ...graph.spelling import did_you_mean
-from .container import Described, Named, read
+from .container import Described, Named, read_exported
 from .export import check_installed
 
 
@@ -148,7 +148,7 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
             does not fit.
     """
     check_installed("nn.load_exported")
-    described, program, held = read(path)
+    described, program, held = read_exported(path)
     try:
         exported = jax_export.deserialize(bytearray(program))
     except Exception as error:  # flatbuffers raises whatever comes up

@@ -210,7 +210,7 @@ class _Fitting:
         if all([type(v) is int for v in each]):
             return self._whole(each)
         if free and all([isinstance(v, int | float | Fraction) for v in each]):
-            return scaled(each)
+            return form_of_numbers(each)
         raise Differs(f"it is {each[0]!r:.40} for {SIZES[0]} and {each[1]!r:.40} for {SIZES[1]}")
 
     def spec(self, each: Sequence[Spec]) -> Spec:
@@ -255,7 +255,7 @@ class _Fitting:
         return Block(inputs, tuple(steps), first.orders, first.outputs, first.stops, first.places, tuple(results))
 
 
-def scaled(each: Sequence[Any]) -> Scaled:
+def form_of_numbers(each: Sequence[Any]) -> Scaled:
     """The form of numbers that depend on the size."""
     for form in _FORMS:
         factors = [float(v) / form.at(float(n)) for v, n in zip(each, SIZES, strict=True)]

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 
-class Unknown(Exception):
+class NotKnownHere(Exception):
     """A file is as it should be, but needs something that is not there; the message says what."""
 
 
@@ -21,7 +21,7 @@ def integer(value: Any, least: int, most: int) -> int:
     return value
 
 
-def integers(value: Any, least: int, most: int) -> tuple[int, ...]:
+def whole_numbers(value: Any, least: int, most: int) -> tuple[int, ...]:
     """Whole numbers within these bounds.
 
     Raises:
@@ -59,7 +59,7 @@ def text(value: Any) -> str:
     return value
 
 
-def listed(table: Mapping[str, Any], name: str) -> list[Any]:
+def list_of(table: Mapping[str, Any], name: str) -> list[Any]:
     """The list of this name in a table.
 
     Raises:

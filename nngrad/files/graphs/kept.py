@@ -17,7 +17,7 @@ from ...parameter import get_parameters
 from ..archives import archive_of, members_of
 from ..replacing import check_own_ending, read_whole, write_whole
 from ..storage import arrays_from, content_of
-from .checked import Unknown, integer, listed, text
+from .checked import NotKnownHere, integer, list_of, text
 from .reading import GraphReader
 from .static_arguments import CannotBeKept
 from .writing import GraphWriter
@@ -125,12 +125,12 @@ def load_graph(path: str | Path) -> KeptGraph:
             raise ValueError(f"its format is not {FORMAT!r}")
         writer = text(tables.get("nngrad"))
         if integer(tables.get("format_version"), 1, 2**63 - 1) > VERSION:
-            raise Unknown(f"it is in version {tables['format_version']} of the format, and this nngrad reads up to "
-                          f"{VERSION}")
+            raise NotKnownHere(f"it is in version {tables['format_version']} of the format, and this nngrad reads up "
+                               f"to {VERSION}")
         reader = GraphReader(tables, arrays)
         outputs, inputs = [_found(tables[name], reader) for name in ("outputs", "inputs")]
         parameters = _parameters(tables, reader, inputs)
-    except Unknown as error:
+    except NotKnownHere as error:
         raise ValueError(f"{path}: cannot be read: {error}. nngrad {writer:.20} wrote it, and this is {__version__}: "
                          "upgrade nngrad, or import what defines the function") from None
     except Exception as error:  # whatever comes of what is not as it should be
@@ -193,7 +193,7 @@ def _found(given: Any, reader: GraphReader) -> Any:
 
 def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> dict[str, Variable]:
     """The parameters by name, and further leaves with `need_grad`."""
-    pairs = [(text(name), reader.leaf(number)) for name, number in listed(tables, "parameters")]
+    pairs = [(text(name), reader.leaf(number)) for name, number in list_of(tables, "parameters")]
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("two parameters have one name")

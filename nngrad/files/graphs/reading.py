@@ -14,7 +14,7 @@ import numpy as np
 from backward_registry import registry
 
 from ...autodiff.remat.policies import RecomputeScope
-from ...autodiff.request import Derivation, Mode, Remembered
+from ...autodiff.request import Derivation, Mode, ResultDerivation
 from ...context import Context
 from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ...graph.block import Block
@@ -25,9 +25,9 @@ from ...graph.options import switch_to
 from ...graph.spec import dtype_of, spec_of
 from ...graph.variable import leaf_of
 from ...random import key_source, source_at
-from .checked import Unknown, boolean, integer, integers, listed, text
+from .checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
 from .policies import read_policy
-from .static_arguments import read
+from .static_arguments import argument_from_json
 from .writing import bodies_within
 
 _MOST_NESTED = 32
@@ -80,12 +80,13 @@ class GraphReader:
     def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self._tables = tables
         self._specs = [
-            checked_spec(integers(shape, 0, _MOST), dtype_of(text(dtype))) for dtype, shape in listed(tables, "specs")
+            checked_spec(whole_numbers(shape, 0, _MOST), dtype_of(text(dtype)))
+            for dtype, shape in list_of(tables, "specs")
         ]
-        self._ops = [_op(row) for row in listed(tables, "ops")]
+        self._ops = [_op(row) for row in list_of(tables, "ops")]
         self._definitions: list[_Kind | Block] = []
         self._extents: dict[int, _Extent] = {}
-        for row in listed(tables, "definitions"):
+        for row in list_of(tables, "definitions"):
             self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
         self._values = self._leaves(arrays)
         """The leaves, and then all outputs of functions."""
@@ -127,10 +128,11 @@ class GraphReader:
 
     def _kind(self, row: Any) -> _Kind:
         op, names = self._ops[integer(row["op"], 0, len(self._ops) - 1)]
-        given = listed(row, "arguments")
+        given = list_of(row, "arguments")
         if len(given) != len(names):
             raise ValueError(f"{op.name} has {len(given)} arguments")
-        by_name = {name: read(each, self._definitions, self._op) for name, each in zip(names, given, strict=True)}
+        found = [argument_from_json(each, self._definitions, self._op) for each in given]
+        by_name = dict(zip(names, found, strict=True))
         values = [by_name.get(name, default) for name, default in zip(op.argument_names, op.defaults, strict=True)]
         return _Kind(op, tuple(values), {})
 
@@ -145,13 +147,13 @@ class GraphReader:
 
     def _body(self, row: Any, leaves: Sequence[Spec] = ()) -> Block:
         """A body, or the graph, whose inputs are the leaves."""
-        inputs = (*leaves, *map(self._spec, listed(row, "inputs")))
+        inputs = (*leaves, *map(self._spec, list_of(row, "inputs")))
         specs: list[Spec] = []
         steps = []
         depth = extent = 0
-        for number, given in listed(row, "steps"):
+        for number, given in list_of(row, "steps"):
             kind = self._kind_at(number)
-            ins = integers(given, -len(specs), len(inputs) - 1)
+            ins = whole_numbers(given, -len(specs), len(inputs) - 1)
             arguments, made = kind.results(tuple([inputs[i] if i >= 0 else specs[~i] for i in ins]))
             for inner in bodies_within(arguments):
                 depth = max(depth, self._extents[id(inner)].depth)
@@ -161,11 +163,11 @@ class GraphReader:
                 raise ValueError(f"bodies are more than {_MOST_NESTED} deep in one another, or too long")
             steps.append((kind.op, arguments, ins))
             specs += made
-        orders = integers(row["orders"], 0, _MOST)
+        orders = whole_numbers(row["orders"], 0, _MOST)
         if len(orders) != len(steps):
             raise ValueError("a body has more or fewer orders than steps")
-        body = Block(inputs, tuple(steps), orders, integers(row["outputs"], -len(specs), len(inputs) - 1),
-                     frozenset(integers(row["stops"], -len(specs), -1)))
+        body = Block(inputs, tuple(steps), orders, whole_numbers(row["outputs"], -len(specs), len(inputs) - 1),
+                     frozenset(whole_numbers(row["stops"], -len(specs), -1)))
         self._extents[id(body)] = _Extent(depth + 1, extent)
         return body
 
@@ -173,18 +175,18 @@ class GraphReader:
 
     def _leaves(self, arrays: Mapping[str, np.ndarray[Any, Any]]) -> list[Variable]:
         cells = []
-        for i, (number, axes) in enumerate(listed(self._tables, "cells")):
+        for i, (number, axes) in enumerate(list_of(self._tables, "cells")):
             spec = self._spec(number)
             array = arrays.get(str(i))
             if array is not None and spec_of(array.shape, array.dtype) is not spec:
                 raise ValueError(f"array {i} is {array.dtype.name}{list(array.shape)}, and should be {spec}")
             cell = NdArray.of_spec(spec) if array is None else NdArray.of_host_array(array)
-            cell.axes = _axes(read(axes, (), self._op))
+            cell.axes = _axes(argument_from_json(axes, (), self._op))
             cells.append(cell)
         if not set(arrays) <= {str(i) for i in range(len(cells))}:
             raise ValueError("there are arrays that no leaf has")
         leaves = []
-        for number, name, need_grad, persistent, source in listed(self._tables, "leaves"):
+        for number, name, need_grad, persistent, source in list_of(self._tables, "leaves"):
             cell = cells[integer(number, 0, len(cells) - 1)]
             if source is None:
                 x = leaf_of(cell, text(name))
@@ -203,24 +205,23 @@ class GraphReader:
     def _make_functions(self) -> None:
         """Make all functions: the file has a Block of them in columns, each from what is there before it."""
         switch_to()
-        kinds, inputs, results, orders, numbers = [
-            listed(self._tables, f"{name}_of_functions") for name in ("kinds", "inputs", "specs", "orders", "contexts")
-        ]
+        columns = "kinds", "inputs", "specs", "orders", "contexts"
+        kinds, inputs, results, orders, numbers = [list_of(self._tables, f"{name}_of_functions") for name in columns]
         block = self._body({
             "inputs": [], "steps": list(zip(kinds, inputs, strict=True)), "orders": orders, "outputs": [], "stops": [],
         }, [x.spec for x in self._values])  # fmt: skip
         for (op, _, _), row, specs in zip(block.steps, results, block.results, strict=True):
             if tuple(map(self._spec, row)) != specs:
                 raise ValueError(f"{op.name} does not give what the file says")
-        contexts = [*[_context(*row) for row in listed(self._tables, "contexts")], None]
+        contexts = [*[_context(*row) for row in list_of(self._tables, "contexts")], None]
         made = block.instantiate(self._values)
         self._values += made
         self._functions = [made[~outs[0]].parent for outs in block.outs]
-        for f, number in zip(self._functions, integers(numbers, -1, len(contexts) - 2), strict=True):
+        for f, number in zip(self._functions, whole_numbers(numbers, -1, len(contexts) - 2), strict=True):
             f.context = contexts[number]
 
     def _note_variables(self) -> None:
-        for number, name, persistent, need_grad in listed(self._tables, "variables"):
+        for number, name, persistent, need_grad in list_of(self._tables, "variables"):
             y = self.value(number)
             y.name, y.persistent = text(name), boolean(persistent)
             if need_grad is not None:
@@ -230,33 +231,33 @@ class GraphReader:
         return self._functions[integer(number, 0, len(self._functions) - 1)]
 
     def _note_functions(self) -> None:
-        for number, effects in listed(self._tables, "effects"):
+        for number, effects in list_of(self._tables, "effects"):
             f = self._function(number)
             pairs = [(self.leaf(leaf), integer(k, 0, len(f.specs) - 1)) for leaf, k in effects]
             if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
                 raise ValueError(f"{f.op.name} updates a leaf with what does not fit")
             f.effects = tuple(pairs)
         scopes: dict[int, RecomputeScope] = {}
-        for number, mark in listed(self._tables, "marks"):
+        for number, mark in list_of(self._tables, "marks"):
             is_policy = mark.__class__ is list
             self._function(number).mark = (
                 read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0, _MOST), RecomputeScope())
             )
-        for number, tags in listed(self._tables, "tags"):
-            self._function(number).tags = {name: read(tag, (), self._op) for name, tag in tags.items()}
+        for number, tags in list_of(self._tables, "tags"):
+            self._function(number).tags = {name: argument_from_json(tag, (), self._op) for name, tag in tags.items()}
 
     # ---------------------------------------------------------------- what is known of gradients
 
     def _read_calls(self) -> None:
         calls = [RuleCall(self._function(number), self._values_or_none(gys))
-                 for number, gys in listed(self._tables, "calls")]
-        numbers = integers(self._tables["calls_of_functions"], -1, len(calls) - 1)
+                 for number, gys in list_of(self._tables, "calls")]
+        numbers = whole_numbers(self._tables["calls_of_functions"], -1, len(calls) - 1)
         for f, number in zip(self._functions, numbers, strict=True):
             f._call = calls[number] if number >= 0 else None
 
     def _read_derivations(self) -> None:
         derivations = []
-        for outputs, inputs, seeds, stops, results, *rest in listed(self._tables, "derivations"):
+        for outputs, inputs, seeds, stops, results, *rest in list_of(self._tables, "derivations"):
             found = self._values_or_none(results)
             derivation = Derivation(self.values(outputs), self.values(inputs), self._values_or_none(seeds),
                                     self.values(stops), [x for x in found if x is not None])
@@ -269,14 +270,14 @@ class GraphReader:
                 if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
                     raise ValueError("a derivation has forms of its results that do not fit")
             derivations.append(derivation)
-        for number, of, x, mode, order, unknown, before, of_y in listed(self._tables, "results_of_grad"):
+        for number, of, x, mode, order, unknown, before, of_y in list_of(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
             earlier = frozenset([(integer(n, 0, _MOST), _mode(name, reason)) for n, name, reason in before])
             laplacian = None
             if of_y is not None:
                 y, point, lead = of_y
                 laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
-            self.value(number)._derived = Remembered(
+            self.value(number)._derived = ResultDerivation(
                 known, None if x is None else self.value(x), _mode(*mode), integer(order, 0, _MOST), text(unknown),
                 earlier, laplacian,
             )  # fmt: skip
@@ -289,11 +290,11 @@ def _gone() -> weakref.ref[Variable]:
 
 def _op(row: Any) -> tuple[Op, list[str]]:
     """An op, and the names of the arguments that the file has for it."""
-    name, given = text(row["name"]), [text(each) for each in listed(row, "arguments")]
+    name, given = text(row["name"]), [text(each) for each in list_of(row, "arguments")]
     try:
         op = registry.op(name)
     except KeyError:
-        raise Unknown(f"it has the function {name!r:.80}, which is not known here") from None
+        raise NotKnownHere(f"it has the function {name!r:.80}, which is not known here") from None
     if op.name != name or op.tables is not None:
         raise ValueError(f"{name!r:.80} is no function")
     if len(set(given)) != len(given):
@@ -302,7 +303,7 @@ def _op(row: Any) -> tuple[Op, list[str]]:
     gone = [each for each, default in zip(op.argument_names, op.defaults, strict=True)
             if each not in given and default is inspect.Parameter.empty]
     if new or gone:
-        raise Unknown(f"its function {name!r} has other arguments than here ({', '.join(new + gone):.80})")
+        raise NotKnownHere(f"its function {name!r} has other arguments than here ({', '.join(new + gone):.80})")
     return op, given
 
 
@@ -327,7 +328,7 @@ def _context(backend: Any, device: Any) -> Context:
     try:
         return Context(text(backend), device_id=text(device))
     except ValueError as error:
-        raise Unknown(f"it was built for a device that is not here: {error}") from None
+        raise NotKnownHere(f"it was built for a device that is not here: {error}") from None
 
 
 def _mode(name: Any, reason: Any) -> Mode:

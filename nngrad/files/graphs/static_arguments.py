@@ -27,7 +27,7 @@ class CannotBeKept(TypeError):
     """A value that means nothing outside of this process."""
 
 
-def written(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
+def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
     """A static argument, fit for JSON.
 
     Args:
@@ -43,7 +43,7 @@ def written(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], d
     if value is None or kind is bool or kind is int or kind is str:
         return value
     if kind is tuple and depth < _MOST_DEEP:
-        return [written(each, body, op, depth + 1) for each in value]
+        return [argument_to_json(each, body, op, depth + 1) for each in value]
     if kind is NegativeZero:
         return {"number": "-0"}
     if kind is float:
@@ -57,14 +57,15 @@ def written(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], d
     if isinstance(value, Op):
         return {"op": op(value)}
     if kind is slice:
-        return {"slice": [written(each, body, op, _MOST_DEEP) for each in (value.start, value.stop, value.step)]}
+        bounds = value.start, value.stop, value.step
+        return {"slice": [argument_to_json(each, body, op, _MOST_DEEP) for each in bounds]}
     if value is Ellipsis:
         return {"ellipsis": None}
     raise CannotBeKept(f"{kind.__module__}.{kind.__qualname__}")
 
 
-def read(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
-    """The static argument that `written` has made this of.
+def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
+    """The static argument that `argument_to_json` has made this of.
 
     Args:
         given: What was read of JSON.
@@ -79,7 +80,7 @@ def read(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth:
     if given is None or kind is bool or kind is int or kind is str:
         return given
     if kind is list and depth < _MOST_DEEP:
-        return tuple([read(each, definitions, op, depth + 1) for each in given])
+        return tuple([argument_from_json(each, definitions, op, depth + 1) for each in given])
     if kind is dict and len(given) == 1:
         ((key, value),) = given.items()
         if key == "number" and value == "-0":
@@ -98,7 +99,7 @@ def read(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth:
         if key == "op":
             return op(value)
         if key == "slice" and value.__class__ is list and len(value) == 3:
-            return slice(*[read(each, definitions, op, _MOST_DEEP) for each in value])
+            return slice(*[argument_from_json(each, definitions, op, _MOST_DEEP) for each in value])
         if key == "ellipsis":
             return Ellipsis
     raise ValueError(f"an argument is {given!r:.60}")

@@ -14,7 +14,7 @@ from backward_registry import registry
 
 from ...autodiff.known_gradients import close_with_derivations
 from ...autodiff.remat.policies import RecomputeScope
-from ...autodiff.request import Derivation, Remembered
+from ...autodiff.request import Derivation, ResultDerivation
 from ...context import Context
 from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
 from ...graph.arguments import key_of
@@ -25,7 +25,7 @@ from ...graph.traverse import operands_first
 from ...graph.value import on_host
 from ...random import place_of_source
 from .policies import written_policy
-from .static_arguments import CannotBeKept, written
+from .static_arguments import CannotBeKept, argument_to_json
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:
@@ -111,7 +111,7 @@ class _Tables:
         row = []
         for name, argument in zip(op.argument_names, arguments, strict=True):
             try:
-                row.append(written(argument, self._bodies.__getitem__, self.op))
+                row.append(argument_to_json(argument, self._bodies.__getitem__, self.op))
             except CannotBeKept as error:
                 raise CannotBeKept(f"{op.name}, whose argument {name!r} holds {error}") from None
         return row
@@ -197,7 +197,7 @@ class GraphWriter:
         return x if x is None or x.parent is None or x.parent in self._places else None
 
     def _result(self, y: Variable) -> list[Any]:
-        derivation, x, mode, order, unknown, before, laplacian = cast(Remembered, y._derived)
+        derivation, x, mode, order, unknown, before, laplacian = cast(ResultDerivation, y._derived)
         of = None if derivation is None else self._derivations[derivation]
         return [*self.numbers([y]), of, *self.numbers([x]), list(mode), order, unknown,
                 sorted([[n, *earlier] for n, earlier in before]),
@@ -242,7 +242,7 @@ class GraphWriter:
         return rows
 
     def _plain(self, value: Any) -> Any:
-        return written(value, self._tables.nobody, self._tables.op)
+        return argument_to_json(value, self._tables.nobody, self._tables.op)
 
     def _leaves(self) -> tuple[list[Any], list[Any], dict[str, np.ndarray[Any, Any]]]:
         """The leaves, the cells of their data, and the arrays that are in these."""

@@ -17,7 +17,7 @@ from .loop import Loop, Settled
 
 
 @derived_once
-def merged(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | None:
+def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | None:
     """Returns the loop with equal carries as one; None if none are equal.
 
     Args:

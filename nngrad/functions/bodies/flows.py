@@ -24,7 +24,7 @@ from ...graph.closing import close
 from ...graph.derived import derived_once
 from ...graph.spec import DType
 from ..array import cast, constant
-from ..flows import Steps, integrated
+from ..flows import FlowSteps, integrated
 from ..inlining import inlined
 from ..movement import concatenate, reshape
 from ..reduction import sum as total
@@ -54,7 +54,7 @@ class Flow(BodyOp):
         wanted = tuple([i for i in indexes if i < place])
         parts = [zeros(field.inputs[i]) for i in wanted]
         z = followed(adjoint_field(field, wanted), [*parameters, _joined([y, gy, *parts], y.dtype), end, start],
-                     Steps(*options))  # fmt: skip
+                     FlowSteps(*options))  # fmt: skip
         gxs: Gradients = [None] * len(f.inputs)
         gxs[place] = adjoint = _part(z, y.size, y0.spec)
         at = 2 * y.size
@@ -81,7 +81,7 @@ class Flow(BodyOp):
         if ty is not None or moving:
             z0 = _joined([y0, zeros(y0.spec) if ty is None else ty], y.dtype)
             given = [*parameters, *[t for t in moves if t is not None], z0, start, end]
-            moved = _part(followed(tangent_field(field, moving), given, Steps(*options)), y.size, y.spec)
+            moved = _part(followed(tangent_field(field, moving), given, FlowSteps(*options)), y.size, y.spec)
         if t_end is not None:
             along = inlined(field, [*parameters, y, end])[0] * t_end
             moved = along if moved is None else moved + along
@@ -142,7 +142,7 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
 
     Args:
         field: Its inputs are parameters, a state and a time, its output is a vector like the state.
-        method: As in `Steps`, as are those that follow.
+        method: As in `FlowSteps`, as are those that follow.
         number: How many steps.
         rtol: Relative.
         atol: Absolute.
@@ -152,7 +152,7 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
     def along(y: Variable, t: Variable) -> Variable:
         return inlined(field, [*parameters, y, t])[0]
 
-    return close([integrated(along, y, start, end, Steps(method, number, rtol, atol), bounded=False)], inputs)
+    return close([integrated(along, y, start, end, FlowSteps(method, number, rtol, atol), bounded=False)], inputs)
 
 
 @Flow.declared()
@@ -165,7 +165,7 @@ def flow_of_body(
         x: The inputs of the field but for the last, the time; and the times between which it is followed.
         field: The derivative of the state, a body.
         way: The body that goes along it.
-        method: As in `Steps`, as are those that follow.
+        method: As in `FlowSteps`, as are those that follow.
         number: How many steps.
         rtol: Relative.
         atol: Absolute.
@@ -175,7 +175,7 @@ def flow_of_body(
     return y
 
 
-def followed(field: Block, inputs: Sequence[Variable], steps: Steps) -> Variable:
+def followed(field: Block, inputs: Sequence[Variable], steps: FlowSteps) -> Variable:
     """The state to which a field leads.
 
     Args:

@@ -11,11 +11,11 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from ...graph.block import Block
-from ...graph.body_op import Fused, Numbers
+from ...graph.body_op import FusedFunctions, Numbers
 from .loop import Loop
 
 
-class Application(NamedTuple):
+class LoopApplication(NamedTuple):
     """A loop, with the numbers of the values that it is applied to."""
 
     loop: Loop
@@ -25,7 +25,7 @@ class Application(NamedTuple):
 class _Values:
     """The values of several bodies, each expression once, with inputs by what is known to be equal."""
 
-    def __init__(self, applications: Sequence[Application], classes: Sequence[Sequence[int]]) -> None:
+    def __init__(self, applications: Sequence[LoopApplication], classes: Sequence[Sequence[int]]) -> None:
         self.table: dict[Any, tuple[Any, ...]] = {}
         """The outputs of each distinct step, by op, static arguments, and what it is applied to."""
         self.steps_of: list[set[Any]] = []
@@ -35,7 +35,7 @@ class _Values:
         for application, carried in zip(applications, classes, strict=True):
             self.of.append(self._added(application, carried))
 
-    def _added(self, application: Application, carried: Sequence[int]) -> list[Any]:
+    def _added(self, application: LoopApplication, carried: Sequence[int]) -> list[Any]:
         loop, ins = application
         body = loop.body
         first, end = loop.fixed, loop.first_slice
@@ -60,7 +60,7 @@ class _Values:
         return [*given, *reversed(values)]
 
 
-def _classes(applications: Sequence[Application]) -> tuple[list[list[int]], _Values]:
+def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], _Values]:
     """For each carry of each loop the number of its class, equal for equal carries; and the values by these."""
     keys: list[list[Any]] = [
         [(ins[loop.fixed + j], loop.body.spec(loop.fixed + j)) for j in range(loop.carries)]
@@ -80,14 +80,14 @@ def _classes(applications: Sequence[Application]) -> tuple[list[list[int]], _Val
         ]
 
 
-def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
     """Those of some loops, none of which depends on another, that are one where that saves work.
 
     Args:
         applications: For each the static arguments of the loop, and the numbers of the values it is applied to.
     """
     sides: dict[Any, list[int]] = {}
-    loops = [Application(Loop(*arguments), ins) for arguments, ins in applications]
+    loops = [LoopApplication(Loop(*arguments), ins) for arguments, ins in applications]
     cut: dict[Any, tuple[int, ...]] = {}
     """The segments of those of one length that have some: others, which have none, can run in these too."""
     for loop, _ in loops:
@@ -103,7 +103,7 @@ def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused
     ]
 
 
-def _sharing(members: Sequence[int], applications: Sequence[Application]) -> list[Numbers]:
+def _sharing(members: Sequence[int], applications: Sequence[LoopApplication]) -> list[Numbers]:
     """Those of `members` that have carries in common with others, or something that they compute at each step."""
     if len(members) < 2:
         return []
@@ -118,7 +118,7 @@ def _sharing(members: Sequence[int], applications: Sequence[Application]) -> lis
     return [tuple(sorted(g)) for g in {id(group): group for group in group_of.values()}.values() if len(g) > 1]
 
 
-def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
+def _as_one(members: Numbers, applications: Sequence[LoopApplication]) -> FusedFunctions:
     """The one loop that computes all of these. It is there to be run: gradients are taken before."""
     classes, values = _classes(applications)
     fixed: dict[int, Any] = {}
@@ -156,4 +156,4 @@ def _as_one(members: Numbers, applications: Sequence[Application]) -> Fused:
         )
         for (loop, _), own, known in zip(applications, classes, values.of, strict=True)
     ]  # fmt: skip
-    return Fused(members, tuple(one), (*fixed, *starts.values(), *slices), tuple(outs))
+    return FusedFunctions(members, tuple(one), (*fixed, *starts.values(), *slices), tuple(outs))

@@ -25,7 +25,7 @@ from .. import krylov
 from ..array import zeros_like
 from ..factors import lu_solve
 from .costs import operations_in
-from .matrices import DENSE, Options, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
+from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
 
 # ---------------------------------------------------------------- solutions
 
@@ -148,7 +148,7 @@ class Root(Solution):
         """With the Jacobian at the root."""
         residual, _, *options = f.arguments
         at = (*f.inputs[:-1], f.outputs[0])
-        return solve(jacobian_of(residual), at, right, Options(*options), transposed)[0]
+        return solve(jacobian_of(residual), at, right, SolveOptions(*options), transposed)[0]
 
 
 class Factors(BodyOp):
@@ -203,7 +203,7 @@ def iterative_solve(
         x: The inputs of the body but for the last, the right side, and where to begin.
         matrix: The body.
         transpose: The transpose, for the gradient.
-        method: As in `Options`, as are those that follow.
+        method: As in `SolveOptions`, as are those that follow.
         tol: Relative.
         atol: Absolute.
         maxiter: The most products.
@@ -214,7 +214,7 @@ def iterative_solve(
     """
     del transpose
     *parameters, b, start = x
-    target = lax.max(tol * krylov.norm(b), jnp.asarray(atol, b.dtype))
+    target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
     found = krylov.solved(method, product_with(matrix, parameters), b, start, target, maxiter)
     converged = found.residual <= target
     solution = found.x if keep else jnp.where(converged, found.x, jnp.nan)
@@ -256,7 +256,7 @@ def root_of_body(
         residual: Gives a vector, which is 0 where the last of its inputs is a root.
         finder: Gives the root, and what else is known of it: the norm of the residual there, whether that is small
             enough, and the number of steps.
-        method: How the linear equations of the derivatives are solved, as in `Options`, as are those that follow.
+        method: How the linear equations of the derivatives are solved, as in `SolveOptions`, as are those that follow.
         tol: Relative.
         atol: Absolute.
         maxiter: The most products.
@@ -277,7 +277,7 @@ def solve(
     matrix: Block,
     parameters: Sequence[Variable],
     b: Variable,
-    options: Options,
+    options: SolveOptions,
     transposed: bool = False,
     start: Variable | None = None,
 ) -> tuple[Variable, ...]:

@@ -13,7 +13,7 @@ from ..array import constant
 from ..inlining import inlined
 
 
-class Options(NamedTuple):
+class SolveOptions(NamedTuple):
     """How linear systems are solved."""
 
     method: str
@@ -33,7 +33,7 @@ class Options(NamedTuple):
         return self.method == "cg"
 
 
-DENSE = Options("dense", 0.0, 0.0, 0, False)
+DENSE = SolveOptions("dense", 0.0, 0.0, 0, False)
 
 
 class NotLinear(ValueError):

@@ -18,7 +18,7 @@ from ...graph.body_op import (
     ControlOp,
     Demanded,
     Followed,
-    Fused,
+    FusedFunctions,
     Given,
     Gradients,
     Kinds,
@@ -31,7 +31,7 @@ from ...graph.body_op import (
     in_place_of,
 )
 from ...graph.stacking import in_segments
-from ...graph.stacking import scan as scan_steps
+from ...graph.stacking import scan_in_segments as scan_steps
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import equal_carries, fusion, segments
@@ -68,7 +68,7 @@ class Scan(ControlOp):
         stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
         return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
 
-    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused]:
+    def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
         """Those that have carries, or something that they compute at each step, in common."""
         return fusion.fused(applications)
 
@@ -260,7 +260,7 @@ class Scan(ControlOp):
         classes = tuple([first.setdefault((i >= loop.first_slice, x), i) for i, x in enumerate(inputs)])
         if len(set(classes[loop.fixed : loop.first_slice])) == loop.carries:
             return None
-        return equal_carries.merged(loop, classes, anew)
+        return equal_carries.merge_equal_carries(loop, classes, anew)
 
     def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
         """What no step changes is the same at each step."""

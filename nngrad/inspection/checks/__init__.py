@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from ...graph import Variable
-from .differences import Settings, compare, lagging
-from .problem import Problem, listed
+from .differences import Tolerances, compare, lagging
+from .problem import CheckedFunction, listed
 from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report
 
 __all__ = [
@@ -109,8 +109,8 @@ def check_nth_backward(
         if isinstance(value, bool) or not isinstance(value, int) or value < 1:
             raise ValueError(f"{name}: expected an int from 1 on, got {value!r}")
     given_weights = [None if w is None else listed(w) for w in (y_grad, x_grad_grad)]
-    problem = Problem(func, listed(x_data), order, given_weights, params, no_grads, dtype, seed)
-    settings = Settings.of(problem.precision, eps, atol, rtol)
+    problem = CheckedFunction(func, listed(x_data), order, given_weights, params, no_grads, dtype, seed)
+    settings = Tolerances.of(problem.precision, eps, atol, rtol)
     for number in range(directions):
         direction = problem.direction(number)
         comparisons = compare(problem, direction, settings)

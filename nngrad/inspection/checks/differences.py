@@ -7,13 +7,13 @@ from typing import NamedTuple
 
 import numpy as np
 
-from .problem import Arrays, Problem
+from .problem import Arrays, CheckedFunction
 
 _STEPS = (1.0, 0.5, 0.25)
 """Steps of the differences, as parts of the largest."""
 
 
-class Settings(NamedTuple):
+class Tolerances(NamedTuple):
     """Steps and tolerances."""
 
     eps: float
@@ -22,7 +22,7 @@ class Settings(NamedTuple):
     precision: float
 
     @staticmethod
-    def of(precision: float, eps: float | None, atol: float | None, rtol: float | None) -> Settings:
+    def of(precision: float, eps: float | None, atol: float | None, rtol: float | None) -> Tolerances:
         """Returns what is given, and for the rest what suits the precision of the arithmetic."""
         fine, medium = precision < 1e-12, precision < 1e-5
         default = (1e-3, 1e-7, 1e-6) if fine else (2e-2, 1e-3, 1e-3) if medium else (0.25, 5e-2, 5e-2)
@@ -33,7 +33,7 @@ class Settings(NamedTuple):
             if not 0 <= value < np.inf or (name == "eps" and value == 0):
                 least = "above 0" if name == "eps" else "from 0 on"
                 raise ValueError(f"{name}: expected a finite number {least}, got {value!r}")
-        return Settings(float(chosen[0]), float(chosen[1]), float(chosen[2]), precision)
+        return Tolerances(float(chosen[0]), float(chosen[1]), float(chosen[2]), precision)
 
 
 class Comparison(NamedTuple):
@@ -55,17 +55,17 @@ class Comparison(NamedTuple):
         """The distance between the two."""
         return abs(self.numeric - self.analytic)
 
-    def allowed(self, settings: Settings) -> float:
+    def allowed(self, settings: Tolerances) -> float:
         """How large that may be."""
         return settings.atol + settings.rtol * max(self.size, abs(self.numeric))
 
-    def agrees(self, settings: Settings) -> bool:
+    def agrees(self, settings: Tolerances) -> bool:
         """Whether it is not larger. A NaN is."""
         return bool(self.apart <= self.allowed(settings))
 
 
 @np.errstate(all="ignore")
-def compare(problem: Problem, direction: Arrays, settings: Settings) -> list[Comparison]:
+def compare(problem: CheckedFunction, direction: Arrays, settings: Tolerances) -> list[Comparison]:
     """For each order the slope along `direction`, by differences and by the gradient.
 
     Where the differences do not tell, since there seems to be a kink or the function bends too much, the step is
@@ -82,12 +82,12 @@ def compare(problem: Problem, direction: Arrays, settings: Settings) -> list[Com
     return results
 
 
-def _is_open(c: Comparison, settings: Settings) -> bool:
+def _is_open(c: Comparison, settings: Tolerances) -> bool:
     return c.kink is not None or (not c.agrees(settings) and c.uncertainty > c.allowed(settings))
 
 
 def _compared(
-    problem: Problem, direction: Arrays, center: list[Arrays], step: float, settings: Settings
+    problem: CheckedFunction, direction: Arrays, center: list[Arrays], step: float, settings: Tolerances
 ) -> list[Comparison]:
     ahead = [problem.at(direction, step * part) for part in _STEPS]
     behind = [problem.at(direction, -step * part) for part in _STEPS]
@@ -115,7 +115,7 @@ class Change(NamedTuple):
 
 
 @np.errstate(all="ignore")
-def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> Change | None:
+def lagging(problem: CheckedFunction, direction: Arrays, k: int, settings: Tolerances) -> Change | None:
     """Where the gradient of the quantity of order `k` is right at the point but does not follow when the point moves,
     as one does that was made of values that were read; None if it follows.
 
@@ -133,7 +133,9 @@ def lagging(problem: Problem, direction: Arrays, k: int, settings: Settings) -> 
     return change
 
 
-def _change(problem: Problem, along: Arrays, k: int, step: float, settings: Settings) -> tuple[Change, float, float]:
+def _change(
+    problem: CheckedFunction, along: Arrays, k: int, step: float, settings: Tolerances
+) -> tuple[Change, float, float]:
     weights, moved = problem.weights[k], along[: problem.moved[k]]
     center = problem.at(along, 0.0)
     numeric, analytic = [], []

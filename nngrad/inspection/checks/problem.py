@@ -12,14 +12,14 @@ import numpy as np
 from ...autodiff.grad import grad
 from ...execution.compiled import executable_of
 from ...execution.lower import linearize
-from ...graph import Function, Variable, contained, switch
+from ...graph import Function, Variable, contained, set_switches
 from ...graph.leaf import arrays_of
 
 Array = np.ndarray[Any, Any]
 Arrays = list[Array]
 
 
-class Problem:
+class CheckedFunction:
     """`func` at a point, with its gradients up to an order.
 
     With r0, r1, ... the weights, the quantities are s0 = <func(x), r0>, s1 = <ds0/dx, r1>, and from then on the
@@ -47,7 +47,7 @@ class Problem:
         dtype: Any,
         seed: int,
     ) -> None:
-        self.name = name_of(func)
+        self.name = name_of_function(func)
         if dtype is not None and not jnp.issubdtype(dtype, jnp.floating):
             raise TypeError(f"dtype: expected a floating dtype or None, got {dtype!r}")
         self._seed = seed
@@ -76,7 +76,7 @@ class Problem:
         given_weights: Sequence[Sequence[Any] | None],
         rng: np.random.Generator,
     ) -> None:
-        switch(auto_forward=False)
+        set_switches(auto_forward=False)
         outputs = func(*arguments)
         level = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
         for i, y in enumerate(level):
@@ -148,7 +148,7 @@ def listed(data: Any) -> list[Any]:
     return list(data) if isinstance(data, tuple | list) else [data]
 
 
-def name_of(func: Any) -> str:
+def name_of_function(func: Any) -> str:
     """Returns what to call a function in a report."""
     return str(getattr(func, "__name__", None) or repr(func))
 

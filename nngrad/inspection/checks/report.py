@@ -8,8 +8,8 @@ import numpy as np
 
 from backward_registry import registry
 
-from .differences import Change, Comparison, Settings, compare
-from .problem import Array, Arrays, Problem
+from .differences import Change, Comparison, Tolerances, compare
+from .problem import Array, Arrays, CheckedFunction
 
 _MOST_ELEMENTS = 64
 """How many elements of an input are looked at one by one."""
@@ -24,7 +24,7 @@ class NondifferentiableError(ValueError):
     """A function has a kink or a jump at the point where its gradient was to be checked."""
 
 
-def kink_report(problem: Problem, order: int, found: Comparison, settings: Settings, where: str) -> str:
+def kink_report(problem: CheckedFunction, order: int, found: Comparison, settings: Tolerances, where: str) -> str:
     """The message for a point at which there is no gradient: where it is not smooth, as far as single elements show."""
     places: list[str] = []
     for i in range(problem.moved[order - 1]):
@@ -41,7 +41,7 @@ def kink_report(problem: Problem, order: int, found: Comparison, settings: Setti
 
 
 def mismatch_report(
-    problem: Problem, order: int, direction: Arrays, found: Comparison, settings: Settings, where: str
+    problem: CheckedFunction, order: int, direction: Arrays, found: Comparison, settings: Tolerances, where: str
 ) -> str:
     """The message for a gradient that is wrong: at which inputs, by how much, and in which elements."""
     moved = problem.moved[order - 1]
@@ -72,7 +72,7 @@ def mismatch_report(
     return "\n".join([*lines, *_rules_of_yours(problem)])
 
 
-def lagging_report(problem: Problem, order: int, change: Change, where: str) -> str:
+def lagging_report(problem: CheckedFunction, order: int, change: Change, where: str) -> str:
     """The message for a gradient that is right at the point, and stays what it is when the point moves."""
     return "\n".join([
         f"{problem.name}: the gradient of order {order} is right at this point, but wrong beside it.",
@@ -84,19 +84,19 @@ def lagging_report(problem: Problem, order: int, change: Change, where: str) -> 
     ])
 
 
-def _rules_of_yours(problem: Problem) -> list[str]:
+def _rules_of_yours(problem: CheckedFunction) -> list[str]:
     rules = [(f, registry.find(f.op)) for f in problem.functions]
     users = sorted({f.op.name for f, rule in rules if rule is not None and rule.kind == "user"})
     return ["", f"Functions with rules of yours on the way: {', '.join(users)}."] if users else []
 
 
-def _of_one(problem: Problem, order: int, direction: Arrays, i: int, settings: Settings) -> Comparison:
+def _of_one(problem: CheckedFunction, order: int, direction: Arrays, i: int, settings: Tolerances) -> Comparison:
     """The comparison along the part of `direction` that belongs to one input."""
     alone = [v if k == i else np.zeros_like(v) for k, v in enumerate(direction)]
     return compare(problem, alone, settings)[order - 1]
 
 
-def _one_by_one(problem: Problem, order: int, i: int, settings: Settings) -> list[tuple[int, Comparison]]:
+def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[tuple[int, Comparison]]:
     """The comparison for single elements of an input: for all of them, or where there are many for some."""
     size = problem.point[i].size
     places: Iterable[int] = range(size)
@@ -110,7 +110,7 @@ def _one_by_one(problem: Problem, order: int, i: int, settings: Settings) -> lis
     return results
 
 
-def _elements(problem: Problem, order: int, i: int, settings: Settings) -> list[str]:
+def _elements(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[str]:
     """The worst elements of an input, and what they have in common."""
     results = _one_by_one(problem, order, i, settings)
     wrong = [(place, c) for place, c in results if not c.agrees(settings)]

@@ -9,7 +9,7 @@ import jax
 from ...graph import Function
 from .base import label
 from .measuring import MeasuringHook
-from .table import amount, table
+from .table import amount, text_table
 
 
 class Memory(NamedTuple):
@@ -74,4 +74,4 @@ class MemoryHook(MeasuringHook):
         ]
         grown = sum(g for _, _, g, _ in self.history)
         rows.append(("all", "", str(len(self.history)), amount(grown), amount(self.peak)))
-        return table(("function", "", "calls", "grown", "peak"), rows, words=2)
+        return text_table(("function", "", "calls", "grown", "peak"), rows, words=2)

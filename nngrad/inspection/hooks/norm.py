@@ -9,7 +9,7 @@ import numpy as np
 
 from ...graph import Function
 from .base import Arrays, FunctionHook, label
-from .table import table
+from .table import text_table
 
 
 class GradientNormHook(FunctionHook):
@@ -40,4 +40,4 @@ class GradientNormHook(FunctionHook):
             finite = [n for n in norms if math.isfinite(n)]
             shown = [f"{v:.4g}" for v in (min(finite), sum(finite) / len(finite), max(finite))] if finite else ["-"] * 3
             rows.append((name, str(len(norms)), *shown, str(len(norms) - len(finite))))
-        return table(("function", "calls", "least", "mean", "largest", "not finite"), rows)
+        return text_table(("function", "calls", "least", "mean", "largest", "not finite"), rows)

@@ -29,7 +29,7 @@ class PrintHook(FunctionHook):
         """Print what goes in."""
         if self.wanted(function):
             names = function.op.names_of(len(in_data))
-            given = [f"{name}: {described(array)}" for name, array in zip(names, in_data, strict=True)]
+            given = [f"{name}: {array_summary(array)}" for name, array in zip(names, in_data, strict=True)]
             self._print("forward ", function, given)
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
@@ -37,14 +37,14 @@ class PrintHook(FunctionHook):
         if self.wanted(function):
             several = len(out_grad) > 1
             names = [f"gradient {i}" if several else "gradient" for i in range(len(out_grad))]
-            given = [f"{name}: {described(array)}" for name, array in zip(names, out_grad, strict=True)]
+            given = [f"{name}: {array_summary(array)}" for name, array in zip(names, out_grad, strict=True)]
             self._print("backward", function, given)
 
     def _print(self, way: str, function: Function, given: list[str]) -> None:
         print(way, label(function), "; ".join(given), file=self.file or sys.stdout)
 
 
-def described(array: Any | None) -> str:
+def array_summary(array: Any | None) -> str:
     """Shape, dtype and range of an array."""
     if array is None:
         return "none"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 
-def table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+def text_table(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
     """Lines of columns, the first `words` of which are flush left."""
     widths = [max(len(row[i]) for row in (head, *rows)) for i in range(len(head))]
     lines = [head, ["-" * width for width in widths], *rows]

@@ -8,7 +8,7 @@ from typing import NamedTuple
 from ...graph import Function
 from .base import label
 from .measuring import MeasuringHook
-from .table import table
+from .table import text_table
 
 
 class Times(NamedTuple):
@@ -64,4 +64,4 @@ class TimerHook(MeasuringHook):
             for (name, way), t in self.times.items()
         ]
         rows.append(("total", "", str(len(self.history)), f"{self.total * 1e3:.3f}", "", ""))
-        return table(("function", "", "calls", "total ms", "median ms", "longest ms"), rows, words=2)
+        return text_table(("function", "", "calls", "total ms", "median ms", "longest ms"), rows, words=2)

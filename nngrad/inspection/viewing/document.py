@@ -62,7 +62,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         title: What it is called.
         measured: What is known of it besides.
     """
-    laid = layout(structure_of(described), labels_of(described))
+    laid = layout(structure_of_layout(described), labels_of(described))
     strings = Strings()
     costs = described.costs
     nodes: dict[str, Any] = {
@@ -120,7 +120,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
 _BOX = ("x0", "y0", "x1", "y1")
 
 
-def structure_of(described: Description) -> Structure:
+def structure_of_layout(described: Description) -> Structure:
     """What the layout of a graph depends on."""
     starts = np.array(_starts(described.operands), np.int64)
     return Structure(

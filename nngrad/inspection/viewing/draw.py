@@ -14,7 +14,7 @@ from ...graph import Variable, functions_of
 from ...graph.spelling import did_you_mean
 from ..description import describe
 from .draw_contents import Box, Choices, contents_of
-from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, Frame, Layout, body_top, laid_out
+from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout
 from .draw_routes import Route
 from .draw_styles import PATTERNS, STYLES, Style
 from .svg import (
@@ -23,11 +23,11 @@ from .svg import (
     curved_path,
     element,
     escaped,
-    label,
     outline,
     polygon,
     rounded_path,
     shortened,
+    svg_text,
     text_width,
 )  # fmt: skip
 
@@ -112,7 +112,7 @@ def draw(
         raise ValueError(f"outputs: the graph has {len(functions):,} functions, and pictures of more than {MOST} show "
                          "nothing; draw a part of it, or look at it by nn.view(outputs)")
     contents = contents_of(describe(listed, parameters), Choices(shapes, arguments, formulas, bodies))
-    layout = laid_out(contents, headers=len({box.order for box in contents.boxes}) > 1)
+    layout = drawing_layout(contents, headers=len({box.order for box in contents.boxes}) > 1)
     drawing = _drawn(layout, STYLES[style], title, scopes)
     if path is not None:
         drawing.save(path)
@@ -130,7 +130,7 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
     return file
 
 
-def _drawn(layout: Layout, style: Style, title: str, scopes: bool) -> Drawing:
+def _drawn(layout: DrawingLayout, style: Style, title: str, scopes: bool) -> Drawing:
     above = 30.0 if title else 0.0
     width = max(layout.width, text_width(title, 15, bold=True) + 2 * MARGIN)
     height = layout.height + above
@@ -141,7 +141,7 @@ def _drawn(layout: Layout, style: Style, title: str, scopes: bool) -> Drawing:
     parts = [painter.columns(layout), painter.picture(layout)]
     body = element("g", *parts, transform=f"translate(0 {above:g})" if above else None)
     if title:
-        body = label(title, MARGIN, 22.0, 15, bold=True, fill=style.text) + body
+        body = svg_text(title, MARGIN, 22.0, 15, bold=True, fill=style.text) + body
     patterns = painter.patterns()
     content = (f"<title>{escaped(title or 'Graph')}</title>"
                + element("rect", width=width, height=height, fill=style.background) + patterns + body)
@@ -165,7 +165,7 @@ class _Painter:
     def __init__(self, style: Style, scopes: bool, mark: str) -> None:
         self._style, self._scopes, self._mark = style, scopes, mark
 
-    def columns(self, layout: Layout) -> str:
+    def columns(self, layout: DrawingLayout) -> str:
         """What is behind the columns, and their titles."""
         if len(layout.columns) < 2:
             return ""
@@ -177,11 +177,11 @@ class _Painter:
                                  fill=tone.band, stroke=self._style.frame if patterned else None,
                                  stroke_width=0.5 if patterned else None))  # fmt: skip
             name = _ORDINALS.get(order, f"{order}th derivatives")
-            parts.append(label(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
+            parts.append(svg_text(name, (left + right) / 2, MARGIN / 2 + 17, 11, bold=True, fill=tone.line,
                                text_anchor="middle"))  # fmt: skip
         return "".join(parts)
 
-    def picture(self, layout: Layout) -> str:
+    def picture(self, layout: DrawingLayout) -> str:
         """Frames, arrows and boxes."""
         boxes = layout.contents.boxes
         frames = [self._frame(frame) for frame in layout.frames if self._scopes]
@@ -200,7 +200,7 @@ class _Painter:
                         stroke=style.frame, stroke_width=0.8, stroke_dasharray="4 3")  # fmt: skip
         left, top, right, _ = frame.spans[0]
         shown = shortened(frame.title, 8.5, max(right - left, 60))
-        return shape + label(shown, left + 2, top - 3, 8.5, fill=style.faint)
+        return shape + svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint)
 
     def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
         """Returns whether it goes from order to order, and the arrow."""
@@ -223,7 +223,7 @@ class _Painter:
                        stroke_dasharray=dashes)  # fmt: skip
         return crosses, line + element("path", d=_head(tip, route.heading, length), fill=colour)
 
-    def _box(self, layout: Layout, i: int, box: Box) -> str:
+    def _box(self, layout: DrawingLayout, i: int, box: Box) -> str:
         style, lines = self._style, layout.lines[i]
         x, y, w, h = layout.x[i], layout.y[i], layout.widths[i], layout.heights[i]
         tone = style.tone(box.order)
@@ -246,14 +246,14 @@ class _Painter:
             parts.append(element("rect", **shape, fill=fill, stroke=stroke, stroke_width=thick,
                                  stroke_dasharray=dashes))  # fmt: skip
         italic = "italic" if is_leaf else None
-        parts.append(label(lines.title, x, top + 15, TITLE, bold=not is_leaf, fill=style.text, text_anchor="middle",
+        parts.append(svg_text(lines.title, x, top + 15, TITLE, bold=not is_leaf, fill=style.text, text_anchor="middle",
                            font_style=italic))  # fmt: skip
         for n, note in enumerate(lines.notes):
-            parts.append(label(note, x, top + 27 + LINE * n, NOTE, fill=style.faint, text_anchor="middle"))
+            parts.append(svg_text(note, x, top + 27 + LINE * n, NOTE, fill=style.faint, text_anchor="middle"))
         below = top + body_top(lines)
         for (caption, _), inner in zip(box.bodies, layout.inner[i], strict=True):
             left = x - inner.width / 2
-            parts.append(label(caption, x - w / 2 + 10, below + CAPTION, CAPTION, fill=tone.line))
+            parts.append(svg_text(caption, x - w / 2 + 10, below + CAPTION, CAPTION, fill=tone.line))
             below += CAPTION + 6
             parts.append(element("rect", x=left, y=below, width=inner.width, height=inner.height, rx=5,
                                  fill=style.background, stroke=style.frame, stroke_width=0.6))  # fmt: skip

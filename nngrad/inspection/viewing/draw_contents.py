@@ -37,11 +37,11 @@ class Box(NamedTuple):
     """All that is known, in a line or more, for whoever asks for it."""
     is_result: bool
     """Whether it computes one of the outputs."""
-    bodies: tuple[tuple[str, Contents], ...]
+    bodies: tuple[tuple[str, DrawingContents], ...]
     """Those of a loop or a branch, each with what it is called."""
 
 
-class Contents(NamedTuple):
+class DrawingContents(NamedTuple):
     """Boxes, each after what it reads, and arrows between them by their numbers."""
 
     boxes: tuple[Box, ...]
@@ -54,7 +54,7 @@ _NUMBERED = re.compile(r"(v|leaf)\d+")
 """Names that nobody has given."""
 
 
-def contents_of(described: Description, choices: Choices) -> Contents:
+def contents_of(described: Description, choices: Choices) -> DrawingContents:
     """A graph as it is drawn."""
     nodes = [i for i, body in enumerate(described.body_of) if body < 0]
     rows = _rows(described, nodes)
@@ -75,7 +75,7 @@ def contents_of(described: Description, choices: Choices) -> Contents:
         number[i] = len(boxes)
         boxes.append(box)
     arrows = [(number[o], number[i]) for i in nodes for o, _ in described.operands[i]]
-    return Contents(tuple(boxes), tuple(dict.fromkeys(arrows)), True)
+    return DrawingContents(tuple(boxes), tuple(dict.fromkeys(arrows)), True)
 
 
 def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:
@@ -150,7 +150,7 @@ class _Bodies:
             if b >= 0:
                 self._members.setdefault(b, []).append(i)
 
-    def of(self, node: int) -> tuple[tuple[str, Contents], ...]:
+    def of(self, node: int) -> tuple[tuple[str, DrawingContents], ...]:
         """The bodies of a node, and those within them: this goes as deep as there are loops within loops."""
         found = []
         for b in self._entries.get(node, ()):
@@ -159,7 +159,7 @@ class _Bodies:
             found.append((entry.role + times, self._body(b, entry)))
         return tuple(found)
 
-    def _body(self, b: int, entry: BodyEntry) -> Contents:
+    def _body(self, b: int, entry: BodyEntry) -> DrawingContents:
         """What comes into a body, its functions, and what leaves it. Functions that nobody asks for are left out."""
         described, members = self._described, self._members.get(b, [])
         ends = self._ends(entry)
@@ -195,7 +195,7 @@ class _Bodies:
             source = at(value)
             end = self._pill("output", title, how, boxes, last)
             arrows[source, end] = None
-        return Contents(tuple(boxes), tuple(arrows), False)
+        return DrawingContents(tuple(boxes), tuple(arrows), False)
 
     def _pill(self, kind: str, title: str, note: str, boxes: list[Box], row: int = 0) -> int:
         notes = (note,) if note and (kind == "output" or self._choices.shapes) else ()

@@ -11,13 +11,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .draw_contents import Box, Contents
+from .draw_contents import Box, DrawingContents
 
 Cell = tuple[int, int]
 """A row and a column."""
 
 
-class Layers(NamedTuple):
+class DrawingLayers(NamedTuple):
     """Where boxes are, in whole numbers."""
 
     layer: tuple[int, ...]
@@ -28,7 +28,7 @@ class Layers(NamedTuple):
     """The order of differentiation of each column."""
 
 
-def layers_of(contents: Contents) -> Layers:
+def layers_of(contents: DrawingContents) -> DrawingLayers:
     """The layers and columns of boxes."""
     boxes, arrows, by_order = contents
     orders = sorted({box.order for box in boxes}) if by_order else [0]
@@ -70,7 +70,7 @@ def layers_of(contents: Contents) -> Layers:
             layer[i] = layer[first] + (1 if upwards.get(cell) else -1)
     used = sorted(set(layer))
     at_place = {old: new for new, old in enumerate(used)}
-    return Layers(tuple([at_place[n] for n in layer]), tuple(column), tuple(orders))
+    return DrawingLayers(tuple([at_place[n] for n in layer]), tuple(column), tuple(orders))
 
 
 def _is_leaf(box: Box) -> bool:

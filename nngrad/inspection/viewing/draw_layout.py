@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from .draw_contents import Box, Contents
-from .draw_layers import Layers, layers_of
-from .draw_places import Link, Thing, places
+from .draw_contents import Box, DrawingContents
+from .draw_layers import DrawingLayers, layers_of
+from .draw_places import Link, Thing, column_centres
 from .draw_routes import Places, Route, routes_of, tracks_of
 from .svg import shortened, text_width
 
@@ -28,7 +28,7 @@ _OVERLAP = 16.0
 """So much of two layers is above each other at least where a frame goes around both."""
 
 
-class Lines(NamedTuple):
+class BoxText(NamedTuple):
     """What is written in a box, as far as it fits."""
 
     title: str
@@ -44,11 +44,11 @@ class Frame(NamedTuple):
     order: int
 
 
-class Layout(NamedTuple):
+class DrawingLayout(NamedTuple):
     """Where everything is."""
 
-    contents: Contents
-    lines: tuple[Lines, ...]
+    contents: DrawingContents
+    lines: tuple[BoxText, ...]
     x: tuple[float, ...]
     """Of the centres of boxes."""
     y: tuple[float, ...]
@@ -59,13 +59,13 @@ class Layout(NamedTuple):
     columns: tuple[tuple[int, float, float], ...]
     """Order of differentiation, left and right edge."""
     frames: tuple[Frame, ...]
-    inner: tuple[tuple[Layout, ...], ...]
+    inner: tuple[tuple[DrawingLayout, ...], ...]
     """For each box, the drawings of its bodies, from top to bottom."""
     width: float
     height: float
 
 
-def laid_out(contents: Contents, headers: bool) -> Layout:
+def drawing_layout(contents: DrawingContents, headers: bool) -> DrawingLayout:
     """The layout of a drawing, and of those within it: as deep as there are loops within loops.
 
     Args:
@@ -74,7 +74,7 @@ def laid_out(contents: Contents, headers: bool) -> Layout:
     """
     boxes = contents.boxes
     layers = layers_of(contents)
-    inner = [tuple([laid_out(body, False) for _, body in box.bodies]) for box in boxes]
+    inner = [tuple([drawing_layout(body, False) for _, body in box.bodies]) for box in boxes]
     lines = [_lines(box) for box in boxes]
     sizes = [_size(box, texts, within) for box, texts, within in zip(boxes, lines, inner, strict=True)]
     widths, heights = [w for w, _ in sizes], [h for _, h in sizes]
@@ -86,16 +86,16 @@ def laid_out(contents: Contents, headers: bool) -> Layout:
     frames = _frames(boxes, layers, placed)
     width = max([right for _, _, right in columns], default=0.0) + MARGIN
     height = (bottom[-1] if bottom else 0.0) + MARGIN + _GAP * any([route.kind == "below" for route in routes]) / 2
-    return Layout(contents, tuple(lines), tuple(x), tuple(y), tuple(widths), tuple(heights), tuple(routes),
+    return DrawingLayout(contents, tuple(lines), tuple(x), tuple(y), tuple(widths), tuple(heights), tuple(routes),
                   tuple(columns), tuple(frames), tuple(inner), width, height)  # fmt: skip
 
 
-def _lines(box: Box) -> Lines:
+def _lines(box: Box) -> BoxText:
     notes = tuple([shortened(note, NOTE, _WIDEST) for note in box.notes])
-    return Lines(shortened(box.title, TITLE, _WIDEST, bold=True), notes)
+    return BoxText(shortened(box.title, TITLE, _WIDEST, bold=True), notes)
 
 
-def _size(box: Box, lines: Lines, inner: Sequence[Layout]) -> tuple[float, float]:
+def _size(box: Box, lines: BoxText, inner: Sequence[DrawingLayout]) -> tuple[float, float]:
     width = max([text_width(lines.title, TITLE, bold=True), *[text_width(note, NOTE) for note in lines.notes]])
     if inner:
         width = max(width, *[each.width for each in inner])
@@ -103,7 +103,7 @@ def _size(box: Box, lines: Lines, inner: Sequence[Layout]) -> tuple[float, float
     return max(width + (26 if box.kind != "function" else 18), 42.0), 22.0 + LINE * len(lines.notes)
 
 
-def body_top(lines: Lines) -> float:
+def body_top(lines: BoxText) -> float:
     """How far below the top edge of a box its first body begins."""
     return 24.0 + LINE * len(lines.notes)
 
@@ -112,7 +112,7 @@ def body_top(lines: Lines) -> float:
 
 
 def _across(
-    contents: Contents, layers: Layers, widths: Sequence[float]
+    contents: DrawingContents, layers: DrawingLayers, widths: Sequence[float]
 ) -> tuple[list[float], dict[tuple[int, int], float], dict[tuple[int, int], float], list[tuple[int, float, float]]]:
     """Centres of boxes; of the points of arrows, by box that they leave and layer; of the tracks of what goes from
     column to column, by the box that it leaves; and the columns."""
@@ -152,7 +152,7 @@ def _across(
                 before = here
         links = list(dict.fromkeys(links))
         leanings = [max(-1.0, min(1.0, value)) for value in leanings]
-        centres = places(things, links, leanings, keys)
+        centres = column_centres(things, links, leanings, keys)
         begin = left + _INNER
         for i, n in number.items():
             x[i] = begin + centres[n]
@@ -170,7 +170,7 @@ def _across(
 
 
 def _down(
-    contents: Contents, layers: Layers, x: Sequence[float], heights: Sequence[float], begin: float
+    contents: DrawingContents, layers: DrawingLayers, x: Sequence[float], heights: Sequence[float], begin: float
 ) -> tuple[list[float], list[float]]:
     """The upper and the lower edge of each layer; where arrows go far to the side there is more room between."""
     layer = layers.layer
@@ -198,7 +198,7 @@ def _down(
 # ---------------------------------------------------------------- frames
 
 
-def _frames(boxes: Sequence[Box], layers: Layers, placed: Places) -> list[Frame]:
+def _frames(boxes: Sequence[Box], layers: DrawingLayers, placed: Places) -> list[Frame]:
     """Frames of each scope that has parameters, around boxes that are side by side and in layers that follow each
     other. What all scopes begin with is left out of their titles."""
     named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
@@ -221,8 +221,9 @@ def _frames(boxes: Sequence[Box], layers: Layers, placed: Places) -> list[Frame]
 
 
 def _runs(
-    members: set[int], column: int, layers: Layers, in_layer: Mapping[tuple[int, int], Sequence[int]], placed: Places
-) -> list[list[list[int]]]:
+    members: set[int], column: int, layers: DrawingLayers, in_layer: Mapping[tuple[int, int], Sequence[int]],
+    placed: Places,
+) -> list[list[list[int]]]:  # fmt: skip
     """Members in layers that follow each other, without others between them, and partly above each other."""
     runs: list[list[list[int]]] = []
     before = -2

@@ -37,7 +37,7 @@ class Link(NamedTuple):
     weight: float
 
 
-def places(
+def column_centres(
     things: Sequence[Thing], links: Sequence[Link], leanings: Sequence[float], keys: Sequence[object]
 ) -> list[float]:
     """The centres of things of one column; the leftmost edge is at 0.

@@ -14,7 +14,7 @@ import numpy as np
 
 from .groups import Interval, Labels, intervals_of, outermost_first
 from .places import order_in_cells
-from .rows import Ints, Rows, Structure, rows_of
+from .rows import Ints, Rows, Structure, rows_and_lanes
 
 WIDTH, HEIGHT = 168, 44
 """Of a node's box."""
@@ -84,7 +84,7 @@ def layout(structure: Structure, labels: Labels) -> Layout:
         structure: The graph.
         labels: What groups are made of.
     """
-    rows = rows_of(structure)
+    rows = rows_and_lanes(structure)
     orders, lane = np.unique(rows.lane, return_inverse=True)
     lane = lane.reshape(-1)
     cells = _Cells(structure, rows, lane, len(orders))

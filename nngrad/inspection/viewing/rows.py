@@ -68,7 +68,7 @@ class Rows(NamedTuple):
     """A number by which nodes of one row, lane and anchor are sorted: operands first, leaves before their reader."""
 
 
-def rows_of(s: Structure) -> Rows:
+def rows_and_lanes(s: Structure) -> Rows:
     """The row and the lane of each node."""
     n = len(s.order)
     first = np.full(n, -1, np.int64)

@@ -33,7 +33,7 @@ class Values(NamedTuple):
     known."""
 
 
-class _Values:
+class _SeenValues:
     """Looks at arrays."""
 
     def __init__(self, described: Description) -> None:
@@ -81,10 +81,10 @@ def statistics_of(array: Any) -> Statistics | None:
     return low, high, mean, deviation, zeros, nan, values.size - nan - finite.size
 
 
-def known_values(described: Description) -> Values | None:
+def values_there(described: Description) -> Values | None:
     """What is known of values that are there: of leaves, of what was computed and read. Nothing is run; None where
     nothing is known but leaves that were never set."""
-    seen = _Values(described)
+    seen = _SeenValues(described)
     for node, x in described.leaves.items():
         if not x.cell.is_zero and not x.cell.is_deferred:
             seen.look(node, [x.cell.raw()])
@@ -110,10 +110,10 @@ def _held(f: Function) -> list[Any]:
     return arrays
 
 
-def values_of(described: Description, outputs: Sequence[Variable]) -> Values:
+def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:
     """The values of a run for this, function by function, from the leaves' values of the last `forward()` or, if there
     was none, their present ones."""
-    seen = _Values(described)
+    seen = _SeenValues(described)
     at = _numbers(described)
     arrays = _leaves(described, outputs)
     for node, x in described.leaves.items():

@@ -89,7 +89,7 @@ def element(name: str, *children: str, **attributes: object) -> str:
     return f"{start}>{''.join(children)}</{name}>" if children else f"{start}/>"
 
 
-def label(text: str, x: float, y: float, size: float, bold: bool = False, **attributes: object) -> str:
+def svg_text(text: str, x: float, y: float, size: float, bold: bool = False, **attributes: object) -> str:
     """A text; fonts that are wider or narrower than those it was measured by are fitted into its width."""
     width = text_width(text, size, bold)
     return element(

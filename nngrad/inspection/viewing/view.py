@@ -17,7 +17,7 @@ from .document import Measured, document
 from .exchange import dot_of, model_explorer_of
 from .html import page_of
 from .lifetimes import lifetimes_of
-from .runs import known_values, seconds_of, values_of
+from .runs import seconds_of, values_of_run, values_there
 
 SUFFIXES = (".html", ".dot", ".json")
 _MOST_NAMED = 3
@@ -103,7 +103,7 @@ def _title(described: Description) -> str:
 
 
 def _measured(described: Description, outputs: list[Variable], values: bool, timed: bool) -> Measured:
-    seen = values_of(described, outputs) if values else known_values(described)
+    seen = values_of_run(described, outputs) if values else values_there(described)
     return Measured(
         lifetimes_of(described, outputs),
         seconds_of(described, outputs) if timed else None,

@@ -16,5 +16,5 @@ from .complex_numbers import COMPLEX as COMPLEX
 from .registry import CONTROL as CONTROL
 from .registry import POINTWISE as POINTWISE
 from .registry import RULES as RULES
-from .registry import Equation as Equation
+from .registry import JaxprEquation as JaxprEquation
 from .registry import Unsupported as Unsupported

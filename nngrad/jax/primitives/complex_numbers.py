@@ -16,8 +16,8 @@ from jax import numpy as jnp
 
 from ... import functions as F
 from ...graph import Variable
-from ..values import ComplexPair, Known
-from .registry import RULES, Equation, require, scalar, variable
+from ..values import ComplexPair, KnownArray
+from .registry import RULES, JaxprEquation, require, scalar, variable
 
 COMPLEX: dict[str, Callable[..., Any]] = {}
 """By the primitive's name: `function(equation, *values)` gives what a rule for real arrays gives, or pairs."""
@@ -31,10 +31,10 @@ def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
     return enter
 
 
-def _real_rule(equation: Equation, *parts: Any) -> Any:
+def _real_rule(equation: JaxprEquation, *parts: Any) -> Any:
     """What the rule for real arrays gives for some parts."""
     rule = RULES[equation.name]
-    values = [variable(v) if isinstance(v, Known) and not rule.takes_known else v for v in parts]
+    values = [variable(v) if isinstance(v, KnownArray) and not rule.takes_known else v for v in parts]
     return rule.function(equation.of_parts(), *values)
 
 
@@ -43,7 +43,7 @@ def _real_rule(equation: Equation, *parts: Any) -> Any:
     "dynamic_update_slice", "gather", "neg", "pad", "reduce_sum", "reshape", "rev", "scatter",
     "scatter-add", "select_n", "slice", "split", "squeeze", "stack", "stop_gradient", "sub", "transpose", "unstack",
 )  # fmt: skip
-def _by_parts(equation: Equation, *values: Any) -> Any:
+def _by_parts(equation: JaxprEquation, *values: Any) -> Any:
     real = _real_rule(equation, *[v.real if isinstance(v, ComplexPair) else v for v in values])
     imaginary = _real_rule(equation, *[v.imaginary if isinstance(v, ComplexPair) else v for v in values])
     if isinstance(real, list):
@@ -52,10 +52,10 @@ def _by_parts(equation: Equation, *values: Any) -> Any:
 
 
 @_on_pairs("mul", "dot_general")
-def _product(equation: Equation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
+def _product(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
     def times(a: Any, b: Any) -> Any:
         if scalar(a) == 0 or scalar(b) == 0:
-            return Known(None, 0.0, equation.shape, equation.of_parts().dtype)
+            return KnownArray(None, 0.0, equation.shape, equation.of_parts().dtype)
         return _real_rule(equation, a, b)
 
     return ComplexPair(
@@ -86,12 +86,12 @@ def _inverse(x: ComplexPair) -> ComplexPair:
 
 
 @_on_pairs("div")
-def _quotient(equation: Equation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
+def _quotient(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
     return _times(x, _inverse(y))
 
 
 @_on_pairs("integer_pow", "square")
-def _power(equation: Equation, x: ComplexPair) -> ComplexPair:
+def _power(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     exponent = int(equation.params.get("y", 2))
     require(exponent != 0, "to the power of 0")
     factor = x if exponent > 0 else _inverse(x)
@@ -106,13 +106,13 @@ def _power(equation: Equation, x: ComplexPair) -> ComplexPair:
 
 
 @_on_pairs("one_minus_square")
-def _one_minus_square(equation: Equation, x: ComplexPair) -> ComplexPair:
+def _one_minus_square(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     square = _times(x, x)
     return ComplexPair(F.r_sub_scalar(square.real, val=1.0), F.mul_scalar(square.imaginary, val=-1.0))
 
 
 @_on_pairs("exp")
-def _exponential(equation: Equation, x: ComplexPair) -> ComplexPair:
+def _exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     angle = variable(x.imaginary)
     parts = F.cos(angle), F.sin(angle)
     if scalar(x.real) == 0:
@@ -122,57 +122,57 @@ def _exponential(equation: Equation, x: ComplexPair) -> ComplexPair:
 
 
 @_on_pairs("log")
-def _logarithm(equation: Equation, x: ComplexPair) -> ComplexPair:
+def _logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     a, b = variable(x.real), variable(x.imaginary)
     return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
 
 
 @_on_pairs("log2")
-def _binary_logarithm(equation: Equation, x: ComplexPair) -> ComplexPair:
+def _binary_logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     natural = _logarithm(equation, x)
     return ComplexPair(*[F.mul_scalar(p, val=1 / math.log(2)) for p in (natural.real, natural.imaginary)])
 
 
 @_on_pairs("abs")
-def _absolute(equation: Equation, x: ComplexPair) -> Variable:
+def _absolute(equation: JaxprEquation, x: ComplexPair) -> Variable:
     both = F.stack(variable(x.real), variable(x.imaginary), axis=0)
     return F.norm(both, axis=0)
 
 
 @_on_pairs("real")
-def _real(equation: Equation, x: ComplexPair) -> Any:
+def _real(equation: JaxprEquation, x: ComplexPair) -> Any:
     return x.real
 
 
 @_on_pairs("imag")
-def _imaginary(equation: Equation, x: ComplexPair) -> Any:
+def _imaginary(equation: JaxprEquation, x: ComplexPair) -> Any:
     return x.imaginary
 
 
 @_on_pairs("conj")
-def _conjugate(equation: Equation, x: Any) -> ComplexPair:
+def _conjugate(equation: JaxprEquation, x: Any) -> ComplexPair:
     pair = _pair_of(equation, x)
     return ComplexPair(pair.real, _sum(_zero(equation), pair.imaginary, -1.0))
 
 
 @_on_pairs("complex")
-def _complex(equation: Equation, x: Any, y: Any) -> ComplexPair:
+def _complex(equation: JaxprEquation, x: Any, y: Any) -> ComplexPair:
     return ComplexPair(x, y)
 
 
 @_on_pairs("convert_element_type")
-def _converted(equation: Equation, x: Any) -> ComplexPair:
+def _converted(equation: JaxprEquation, x: Any) -> ComplexPair:
     require(jnp.issubdtype(equation.dtype, jnp.complexfloating), "of complex numbers, to real ones")
     pair = _pair_of(equation, x)
     dtype = equation.of_parts().dtype
     return ComplexPair(*[F.cast(p, dtype=dtype) if isinstance(p, Variable) else p for p in (pair.real, pair.imaginary)])
 
 
-def _zero(equation: Equation) -> Known:
-    return Known(None, 0.0, equation.shape, equation.of_parts().dtype)
+def _zero(equation: JaxprEquation) -> KnownArray:
+    return KnownArray(None, 0.0, equation.shape, equation.of_parts().dtype)
 
 
-def _pair_of(equation: Equation, x: Any) -> ComplexPair:
+def _pair_of(equation: JaxprEquation, x: Any) -> ComplexPair:
     """A value as a pair, also if it is real."""
     return x if isinstance(x, ComplexPair) else ComplexPair(x, _zero(equation))
 
@@ -181,7 +181,7 @@ def _pair_of(equation: Equation, x: Any) -> ComplexPair:
 
 
 @_on_pairs("fft")
-def _fft(equation: Equation, x: Any) -> Any:
+def _fft(equation: JaxprEquation, x: Any) -> Any:
     kind, lengths = lax.FftType(int(equation.params["fft_type"])), tuple(map(int, equation.params["fft_lengths"]))
     require(all(equation.shape) and all(lengths), "of empty arrays")
     if kind == lax.FftType.RFFT:
@@ -203,7 +203,7 @@ def _fft(equation: Equation, x: Any) -> Any:
     twice[0] = 1
     if size % 2 == 0:
         twice[-1] = 1
-    weights = Known(np.broadcast_to(twice / size, variable(pair.real).shape).astype(equation.dtype)).variable()
+    weights = KnownArray(np.broadcast_to(twice / size, variable(pair.real).shape).astype(equation.dtype)).variable()
     real, imaginary = [F.mul2(variable(p), weights) for p in (pair.real, pair.imaginary)]
     return F.real_fft_transpose(real, imaginary, size=size)
 

@@ -13,8 +13,8 @@ from ... import functions as F
 from ...graph import NdArray, Variable
 from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
-from ..values import Keys, Known, Value, implementation_of, is_held, is_key
-from .registry import Equation, controls, require
+from ..values import Keys, KnownArray, Value, implementation_of, is_held, is_key
+from .registry import JaxprEquation, controls, require
 
 
 def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Variable]:
@@ -25,7 +25,7 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
         if isinstance(value, Keys):
             found.append(value.data)
             continue
-        if isinstance(value, Known):
+        if isinstance(value, KnownArray):
             found.append(_leaf(value))
             continue
         x: Any = value
@@ -33,7 +33,7 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
     return found
 
 
-def _leaf(value: Known) -> Variable:
+def _leaf(value: KnownArray) -> Variable:
     if not is_key(value):
         return value.variable()
     return leaf_of(NdArray.from_numpy_array(np.asarray(jax.random.key_data(value.array))))
@@ -48,7 +48,7 @@ def _as_values(variables: Sequence[Variable], described: Sequence[Any]) -> list[
 
 
 @controls("scan")
-def _scan(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+def _scan(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     p = equation.params
     (fixed, carries), body = counts_of_scan(p), p["jaxpr"]
     described = list(body.in_avals)
@@ -69,7 +69,7 @@ def _scan(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
 
 
 @controls("while")
-def _while(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+def _while(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     p = equation.params
     of_condition, of_body = int(p["cond_nconsts"]), int(p["body_nconsts"])
     goes_on, body = p["cond_jaxpr"], p["body_jaxpr"]
@@ -110,10 +110,10 @@ def _chosen(holds: Variable, new: Variable, old: Variable) -> Variable:
 
 
 @controls("cond")
-def _cond(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     branches = equation.params["branches"]
     which, operands = values[0], values[1:]
-    if isinstance(which, Known):
+    if isinstance(which, KnownArray):
         taken = branches[min(max(int(np.asarray(which.array)), 0), len(branches) - 1)]
         return list(opening.run_closed(taken, operands))
     (index,) = _as_variables([which], equation.inputs[:1])

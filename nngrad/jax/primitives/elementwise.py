@@ -12,12 +12,12 @@ from jax import numpy as jnp
 
 from ... import functions as F
 from ...graph import Variable
-from .registry import POINTWISE, Equation, Unsupported, opens, require, require_floating, scalar, variable
+from .registry import POINTWISE, JaxprEquation, Unsupported, opens, require, require_floating, scalar, variable
 
 
 def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
     @opens(name)
-    def rule(equation: Equation, x: Variable) -> Variable:
+    def rule(equation: JaxprEquation, x: Variable) -> Variable:
         require_floating(equation)
         return function(x)
 
@@ -36,18 +36,18 @@ for _name, _function in _UNARY.items():
 
 
 @opens("log2")
-def _log2(equation: Equation, x: Variable) -> Variable:
+def _log2(equation: JaxprEquation, x: Variable) -> Variable:
     """As JAX computes it: by the natural logarithm."""
     return F.mul_scalar(F.log(x), val=1 / math.log(2))
 
 
 @opens("one_minus_square")
-def _one_minus_square(equation: Equation, x: Variable) -> Variable:
+def _one_minus_square(equation: JaxprEquation, x: Variable) -> Variable:
     return F.one_minus_square(x)
 
 
 @opens("polynomial", takes_known=True)
-def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> Variable:
+def _polynomial(equation: JaxprEquation, x: Any, *coefficients: Any) -> Variable:
     """By Horner's rule; the constant comes first."""
     *rest, y = coefficients
     for c in reversed(rest):
@@ -56,17 +56,17 @@ def _polynomial(equation: Equation, x: Any, *coefficients: Any) -> Variable:
 
 
 @opens("square")
-def _square(equation: Equation, x: Variable) -> Variable:
+def _square(equation: JaxprEquation, x: Variable) -> Variable:
     return F.square(x)
 
 
 @opens("abs")
-def _abs(equation: Equation, x: Variable) -> Variable:
+def _abs(equation: JaxprEquation, x: Variable) -> Variable:
     return F.abs(x)
 
 
 @opens("igamma", "igammac", takes_known=True)
-def _igamma(equation: Equation, a: Any, x: Any) -> Variable:
+def _igamma(equation: JaxprEquation, a: Any, x: Any) -> Variable:
     exponent = scalar(a)
     if exponent is None or not exponent > 0:
         raise Unsupported("with an exponent that is not known, or not above 0")
@@ -74,18 +74,18 @@ def _igamma(equation: Equation, a: Any, x: Any) -> Variable:
 
 
 @opens("round")
-def _round(equation: Equation, x: Variable) -> Variable:
+def _round(equation: JaxprEquation, x: Variable) -> Variable:
     even = int(equation.params["rounding_method"]) == int(lax.RoundingMethod.TO_NEAREST_EVEN)
     return F.rounded(x, to="nearest even" if even else "nearest")
 
 
 @opens("neg")
-def _neg(equation: Equation, x: Variable) -> Variable:
+def _neg(equation: JaxprEquation, x: Variable) -> Variable:
     require(x.dtype.kind != "u", "on unsigned integers")
     return F.mul_scalar(x, val=-1.0)
 
 
-def _with_number(equation: Equation, x: Any, y: Any) -> tuple[Variable | None, float, bool]:
+def _with_number(equation: JaxprEquation, x: Any, y: Any) -> tuple[Variable | None, float, bool]:
     """The one of two values that is no number and has the result's shape, the number, and whether that came first."""
     for value, other, first in ((x, y, False), (y, x, True)):
         number = scalar(other)
@@ -95,13 +95,13 @@ def _with_number(equation: Equation, x: Any, y: Any) -> tuple[Variable | None, f
 
 
 @opens("add", "add_any", takes_known=True)
-def _add(equation: Equation, x: Any, y: Any) -> Variable:
+def _add(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     value, number, _ = _with_number(equation, x, y)
     return F.add2(variable(x), variable(y)) if value is None else F.add_scalar(value, val=number)
 
 
 @opens("sub", takes_known=True)
-def _sub(equation: Equation, x: Any, y: Any) -> Variable:
+def _sub(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     value, number, first = _with_number(equation, x, y)
     if value is None:
         return F.sub2(variable(x), variable(y))
@@ -110,7 +110,7 @@ def _sub(equation: Equation, x: Any, y: Any) -> Variable:
 
 
 @opens("mul", takes_known=True)
-def _mul(equation: Equation, x: Any, y: Any) -> Variable:
+def _mul(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     require(equation.params.get("out_dtype") is None, "into another dtype")
     value, number, _ = _with_number(equation, x, y)
     if value is None:
@@ -119,7 +119,7 @@ def _mul(equation: Equation, x: Any, y: Any) -> Variable:
 
 
 @opens("div", takes_known=True)
-def _div(equation: Equation, x: Any, y: Any) -> Variable:
+def _div(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     if not equation.is_floating:
         return F.integer_quotient(variable(x), variable(y))
     value, number, first = _with_number(equation, x, y)
@@ -131,23 +131,23 @@ def _div(equation: Equation, x: Any, y: Any) -> Variable:
 
 
 @opens("rem")
-def _rem(equation: Equation, x: Variable, y: Variable) -> Variable:
+def _rem(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
     return F.mod2(x, y, fmod=True)
 
 
 @opens("shift_left", "shift_right_logical", "shift_right_arithmetic")
-def _shift(equation: Equation, x: Variable, y: Variable) -> Variable:
+def _shift(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
     names = {"shift_left": "left", "shift_right_logical": "right", "shift_right_arithmetic": "right with sign"}
     return F.bitwise(x, y, operation=names[equation.name])
 
 
 @opens("population_count", "clz")
-def _bits_of(equation: Equation, x: Variable) -> Variable:
+def _bits_of(equation: JaxprEquation, x: Variable) -> Variable:
     return F.bits_of(x, operation="count" if equation.name == "population_count" else "leading zeros")
 
 
 @opens("max", "min", takes_known=True)
-def _extremum(equation: Equation, x: Any, y: Any) -> Variable:
+def _extremum(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     largest = equation.name == "max"
     if equation.dtype == bool:
         return (F.logical_or if largest else F.logical_and)(variable(x), variable(y))
@@ -163,7 +163,7 @@ _INFINITE = float("inf")
 
 
 @opens("pow", takes_known=True)
-def _pow(equation: Equation, x: Any, y: Any) -> Variable:
+def _pow(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     require_floating(equation)
     value, number, first = _with_number(equation, x, y)
     if value is not None:
@@ -173,33 +173,33 @@ def _pow(equation: Equation, x: Any, y: Any) -> Variable:
 
 
 @opens("integer_pow")
-def _integer_pow(equation: Equation, x: Variable) -> Variable:
+def _integer_pow(equation: JaxprEquation, x: Variable) -> Variable:
     exponent = int(equation.params["y"])
     require(exponent >= 0 or equation.is_floating, f"on {equation.dtype}")
     return F.square(x) if exponent == 2 else F.pow_scalar(x, val=float(exponent))
 
 
 @opens("atan2")
-def _atan2(equation: Equation, x: Variable, y: Variable) -> Variable:
+def _atan2(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
     return F.atan2(x, y)
 
 
 @opens("zeta", takes_known=True)
-def _zeta(equation: Equation, x: Any, q: Any) -> Variable:
+def _zeta(equation: JaxprEquation, x: Any, q: Any) -> Variable:
     exponent = scalar(x)
     require(exponent is not None and exponent > 1, "of an exponent that is not known, or not above 1")
     return F.zeta(exponent, variable(q))  # type: ignore[arg-type]
 
 
 @opens("polygamma", takes_known=True)
-def _polygamma(equation: Equation, n: Any, x: Any) -> Variable:
+def _polygamma(equation: JaxprEquation, n: Any, x: Any) -> Variable:
     order = scalar(n)
     require(order is not None and order >= 0 and order == int(order), "of an order that is not known")
     return F.polygamma(int(order or 0), variable(x))
 
 
 @opens("clamp", takes_known=True)
-def _clamp(equation: Equation, low: Any, x: Any, high: Any) -> Variable:
+def _clamp(equation: JaxprEquation, low: Any, x: Any, high: Any) -> Variable:
     y = variable(x)
     for bound, by_number, by_array in ((low, F.maximum_scalar, F.maximum2), (high, F.minimum_scalar, F.minimum2)):
         number = scalar(bound)
@@ -208,12 +208,12 @@ def _clamp(equation: Equation, low: Any, x: Any, high: Any) -> Variable:
 
 
 @opens("stop_gradient")
-def _stop_gradient(equation: Equation, x: Variable) -> Variable:
+def _stop_gradient(equation: JaxprEquation, x: Variable) -> Variable:
     return F.unlink(x)
 
 
 @opens("convert_element_type")
-def _convert_element_type(equation: Equation, x: Variable) -> Variable:
+def _convert_element_type(equation: JaxprEquation, x: Variable) -> Variable:
     if equation.dtype == bool:
         return F.not_equal_scalar(x, val=0.0)
     if x.dtype.kind == "f" and equation.dtype.kind in "iu":
@@ -222,7 +222,7 @@ def _convert_element_type(equation: Equation, x: Variable) -> Variable:
 
 
 @opens("reduce_precision")
-def _reduce_precision(equation: Equation, x: Variable) -> Variable:
+def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
     """Itself where the dtype has no more digits. JAX's derivative is rounded alike."""
     kept = jnp.finfo(equation.dtype)
     enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant

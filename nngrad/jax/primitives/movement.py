@@ -6,27 +6,27 @@ from typing import Any
 
 from ... import functions as F
 from ...graph import Variable
-from .registry import Equation, opens, require, scalar, variable
+from .registry import JaxprEquation, opens, require, scalar, variable
 
 
 @opens("device_put", takes_known=True)
-def _device_put(equation: Equation, *xs: Any) -> list[Any]:
+def _device_put(equation: JaxprEquation, *xs: Any) -> list[Any]:
     devices = equation.params.get("devices", ())
     require(all([d is None for d in devices]), "to a certain device")
     return list(xs)
 
 
 @opens("copy", "name", "sharding_constraint", "layout_constraint", "pvary", "pbroadcast", takes_known=True)
-def _same(equation: Equation, x: Any) -> Any:
+def _same(equation: JaxprEquation, x: Any) -> Any:
     return x
 
 
 @opens("optimization_barrier", takes_known=True)
-def _same_each(equation: Equation, *xs: Any) -> list[Any]:
+def _same_each(equation: JaxprEquation, *xs: Any) -> list[Any]:
     return list(xs)
 
 
-def reshaped(x: Variable, shape: tuple[int, ...]) -> Variable:
+def reshaped_once(x: Variable, shape: tuple[int, ...]) -> Variable:
     """`x` in another shape, by one function, also where it has been reshaped before."""
     if x.shape == shape:
         return x
@@ -36,31 +36,31 @@ def reshaped(x: Variable, shape: tuple[int, ...]) -> Variable:
 
 
 @opens("broadcast_in_dim")
-def _broadcast_in_dim(equation: Equation, x: Variable, *sizes: Any) -> Variable:
+def _broadcast_in_dim(equation: JaxprEquation, x: Variable, *sizes: Any) -> Variable:
     require(not sizes, "with sizes that depend on values")
     shape = equation.shape
     widened = [1] * len(shape)
     for axis, n in zip(equation.params["broadcast_dimensions"], x.shape, strict=True):
         widened[int(axis)] = n
-    y = reshaped(x, tuple(widened))
+    y = reshaped_once(x, tuple(widened))
     return y if y.shape == shape else F.broadcast(y, shape=shape)
 
 
 @opens("reshape", "squeeze")
-def _reshape(equation: Equation, x: Variable, *sizes: Any) -> Variable:
+def _reshape(equation: JaxprEquation, x: Variable, *sizes: Any) -> Variable:
     require(not sizes, "with sizes that depend on values")
     order = equation.params.get("dimensions") if equation.name == "reshape" else None
     if order is not None:
-        x = transposed(x, tuple(map(int, order)))
-    return reshaped(x, equation.shape)
+        x = transposed_once(x, tuple(map(int, order)))
+    return reshaped_once(x, equation.shape)
 
 
 @opens("transpose")
-def _transpose(equation: Equation, x: Variable) -> Variable:
-    return transposed(x, tuple([int(a) for a in equation.params["permutation"]]))
+def _transpose(equation: JaxprEquation, x: Variable) -> Variable:
+    return transposed_once(x, tuple([int(a) for a in equation.params["permutation"]]))
 
 
-def transposed(x: Variable, order: tuple[int, ...]) -> Variable:
+def transposed_once(x: Variable, order: tuple[int, ...]) -> Variable:
     """`x` with its axes in another order, by one function, also where they have been moved before; a product of
     matrices that is only turned round is made so."""
     ndim = x.ndim
@@ -80,26 +80,26 @@ def transposed(x: Variable, order: tuple[int, ...]) -> Variable:
 
 
 @opens("concatenate")
-def _concatenate(equation: Equation, *xs: Variable) -> Variable:
+def _concatenate(equation: JaxprEquation, *xs: Variable) -> Variable:
     if equation.dtype == bool and len({x.dtype for x in xs}) > 1:
         xs = tuple([F.cast(x, dtype=bool) for x in xs])
     return F.concatenate(*xs, axis=int(equation.params["dimension"])) if len(xs) > 1 else xs[0]
 
 
 @opens("stack")
-def _stack(equation: Equation, *xs: Variable) -> Variable:
+def _stack(equation: JaxprEquation, *xs: Variable) -> Variable:
     if equation.dtype == bool:
         xs = tuple([F.cast(x, dtype=bool) for x in xs])
     return F.stack(*xs, axis=int(equation.params["axis"]))
 
 
 @opens("tile")
-def _tile(equation: Equation, x: Variable) -> Variable:
+def _tile(equation: JaxprEquation, x: Variable) -> Variable:
     return F.tile(x, reps=tuple(equation.params["reps"]))
 
 
 @opens("slice")
-def _slice(equation: Equation, x: Variable) -> Variable:
+def _slice(equation: JaxprEquation, x: Variable) -> Variable:
     starts, stops = equation.params["start_indices"], equation.params["limit_indices"]
     steps = equation.params["strides"] or (1,) * len(starts)
     return sliced(x, [
@@ -115,7 +115,7 @@ def sliced(x: Variable, key: list[tuple[int, int, int]]) -> Variable:
 
 
 @opens("split")
-def _split(equation: Equation, x: Variable) -> list[Variable]:
+def _split(equation: JaxprEquation, x: Variable) -> list[Variable]:
     axis, start, parts = int(equation.params["axis"]), 0, []
     for n in equation.params["sizes"]:
         parts.append(sliced(x, [(start, int(n), 1) if a == axis else (0, m, 1) for a, m in enumerate(x.shape)]))
@@ -124,20 +124,20 @@ def _split(equation: Equation, x: Variable) -> list[Variable]:
 
 
 @opens("unstack")
-def _unstack(equation: Equation, x: Variable) -> list[Variable]:
+def _unstack(equation: JaxprEquation, x: Variable) -> list[Variable]:
     axis = int(equation.params["axis"])
     keys = [[(k, 1, 1) if a == axis else (0, n, 1) for a, n in enumerate(x.shape)] for k in range(x.shape[axis])]
-    return [reshaped(sliced(x, key), equation.shape) for key in keys]
+    return [reshaped_once(sliced(x, key), equation.shape) for key in keys]
 
 
 @opens("rev")
-def _rev(equation: Equation, x: Variable) -> Variable:
+def _rev(equation: JaxprEquation, x: Variable) -> Variable:
     axes = tuple([int(a) for a in equation.params["dimensions"]])
     return F.flip(x, axes=axes) if axes else x
 
 
 @opens("pad", takes_known=True)
-def _pad(equation: Equation, operand: Any, value: Any) -> Variable:
+def _pad(equation: JaxprEquation, operand: Any, value: Any) -> Variable:
     x, fill = variable(operand), scalar(value)
     widths = [(int(low), int(high), int(inner)) for low, high, inner in equation.params["padding_config"]]
     if any([inner for *_, inner in widths]):

@@ -11,9 +11,9 @@ from jax import lax
 from ... import functions as F
 from ...graph import NdArray, Variable
 from ...graph.variable import leaf_of
-from ..values import Known
-from .movement import reshaped, sliced, transposed
-from .registry import Equation, opens, require, variable
+from ..values import KnownArray
+from .movement import reshaped_once, sliced, transposed_once
+from .registry import JaxprEquation, opens, require, variable
 
 _OUTSIDE = np.iinfo(np.int32).max
 """An index that is outside of every axis."""
@@ -24,7 +24,7 @@ _CLIP = lax.GatherScatterMode.CLIP
 _FILL = lax.GatherScatterMode.FILL_OR_DROP
 
 
-def places_of(starts: Any, shape: list[int], sizes: list[int], mode: Any) -> Variable:
+def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any) -> Variable:
     """The points of the windows that begin at `starts`: `(*points, *sizes, k)`, for `k` axes that are indexed.
 
     Args:
@@ -34,20 +34,20 @@ def places_of(starts: Any, shape: list[int], sizes: list[int], mode: Any) -> Var
         mode: What becomes of windows that lie, in part or whole, outside: they are moved inside, or left out.
     """
     most = np.asarray([n - s for n, s in zip(shape, sizes, strict=True)], np.int64)
-    if isinstance(starts, Known):
+    if isinstance(starts, KnownArray):
         return _leaf(_places_known(np.asarray(starts.array).astype(np.int64), most, sizes, mode).astype(np.int32))
     points = _as_int32(starts)
     limits = _leaf(np.broadcast_to(most.astype(np.int32), points.shape))
     if mode == _CLIP:
         points = F.minimum2(F.maximum_scalar(points, val=0.0), limits)
     lead, windows = points.shape[:-1], [1] * len(sizes)
-    places = reshaped(points, (*lead, *windows, len(sizes)))
+    places = reshaped_once(points, (*lead, *windows, len(sizes)))
     if any([s != 1 for s in sizes]):
         places = F.add2(places, _leaf(_offsets(sizes).astype(np.int32)))
     if mode == _FILL:
         # By each window as a whole: one that begins outside is lost, also where it reaches inside.
         outside = F.logical_or(F.less_scalar(points, val=0.0), F.greater(points, limits))
-        lost = reshaped(F.amax(outside, axis=(outside.ndim - 1,)), (*lead, *windows, 1))
+        lost = reshaped_once(F.amax(outside, axis=(outside.ndim - 1,)), (*lead, *windows, 1))
         places = F.where(lost, _leaf(np.full(places.shape, _OUTSIDE, np.int32)), places)
     return places
 
@@ -90,7 +90,7 @@ def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
 
 
 @opens("gather", takes_known=True)
-def _gather(equation: Equation, x: Any, indices: Any) -> Variable:
+def _gather(equation: JaxprEquation, x: Any, indices: Any) -> Variable:
     x = variable(x)
     p, numbers = equation.params, equation.params["dimension_numbers"]
     indexed = tuple(map(int, numbers.start_index_map))
@@ -104,7 +104,7 @@ def _gather(equation: Equation, x: Any, indices: Any) -> Variable:
     windows = [sizes[a] for a in indexed]
     # What is promised to lie inside XLA moves there, as it does all else.
     mode = _FILL if p["mode"] == _FILL else _CLIP
-    points = places_of(indices, [x.shape[a] for a in indexed], windows, mode)
+    points = points_of_windows(indices, [x.shape[a] for a in indexed], windows, mode)
     lead = len(equation.inputs[1].shape) - 1
     if batch:
         points = _with_batch(points, lead, their_batch)
@@ -118,7 +118,7 @@ def _gather(equation: Equation, x: Any, indices: Any) -> Variable:
     points_at = [i for i in range(len(equation.shape)) if i not in offset]
     source = dict(zip(offset, kept, strict=True)) | dict(zip(points_at, range(lead), strict=True))
     order = [source[i] for i in range(len(equation.shape))]
-    return reshaped(transposed(y, (*order, *dropped)), equation.shape)
+    return reshaped_once(transposed_once(y, (*order, *dropped)), equation.shape)
 
 
 def _fill_of(fill: Any, x: Variable) -> float:
@@ -133,7 +133,7 @@ def _fill_of(fill: Any, x: Variable) -> float:
 
 
 def _put(
-    equation: Equation, shape: tuple[int, ...], indices: Any, updates: Variable
+    equation: JaxprEquation, shape: tuple[int, ...], indices: Any, updates: Variable
 ) -> tuple[Variable, Variable, tuple[int, ...]]:
     """The updates with the axes of points first, the points, and the axes that they index."""
     p, numbers = equation.params, equation.params["dimension_numbers"]
@@ -149,16 +149,16 @@ def _put(
     of = dict(zip(in_window, window_axes, strict=True))
     order = [*lead, *[of[a] for a in indexed if a in of], *[of[a] for a in rest]]
     windows = [size.get(a, 1) for a in indexed]
-    u = transposed(updates, tuple(order))
-    u = reshaped(u, (*[updates.shape[i] for i in lead], *windows, *[shape[a] for a in rest]))
-    points = places_of(indices, [shape[a] for a in indexed], windows, p["mode"])
+    u = transposed_once(updates, tuple(order))
+    u = reshaped_once(u, (*[updates.shape[i] for i in lead], *windows, *[shape[a] for a in rest]))
+    points = points_of_windows(indices, [shape[a] for a in indexed], windows, p["mode"])
     if batch:
         points = _with_batch(points, len(lead), their_batch)
     return u, points, (*batch, *indexed)
 
 
 @opens("scatter-add", "scatter-sub", takes_known=True)
-def _scatter_add(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+def _scatter_add(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     if _is_at_all(x, indices, updates):
         put = updates
@@ -181,7 +181,7 @@ def _is_zero(x: Variable) -> bool:
 
 
 @opens("scatter", takes_known=True)
-def _scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+def _scatter(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     # `lax.scatter_apply` is this primitive too, with another function of the update.
     require(equation.params["update_jaxpr"] is None, "by a function of what is there")
     x, new = variable(x), variable(updates)
@@ -192,14 +192,14 @@ def _scatter(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable
 
 
 @opens("scatter-min", "scatter-max", takes_known=True)
-def _scatter_extremum(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+def _scatter_extremum(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
     return F.extreme_points(x, u, points, axes=axes, largest="max" in equation.name)
 
 
 @opens("scatter-mul", takes_known=True)
-def _scatter_mul(equation: Equation, x: Any, indices: Any, updates: Any) -> Variable:
+def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
     require(
@@ -212,7 +212,7 @@ def _scatter_mul(equation: Equation, x: Any, indices: Any, updates: Any) -> Vari
 def _are_distinct(points: Variable, indices: Any) -> bool:
     """Whether no two points are the same: they are known, or there is just one."""
     count = math.prod(points.shape[:-1])
-    if count <= 1 or not isinstance(indices, Known):
+    if count <= 1 or not isinstance(indices, KnownArray):
         return count <= 1
     rows = np.asarray(points.d).reshape(count, -1)
     inside = rows[(rows != _OUTSIDE).all(-1)]
@@ -227,36 +227,36 @@ def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], 
         last = _leaf(np.ones(points.shape[:-1], np.int32))
     else:
         last = F.latest_points(points, shape=indexed)
-        u = F.where(reshaped(last, (*points.shape[:-1], *[1] * (u.ndim - lead))), u, F.zeros_like(u))
+        u = F.where(reshaped_once(last, (*points.shape[:-1], *[1] * (u.ndim - lead))), u, F.zeros_like(u))
         last = F.cast(last, dtype=np.int32)
     there = F.put_points(last, points, axes=tuple(range(len(axes))), shape=indexed, at=0)
     order = [*axes, *[a for a in range(x.ndim) if a not in axes]]
-    there = transposed(
-        reshaped(there, (*indexed, *[1] * (x.ndim - len(axes)))), tuple([order.index(a) for a in range(x.ndim)])
+    there = transposed_once(
+        reshaped_once(there, (*indexed, *[1] * (x.ndim - len(axes)))), tuple([order.index(a) for a in range(x.ndim)])
     )
     return F.where(there, F.put_points(u, points, axes=axes, shape=x.shape, at=0), x)
 
 
 @opens("dynamic_slice", takes_known=True)
-def _dynamic_slice(equation: Equation, operand: Any, *starts: Any) -> Variable:
+def _dynamic_slice(equation: JaxprEquation, operand: Any, *starts: Any) -> Variable:
     x = variable(operand)
     sizes = list(map(int, equation.params["slice_sizes"]))
     for a, (start, n) in enumerate(zip(starts, sizes, strict=True)):
         if n == x.shape[a]:
             continue
-        if isinstance(start, Known):
+        if isinstance(start, KnownArray):
             at = min(max(int(np.asarray(start.array)), 0), x.shape[a] - n)
             x = sliced(x, [(at, n, 1) if i == a else (0, m, 1) for i, m in enumerate(x.shape)])
             continue
-        points = places_of(reshaped(_as_int32(start), (1,)), [x.shape[a]], [n], _CLIP)
+        points = points_of_windows(reshaped_once(_as_int32(start), (1,)), [x.shape[a]], [n], _CLIP)
         x = F.take_points(x, points, axes=(a,), at=a)
     return x
 
 
 @opens("dynamic_update_slice", takes_known=True)
-def _dynamic_update_slice(equation: Equation, operand: Any, added: Any, *starts: Any) -> Variable:
+def _dynamic_update_slice(equation: JaxprEquation, operand: Any, added: Any, *starts: Any) -> Variable:
     x, update = variable(operand), variable(added)
-    if all([isinstance(start, Known) for start in starts]):
+    if all([isinstance(start, KnownArray) for start in starts]):
         key = []
         for start, n, m in zip(starts, update.shape, x.shape, strict=True):
             key.append((min(max(int(np.asarray(start.array)), 0), m - n), n, 1))
@@ -269,7 +269,7 @@ def _dynamic_update_slice(equation: Equation, operand: Any, added: Any, *starts:
     if not moving:
         return update
     given = [_as_int32(variable(starts[a])) for a in moving]
-    at = F.stack(*given, axis=0) if len(given) > 1 else reshaped(given[0], (1,))
-    points = places_of(at, [x.shape[a] for a in moving], [update.shape[a] for a in moving], _CLIP)
+    at = F.stack(*given, axis=0) if len(given) > 1 else reshaped_once(given[0], (1,))
+    points = points_of_windows(at, [x.shape[a] for a in moving], [update.shape[a] for a in moving], _CLIP)
     rest = [a for a in range(x.ndim) if a not in moving]
-    return _written(x, transposed(update, (*moving, *rest)), points, tuple(moving), True)
+    return _written(x, transposed_once(update, (*moving, *rest)), points, tuple(moving), True)

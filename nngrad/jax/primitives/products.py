@@ -6,12 +6,12 @@ import itertools
 
 from ... import functions as F
 from ...graph import Variable
-from .movement import reshaped, transposed
-from .registry import Equation, opens, require, require_floating
+from .movement import reshaped_once, transposed_once
+from .registry import JaxprEquation, opens, require, require_floating
 
 
 @opens("dot_general")
-def _dot_general(equation: Equation, a: Variable, b: Variable) -> Variable:
+def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
     (contracted, batch) = equation.params["dimension_numbers"]
     contracted_a, contracted_b = [tuple(map(int, axes)) for axes in contracted]
     batch_a, batch_b = [tuple(map(int, axes)) for axes in batch]
@@ -27,8 +27,8 @@ def _dot_general(equation: Equation, a: Variable, b: Variable) -> Variable:
         return F.batch_matmul(a, b, False, contracted_b[0] == 1)
     if n == 0 and len(contracted_a) == 1 and sorted((a.ndim, b.ndim)) == [1, 2]:
         vector, matrix, axis = (a, b, contracted_b[0]) if a.ndim == 1 else (b, a, contracted_a[0])
-        row = reshaped(vector, (1, vector.shape[0]))
-        return reshaped(F.batch_matmul(row, matrix, False, axis == 1), equation.shape)
+        row = reshaped_once(vector, (1, vector.shape[0]))
+        return reshaped_once(F.batch_matmul(row, matrix, False, axis == 1), equation.shape)
     return _contraction(a, b, (contracted_a, contracted_b), (batch_a, batch_b))
 
 
@@ -51,7 +51,7 @@ def _contraction(
 
 
 @opens("conv_general_dilated")
-def _conv_general_dilated(equation: Equation, x: Variable, w: Variable) -> Variable:
+def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> Variable:
     require_floating(equation)
     p, numbers = equation.params, equation.params["dimension_numbers"]
     groups, batch_groups = int(p["feature_group_count"]), int(p["batch_group_count"])
@@ -63,8 +63,8 @@ def _conv_general_dilated(equation: Equation, x: Variable, w: Variable) -> Varia
     if batch_groups > 1:
         last = False
     order = (numbers.rhs_spec[0], *numbers.rhs_spec[2:], numbers.rhs_spec[1]) if last else numbers.rhs_spec
-    w = transposed(w, tuple(order))
-    x = x if last else transposed(x, tuple(numbers.lhs_spec))
+    w = transposed_once(w, tuple(order))
+    x = x if last else transposed_once(x, tuple(numbers.lhs_spec))
     first = 1 if last else 2  # spatial axis
     x = _spread_and_padded(x, first, p["lhs_dilation"], p["padding"])
     pads = (0,) * count
@@ -74,15 +74,15 @@ def _conv_general_dilated(equation: Equation, x: Variable, w: Variable) -> Varia
     if batch_groups > 1:
         # Group g of the batch meets group g of the filters: as groups of channels, side by side.
         n, c = x.shape[:2]
-        x = reshaped(x, (batch_groups, n // batch_groups, c, *x.shape[2:]))
-        x = transposed(x, (1, 0, 2, *range(3, x.ndim)))
-        x = reshaped(x, (n // batch_groups, batch_groups * c, *x.shape[3:]))
+        x = reshaped_once(x, (batch_groups, n // batch_groups, c, *x.shape[2:]))
+        x = transposed_once(x, (1, 0, 2, *range(3, x.ndim)))
+        x = reshaped_once(x, (n // batch_groups, batch_groups * c, *x.shape[3:]))
         groups = batch_groups
     y = F.convolve(
         x, w, pad=pads, stride=tuple(map(int, p["window_strides"])), dilation=tuple(map(int, p["rhs_dilation"])),
         group=groups, channel_last=last,
     )  # fmt: skip
-    return y if last else transposed(y, tuple([list(numbers.out_spec).index(i) for i in range(count + 2)]))
+    return y if last else transposed_once(y, tuple([list(numbers.out_spec).index(i) for i in range(count + 2)]))
 
 
 def _spread_and_padded(

@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import Any
 
 from ..values import Keys, implementation_of
-from .registry import Equation, controls
+from .registry import JaxprEquation, controls
 
 
 @controls("random_wrap")
-def _random_wrap(opening: Any, equation: Equation, values: list[Any]) -> list[Any]:
+def _random_wrap(opening: Any, equation: JaxprEquation, values: list[Any]) -> list[Any]:
     (data,) = values
     return [Keys(data, implementation_of(equation.outputs[0]), equation.shape)]
 
 
 @controls("random_unwrap")
-def _random_unwrap(opening: Any, equation: Equation, values: list[Any]) -> list[Any]:
+def _random_unwrap(opening: Any, equation: JaxprEquation, values: list[Any]) -> list[Any]:
     (keys,) = values
     return [keys.data]

@@ -12,15 +12,15 @@ import numpy as np
 
 from ... import functions as F
 from ...graph import Variable
-from ..values import Known, known
+from ..values import KnownArray, known
 from .movement import sliced
-from .registry import Equation, opens, require, require_floating, variable
-from .truth import as_number
+from .registry import JaxprEquation, opens, require, require_floating, variable
+from .truth import as_zero_or_one
 
 
 def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
     @opens(name)
-    def rule(equation: Equation, x: Variable) -> Variable:
+    def rule(equation: JaxprEquation, x: Variable) -> Variable:
         axes = tuple([int(a) for a in equation.params["axes"]])
         return function(x, axis=axes) if axes else x
 
@@ -32,7 +32,7 @@ for _name, _function in {
 
 
 @opens("psum", "pmax", "pmin")
-def _over_mapped_axes(equation: Equation, *xs: Variable) -> list[Variable]:
+def _over_mapped_axes(equation: JaxprEquation, *xs: Variable) -> list[Variable]:
     """Under `jax.vmap` the axis that has a name there is one of each array, and is known by its number."""
     axes = equation.params["axes"]
     require(all([isinstance(a, int | np.integer) for a in axes]), "over an axis with a name")
@@ -42,26 +42,26 @@ def _over_mapped_axes(equation: Equation, *xs: Variable) -> list[Variable]:
 
 
 @opens("argmax", "argmin")
-def _argmax(equation: Equation, x: Variable) -> Variable:
+def _argmax(equation: JaxprEquation, x: Variable) -> Variable:
     (axis,) = equation.params["axes"]
-    return (F.argmax if equation.name == "argmax" else F.argmin)(as_number(x), axis=int(axis))
+    return (F.argmax if equation.name == "argmax" else F.argmin)(as_zero_or_one(x), axis=int(axis))
 
 
 @opens("cumsum", "cumprod")
-def _cumulative(equation: Equation, x: Variable) -> Variable:
+def _cumulative(equation: JaxprEquation, x: Variable) -> Variable:
     function = F.cumsum if equation.name == "cumsum" else F.cumprod
     return function(x, axis=int(equation.params["axis"]), reverse=bool(equation.params["reverse"]))
 
 
 @opens("cumlogsumexp", "cummax", "cummin")
-def _cumulative_by_pairs(equation: Equation, x: Variable) -> Variable:
+def _cumulative_by_pairs(equation: JaxprEquation, x: Variable) -> Variable:
     require_floating(equation)
     combine = {"cumlogsumexp": F.logaddexp, "cummax": F.maximum2, "cummin": F.minimum2}[equation.name]
     return F.associative_scan(combine, x, reverse=bool(equation.params["reverse"]), axis=int(equation.params["axis"]))
 
 
 @opens("sort", takes_known=True)
-def _sort(equation: Equation, *xs: Any) -> list[Variable]:
+def _sort(equation: JaxprEquation, *xs: Any) -> list[Variable]:
     axis, keys = int(equation.params["dimension"]), int(equation.params["num_keys"])
     x = variable(xs[0])
     if keys > 1:
@@ -80,7 +80,7 @@ def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variabl
     """By the last key first: equal elements keep their order, so that each key before it has the last word."""
     order: Variable | None = None
     for key in reversed(xs[:keys]):
-        moved = as_number(key) if order is None else F.take_along_axis(as_number(key), order, axis=axis)
+        moved = as_zero_or_one(key) if order is None else F.take_along_axis(as_zero_or_one(key), order, axis=axis)
         own = F.argsort(F.unlink(moved), axis=axis)
         order = own if order is None else F.take_along_axis(order, own, axis=axis)
     return [F.take_along_axis(x, order, axis=axis) for x in xs]
@@ -88,14 +88,14 @@ def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variabl
 
 def _counts(y: Any, axis: int) -> bool:
     """Whether it is 0, 1, 2 and so on along an axis: what is sorted for the order."""
-    if not isinstance(y, Known) or not np.issubdtype(y.dtype, np.integer):
+    if not isinstance(y, KnownArray) or not np.issubdtype(y.dtype, np.integer):
         return False
     own = np.arange(y.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(y.shape))])
     return bool((np.asarray(y.array) == own).all())
 
 
 @opens("top_k")
-def _top_k(equation: Equation, x: Variable) -> list[Variable]:
+def _top_k(equation: JaxprEquation, x: Variable) -> list[Variable]:
     k, axis = int(equation.params["k"]), int(equation.params.get("axis", -1)) % x.ndim
     order = F.argsort(x, axis=axis, reverse=True)
     chosen = sliced(order, [(0, k if a == axis else n, 1) for a, n in enumerate(x.shape)])
@@ -106,7 +106,7 @@ def _top_k(equation: Equation, x: Variable) -> list[Variable]:
 
 
 @opens("reduce_window_max", "reduce_window_min", "reduce_window_sum")
-def _reduce_window(equation: Equation, x: Variable) -> Variable:
+def _reduce_window(equation: JaxprEquation, x: Variable) -> Variable:
     require_floating(equation)
     p = equation.params
     sizes, strides = list(map(int, p["window_dimensions"])), list(map(int, p["window_strides"]))
@@ -137,7 +137,7 @@ _MOST_OFFSETS = 64
 
 
 def _dilated_windows(
-    equation: Equation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
+    equation: JaxprEquation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
 ) -> Variable:
     """Windows over elements that are apart: element by element of the window, which is one slice of all windows."""
     require(math.prod(sizes) <= _MOST_OFFSETS, f"with dilation, of more than {_MOST_OFFSETS} elements")

@@ -10,14 +10,14 @@ from jax import numpy as jnp
 
 from ...graph import Variable
 from ...graph.jaxpr import name_of, parameters_of
-from ..values import Known
+from ..values import KnownArray
 
 
 class Unsupported(Exception):
     """An equation has parameters that its rule does not take; it stays opaque."""
 
 
-class Equation:
+class JaxprEquation:
     """What a rule is told of an equation: the primitive, its parameters, the shapes and dtypes that go in and out."""
 
     __slots__ = ("dtype", "inputs", "name", "outputs", "params", "shape")
@@ -30,10 +30,10 @@ class Equation:
         self.shape: tuple[int, ...] = tuple(self.outputs[0].shape) if self.outputs else ()
         self.dtype: Any = self.outputs[0].dtype if self.outputs else None
 
-    def of_parts(self) -> Equation:
+    def of_parts(self) -> JaxprEquation:
         """The same for the real parts of complex numbers."""
-        parts = object.__new__(Equation)
-        for name in Equation.__slots__:
+        parts = object.__new__(JaxprEquation)
+        for name in JaxprEquation.__slots__:
             setattr(parts, name, getattr(self, name))
         parts.dtype = _REAL.get(np.dtype(self.dtype), self.dtype)
         return parts
@@ -49,17 +49,17 @@ _REAL = {np.dtype(np.complex64): np.dtype(np.float32), np.dtype(np.complex128): 
 Rule = Callable[..., Any]
 
 
-class Entry(NamedTuple):
-    """A rule, and whether it takes what is known as `Known`, and not as a Variable."""
+class PrimitiveRule(NamedTuple):
+    """A rule, and whether it takes what is known as `KnownArray`, and not as a Variable."""
 
     function: Rule
     takes_known: bool
 
 
-RULES: dict[str, Entry] = {}
+RULES: dict[str, PrimitiveRule] = {}
 """By the primitive's name: `function(equation, *values)` gives a Variable, or a list of results."""
 
-CONTROL: dict[str, Callable[[Any, Equation, list[Any]], list[Any]]] = {}
+CONTROL: dict[str, Callable[[Any, JaxprEquation, list[Any]], list[Any]]] = {}
 """By the primitive's name, for those with functions in them: `control(opening, equation, values)`."""
 
 
@@ -72,7 +72,7 @@ def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
 
     def enter(function: Rule) -> Rule:
         for name in names:
-            RULES[name] = Entry(function, takes_known)
+            RULES[name] = PrimitiveRule(function, takes_known)
         return function
 
     return enter
@@ -95,17 +95,17 @@ def require(condition: object, what: str) -> None:
         raise Unsupported(what)
 
 
-def require_floating(equation: Equation) -> None:
+def require_floating(equation: JaxprEquation) -> None:
     """Leave an equation on whole numbers opaque."""
     require(equation.is_floating, f"on {equation.dtype}")
 
 
 def variable(value: Any) -> Variable:
     """A value, known or not, as a Variable."""
-    y: Variable = value.variable() if isinstance(value, Known) else value
+    y: Variable = value.variable() if isinstance(value, KnownArray) else value
     return y
 
 
 def scalar(value: Any) -> float | None:
     """The number that fills a value which is known; None for all others."""
-    return value.scalar if isinstance(value, Known) else None
+    return value.scalar if isinstance(value, KnownArray) else None

@@ -14,11 +14,11 @@ from ...functions.bodies.implicit import solve_by_body
 from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...graph import Variable, apply
 from ..values import Value, is_held
-from .registry import Equation, controls, require, variable
+from .registry import JaxprEquation, controls, require, variable
 
 
 @controls("custom_linear_solve")
-def _custom_linear_solve(opening: Any, equation: Equation, values: list[Value]) -> list[Any]:
+def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     jaxprs, counts = equation.params["jaxprs"], equation.params["const_lengths"]
     require(jaxprs.transpose_solve is not None, "without a function that solves the transposed system")
     require(all(map(is_held, equation.inputs)), "of what is no array of numbers")

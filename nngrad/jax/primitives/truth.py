@@ -12,11 +12,11 @@ import numpy as np
 
 from ... import functions as F
 from ...graph import Variable
-from ..values import Known
-from .registry import Equation, opens, require, scalar, variable
+from ..values import KnownArray
+from .registry import JaxprEquation, opens, require, scalar, variable
 
 
-def as_number(x: Variable) -> Variable:
+def as_zero_or_one(x: Variable) -> Variable:
     """Bools as the numbers 0 and 1."""
     return F.cast(x, dtype=np.float32) if x.dtype == bool else x
 
@@ -28,12 +28,12 @@ def _opens_comparison(
     mirrored: Callable[..., Variable],
 ) -> None:
     @opens(name, takes_known=True)
-    def rule(equation: Equation, x: Any, y: Any) -> Variable:
+    def rule(equation: JaxprEquation, x: Any, y: Any) -> Variable:
         if scalar(y) is not None and tuple(x.shape) == equation.shape:
-            return with_number(as_number(variable(x)), val=scalar(y))
+            return with_number(as_zero_or_one(variable(x)), val=scalar(y))
         if scalar(x) is not None and tuple(y.shape) == equation.shape:
-            return mirrored(as_number(variable(y)), val=scalar(x))
-        return of_two(as_number(variable(x)), as_number(variable(y)))
+            return mirrored(as_zero_or_one(variable(y)), val=scalar(x))
+        return of_two(as_zero_or_one(variable(x)), as_zero_or_one(variable(y)))
 
 
 _COMPARISONS: tuple[tuple[str, Any, Any, Any], ...] = (
@@ -50,7 +50,7 @@ for _name, *_functions in _COMPARISONS:
 
 def _opens_connective(name: str, function: Callable[..., Variable]) -> None:
     @opens(name)
-    def rule(equation: Equation, *xs: Variable) -> Variable:
+    def rule(equation: JaxprEquation, *xs: Variable) -> Variable:
         if equation.dtype == bool:
             return function(*xs)
         return F.bits_of(xs[0], operation="not") if name == "not" else F.bitwise(xs[0], xs[1], operation=name)
@@ -64,22 +64,22 @@ for _name, _function in _CONNECTIVES.items():
 
 
 @opens("reduce_and", "reduce_or")
-def _reduce_truth(equation: Equation, x: Variable) -> Variable:
+def _reduce_truth(equation: JaxprEquation, x: Variable) -> Variable:
     axes = tuple([int(a) for a in equation.params["axes"]])
     if not axes:
         return x
     require(equation.dtype == bool, "on the bits of integers")
-    return (F.amin if equation.name == "reduce_and" else F.amax)(as_number(x), axis=axes)
+    return (F.amin if equation.name == "reduce_and" else F.amax)(as_zero_or_one(x), axis=axes)
 
 
 @opens("is_finite")
-def _is_finite(equation: Equation, x: Variable) -> Variable:
+def _is_finite(equation: JaxprEquation, x: Variable) -> Variable:
     return F.less_scalar(F.abs(x), val=float("inf"))  # NaN is not less
 
 
 @opens("select_n", takes_known=True)
-def _select_n(equation: Equation, which: Any, *cases: Any) -> Any:
-    if isinstance(which, Known) and which.number is not None:
+def _select_n(equation: JaxprEquation, which: Any, *cases: Any) -> Any:
+    if isinstance(which, KnownArray) and which.number is not None:
         return cases[int(which.number)]
     if all([case is cases[0] for case in cases]):
         return cases[0]
@@ -92,7 +92,7 @@ def _select_n(equation: Equation, which: Any, *cases: Any) -> Any:
     return chosen
 
 
-def _where(condition: Variable, yes: Variable, no: Variable, equation: Equation) -> Variable:
+def _where(condition: Variable, yes: Variable, no: Variable, equation: JaxprEquation) -> Variable:
     if equation.dtype == bool and yes.dtype != no.dtype:
         yes, no = F.cast(yes, dtype=bool), F.cast(no, dtype=bool)
     if condition.dtype not in (bool, equation.dtype) and equation.is_floating:

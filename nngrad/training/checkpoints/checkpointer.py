@@ -14,12 +14,12 @@ from ...graph import Variable
 from ...graph.refusals import explained
 from ...solvers import Solver
 from ..modules import Module
-from .contents import Contents
-from .finite import RecentLosses, not_finite
+from .contents import CheckpointContents
+from .finite import RecentLosses, names_not_finite
 from .packing import check_holder
 from .restoring import restore
 from .signals import NotedSignals
-from .storing import Store
+from .storing import CheckpointStore
 
 
 class Checkpointer:
@@ -83,11 +83,11 @@ class Checkpointer:
                 raise TypeError(f"{name}: expected an int or None, got {value!r}")
             if value is not None and value < 1:
                 raise ValueError(f"{name}: must be 1 or more, got {value}")
-        self._contents = Contents(parameters, _named_solvers(solver), _named_holders(feed, extra))
+        self._contents = CheckpointContents(parameters, _named_solvers(solver), _named_holders(feed, extra))
         taken = self._contents.solvers.keys() & self._contents.holders.keys()
         if taken:
             raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is a name in solver too; give another one")
-        self._store = Store(Path(path).absolute(), keep, best, highest)
+        self._store = CheckpointStore(Path(path).absolute(), keep, best, highest)
         self._every = every
         self._losses = RecentLosses()
         self._noted: NotedSignals | None = None
@@ -307,7 +307,7 @@ def _named_holders(feed: Any, extra: Mapping[str, Any] | None) -> dict[str, Any]
 
 
 def _check_finite(arrays: Mapping[str, Any], step: int) -> None:
-    found = not_finite(arrays)
+    found = names_not_finite(arrays)
     if found:
         names = ", ".join([repr(name.partition("/")[2]) for name in found[:5]]) + (", ..." if len(found) > 5 else "")
         raise FloatingPointError(f"after step {step} there are numbers that are not finite in {names}")

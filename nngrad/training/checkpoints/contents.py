@@ -25,7 +25,7 @@ from .solver_facts import facts_of_solver
 Arrays = dict[str, Any]
 
 
-class Contents:
+class CheckpointContents:
     """What is saved and restored.
 
     Args:

@@ -56,7 +56,7 @@ class RecentLosses:
             raise FloatingPointError(f"the loss of step {step} is {value}")
 
 
-def not_finite(arrays: Mapping[str, Any]) -> list[str]:
+def names_not_finite(arrays: Mapping[str, Any]) -> list[str]:
     """The names of those arrays that hold an infinite number, or something that is none."""
     on_host = {name: a for name, a in arrays.items() if _is_on_host(a)}
     elsewhere = {name: a for name, a in arrays.items() if name not in on_host}

@@ -9,7 +9,7 @@ import jax
 import ml_dtypes
 import numpy as np
 
-from ...execution.executable import count_on_from
+from ...execution.executable import continue_counts
 from ...files.parameter_files import Change, _make
 from ...graph import NdArray, Variable, build_options
 from ...graph.place import warn_user
@@ -19,13 +19,13 @@ from ...graph.variable import leaf_of
 from ...parameter import parameter_scope, pop_parameter, set_parameter
 from ...random import set_draws
 from ...solvers import Solver
-from .contents import Contents
+from .contents import CheckpointContents
 from .packing import restore_state, unpacked
-from .solver_facts import differences, different_settings, misfits, other_spec
-from .storing import Store
+from .solver_facts import different_settings, misfits, names_in_one_only, other_spec
+from .storing import CheckpointStore
 
 
-def restore(contents: Contents, store: Store, step: int, only: Collection[str] | None) -> None:
+def restore(contents: CheckpointContents, store: CheckpointStore, step: int, only: Collection[str] | None) -> None:
     """Restore a checkpoint, or the parts of it that `only` names.
 
     Raises:
@@ -44,7 +44,9 @@ class Restoring:
         only: The parts to restore; None for all.
     """
 
-    def __init__(self, contents: Contents, store: Store, step: int, only: Collection[str] | None) -> None:
+    def __init__(
+        self, contents: CheckpointContents, store: CheckpointStore, step: int, only: Collection[str] | None
+    ) -> None:
         self._contents = contents
         self._store = store
         self._step = step
@@ -88,7 +90,7 @@ class Restoring:
         if self._wants("random"):
             set_draws(process["draws"])
         if self._only is None and "calls" in process:  # of an earlier version it is not there
-            count_on_from(process["calls"])
+            continue_counts(process["calls"])
 
     # ---------------------------------------------------------------- checks
 
@@ -119,9 +121,10 @@ class Restoring:
         saved = _below("parameters/", self._specs)
         found = []
         if self._contents.scope is None:
-            found += differences(saved, self._parameters, "parameter")
+            found += names_in_one_only(saved, self._parameters, "parameter")
         else:  # those that are missing are made
-            found += differences([name for name in saved if name in self._parameters], self._parameters, "parameter")
+            there = [name for name in saved if name in self._parameters]
+            found += names_in_one_only(there, self._parameters, "parameter")
         for name, spec in saved.items():
             if name in self._parameters:
                 found += other_spec(spec, self._parameters[name], f"parameter {name!r}")

@@ -61,18 +61,18 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
     parameters = solver.get_parameters()
     if not parameters:
         return []
-    found = differences(facts["parameters"], parameters, f"{key}: parameter")
+    found = names_in_one_only(facts["parameters"], parameters, f"{key}: parameter")
     if found or not facts["parameters"]:
         return found
     states = solver.named_state()
-    found = differences(facts["state"], states, f"{key}: state")
+    found = names_in_one_only(facts["state"], states, f"{key}: state")
     for name in facts["state"]:
         if name in states:
             found += other_spec(specs[f"solvers/{key}/{name}"], states[name], f"{key}: state {name!r}")
     return found
 
 
-def differences(saved: Any, present: Any, what: str) -> list[str]:
+def names_in_one_only(saved: Any, present: Any, what: str) -> list[str]:
     """Which names are in one of two collections only, in words."""
     found = [f"{what} {name!r} is in the checkpoint, and not here" for name in saved if name not in present]
     return found + [f"{what} {name!r} is here, and not in the checkpoint" for name in present if name not in saved]

@@ -72,7 +72,7 @@ class _Writing:
             raise self._error
 
 
-class Store:
+class CheckpointStore:
     """The checkpoints in one directory. On several hosts each process calls each method, but for `steps`.
 
     Args:

@@ -10,13 +10,13 @@ import numpy as np
 from ...graph import build_options
 from .ahead import Ahead
 from .placing import placed
-from .sources import Position, Source, source_of
+from .sources import BatchSource, Position, source_of
 
 
 class Feed:
     """Batches, moved to devices ahead of use. Made by `feed`; an iterator, which knows its position."""
 
-    def __init__(self, source: Source, ahead: int) -> None:
+    def __init__(self, source: BatchSource, ahead: int) -> None:
         self._source = source
         self._count = ahead
         self._position = source.position()
@@ -117,7 +117,7 @@ def feed(
     return Feed(source_of(source, epochs), int(ahead))
 
 
-def _ahead(source: Source, count: int) -> Ahead:
+def _ahead(source: BatchSource, count: int) -> Ahead:
     """The batches of `source` on their devices, ahead of use."""
     options = build_options()
     mesh, context = options.running.mesh, options.applying.context

@@ -9,7 +9,7 @@ Position = dict[str, Any]
 """A position in the input, fit for JSON."""
 
 
-class Source(Protocol):
+class BatchSource(Protocol):
     """Batches, and the position after each of them."""
 
     is_once: bool
@@ -117,7 +117,7 @@ def _as_text(state: Any) -> Any:
     return {"bytes": state.decode()} if isinstance(state, bytes) else state
 
 
-def source_of(given: Any, epochs: int | None) -> Source:
+def source_of(given: Any, epochs: int | None) -> BatchSource:
     """What `nn.feed` is given, as a Source.
 
     Raises:
