@@ -9,21 +9,14 @@ from .activation import celu as celu
 from .activation import crelu as crelu
 from .activation import elu as elu
 from .activation import gelu as gelu
-from .activation import hard_sigmoid as hard_sigmoid
-from .activation import hard_tanh as hard_tanh
 from .activation import leaky_relu as leaky_relu
-from .activation import log_sigmoid as log_sigmoid
 from .activation import log_softmax as log_softmax
-from .activation import mish as mish
 from .activation import prelu as prelu
 from .activation import relu as relu
 from .activation import relu6 as relu6
 from .activation import selu as selu
 from .activation import softmax as softmax
 from .activation import softplus as softplus
-from .activation import softsign as softsign
-from .activation import swish as swish
-from .activation import tanh_shrink as tanh_shrink
 from .arithmetic import add2 as add2
 from .arithmetic import add_n as add_n
 from .arithmetic import add_scalar as add_scalar
@@ -149,7 +142,6 @@ from .elementwise import ceil as ceil
 from .elementwise import floor as floor
 from .elementwise import identity as identity
 from .elementwise import one_minus_square as one_minus_square
-from .elementwise import reciprocal as reciprocal
 from .elementwise import round as round
 from .elementwise import sign as sign
 from .elementwise import sinc as sinc
@@ -357,13 +349,9 @@ from .solves import triangular_solve as triangular_solve
 from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
 from .special import digamma_derivative as digamma_derivative
-from .special import erfcinv as erfcinv
-from .special import erfcx as erfcx
 from .special import hurwitz_zeta as hurwitz_zeta
 from .special import log_ndtr as log_ndtr
 from .special import logaddexp as logaddexp
-from .special import ndtr as ndtr
-from .special import ndtri as ndtri
 from .special import polygamma as polygamma
 from .special import xlog1py as xlog1py
 from .special import xlogy as xlogy
@@ -414,8 +402,8 @@ def equal(
     """1 where `x0 == x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -429,7 +417,7 @@ def equal_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -439,8 +427,8 @@ def not_equal(
     """1 where `x0 != x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -454,7 +442,7 @@ def not_equal_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -464,8 +452,8 @@ def less(
     """1 where `x0 < x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -479,7 +467,7 @@ def less_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -489,8 +477,8 @@ def less_equal(
     """1 where `x0 <= x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -504,7 +492,7 @@ def less_equal_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -514,8 +502,8 @@ def greater(
     """1 where `x0 > x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -529,7 +517,7 @@ def greater_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -539,8 +527,8 @@ def greater_equal(
     """1 where `x0 >= x1`, else 0; broadcast together.
 
     Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
 
     Raises:
         ValueError: The shapes do not broadcast.
@@ -554,7 +542,7 @@ def greater_equal_scalar(
 
     Args:
         x0: Any shape.
-        val: The number that it is compared with.
+        val: The number.
     """
 
 @op
@@ -637,6 +625,16 @@ def cbrt(
     x: Array, /
 ) -> jax.Array:
     """The cube root, negative where `x` is; its derivative at 0 is infinite.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def reciprocal(
+    x: Array, /
+) -> jax.Array:
+    """`1 / x`.
 
     Args:
         x: Any shape; integers are taken as float32.
@@ -853,10 +851,50 @@ def erfc(
     """
 
 @op
+def erfcx(
+    x: Array, /
+) -> jax.Array:
+    """`exp(x^2) erfc(x)`, without underflow where `x` is large.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
 def erfinv(
     x: Array, /
 ) -> jax.Array:
     """The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def erfcinv(
+    x: Array, /
+) -> jax.Array:
+    """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def ndtr(
+    x: Array, /
+) -> jax.Array:
+    """The probability that a standard normal number is not above `x`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def ndtri(
+    x: Array, /
+) -> jax.Array:
+    """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond.
 
     Args:
         x: Any shape; integers are taken as float32.
@@ -883,6 +921,26 @@ def digamma(
     """
 
 @op
+def hard_sigmoid(
+    x: Array, /
+) -> jax.Array:
+    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def hard_tanh(
+    x: Array, /
+) -> jax.Array:
+    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
 def sigmoid(
     x: Array, /
 ) -> jax.Array:
@@ -893,10 +951,60 @@ def sigmoid(
     """
 
 @op
+def log_sigmoid(
+    x: Array, /
+) -> jax.Array:
+    """`log(sigmoid(x))`, computed without overflow.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
 def tanh(
     x: Array, /
 ) -> jax.Array:
     """Hyperbolic tangent.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def tanh_shrink(
+    x: Array, /
+) -> jax.Array:
+    """`x - tanh(x)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def softsign(
+    x: Array, /
+) -> jax.Array:
+    """`x / (1 + |x|)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def swish(
+    x: Array, /
+) -> jax.Array:
+    """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def mish(
+    x: Array, /
+) -> jax.Array:
+    """`x * tanh(softplus(x))` (Misra, 2019).
 
     Args:
         x: Any shape; integers are taken as float32.

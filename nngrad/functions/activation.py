@@ -96,18 +96,14 @@ def relu6(x: Array, /) -> jax.Array:
     return lax.min(lax.max(x, lax.full_like(x, 0)), six)
 
 
-@op(elementwise=True, diagonal=True)
-def hard_sigmoid(x: Array, /) -> jax.Array:
-    """`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0."""
-    x = floating(x)
-    return lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1))
-
-
-@op(elementwise=True, diagonal=True)
-def hard_tanh(x: Array, /) -> jax.Array:
-    """`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1."""
-    x = floating(x)
-    return lax.min(lax.max(x, lax.full_like(x, -1)), lax.full_like(x, 1))
+hard_sigmoid = of_floats(
+    lambda x: lax.min(lax.max(x * 0.2 + 0.5, lax.full_like(x, 0)), lax.full_like(x, 1)),
+    "`min(max(0.2 x + 0.5, 0), 1)`; its derivative at both kinks is 0.", name="hard_sigmoid",
+)  # fmt: skip
+hard_tanh = of_floats(
+    lambda x: lax.min(lax.max(x, lax.full_like(x, -1)), lax.full_like(x, 1)),
+    "`min(max(x, -1), 1)`; its derivative at -1 and 1 is 1.", name="hard_tanh",
+)  # fmt: skip
 
 
 @composite
@@ -172,12 +168,9 @@ def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
 # ---------------------------------------------------------------- sigmoids
 
 sigmoid = of_floats(lax.logistic, "`1 / (1 + exp(-x))`.", name="sigmoid")
-
-
-@op(elementwise=True, diagonal=True, precision="high")
-def log_sigmoid(x: Array, /) -> jax.Array:
-    """`log(sigmoid(x))`, computed without overflow."""
-    return -_softplus(-floating(x))
+log_sigmoid = of_floats(
+    lambda x: -_softplus(-x), "`log(sigmoid(x))`, computed without overflow.", name="log_sigmoid", precision="high"
+)
 
 
 @op(type_name="SoftPlus", diagonal=True)
@@ -197,27 +190,11 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
 
 
 tanh = of_floats(lax.tanh, "Hyperbolic tangent.")
-
-
-@op(elementwise=True, diagonal=True)
-def tanh_shrink(x: Array, /) -> jax.Array:
-    """`x - tanh(x)`."""
-    x = floating(x)
-    return x - lax.tanh(x)
-
-
-@op(type_name="SoftSign", elementwise=True, diagonal=True)
-def softsign(x: Array, /) -> jax.Array:
-    """`x / (1 + |x|)`."""
-    x = floating(x)
-    return x / (1 + lax.abs(x))
-
-
-@op(elementwise=True, diagonal=True)
-def swish(x: Array, /) -> jax.Array:
-    """`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU."""
-    x = floating(x)
-    return x * lax.logistic(x)
+tanh_shrink = of_floats(lambda x: x - lax.tanh(x), "`x - tanh(x)`.", name="tanh_shrink")
+softsign = of_floats(lambda x: x / (1 + lax.abs(x)), "`x / (1 + |x|)`.", name="softsign", type_name="SoftSign")
+swish = of_floats(
+    lambda x: x * lax.logistic(x), "`x * sigmoid(x)` (Ramachandran et al., 2017), also called SiLU.", name="swish"
+)
 
 
 @op(type_name="GELU", elementwise=True, diagonal=True)
@@ -230,11 +207,7 @@ def gelu(x: Array, /) -> jax.Array:
     return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
 
 
-@op(elementwise=True, diagonal=True)
-def mish(x: Array, /) -> jax.Array:
-    """`x * tanh(softplus(x))` (Misra, 2019)."""
-    x = floating(x)
-    return x * lax.tanh(_softplus(x))
+mish = of_floats(lambda x: x * lax.tanh(_softplus(x)), "`x * tanh(softplus(x))` (Misra, 2019).", name="mish")
 
 
 def _softplus(x: jax.Array) -> jax.Array:

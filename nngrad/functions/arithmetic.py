@@ -27,7 +27,7 @@ def floating(x: jax.Array) -> jax.Array:
 
 
 def of_floats(
-    function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", **facts: Any
+    function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", wide: bool = False, **facts: Any
 ) -> Op[[Array], Variable]:
     """An elementwise op: `function` of an array, whose integers are taken as float32.
 
@@ -35,11 +35,13 @@ def of_floats(
         function: A function of a floating array.
         doc: The op's docstring.
         name: The op's name, if it is not that of the function.
+        wide: Whether 16-bit floats are computed as float32.
         facts: More of its facts.
     """
 
     def forward(x: Array, /) -> jax.Array:
-        return function(floating(x))
+        x = floating(x)
+        return lax.convert_element_type(function(widened(x)), x.dtype) if wide else function(x)
 
     forward.__name__, forward.__doc__ = name or function.__name__, doc
     forward.__module__ = sys._getframe(1).f_globals["__name__"]
@@ -66,19 +68,16 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     """Both arrays in their common shape and dtype."""
     x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
-        try:
-            shape = jnp.broadcast_shapes(x0.shape, x1.shape)
-        except ValueError:
-            raise ValueError(f"x0 of shape {x0.shape} and x1 of shape {x1.shape} do not broadcast") from None
+        shape = broadcast_shape(x0=x0, x1=x1)
         x0, x1 = jnp.broadcast_to(x0, shape), jnp.broadcast_to(x1, shape)
     return x0, x1
 
 
-def check_broadcast(**inputs: Variable | None) -> None:
-    """Raise a ValueError that names the function and its inputs unless those that are given broadcast."""
+def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
+    """The shape that inputs, as far as they are given, have together; a ValueError names them if there is none."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
-        np.broadcast_shapes(*given.values())
+        return jnp.broadcast_shapes(*given.values())
     except ValueError:
         shapes = " and ".join([f"{name} of shape {shape}" for name, shape in given.items()])
         raise ValueError(f"{shapes} do not broadcast") from None
@@ -122,56 +121,31 @@ def raised(x: jax.Array, power: int) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 + x1`, broadcast together, in their common dtype; truth values count as float32.
-
-    Args:
-        x0: The first summand, of any shape.
-        x1: The second summand, of any shape that broadcasts with that of `x0`.
-    """
+    """`x0 + x1`, broadcast together, in their common dtype; truth values count as float32."""
     return lax.add(*number_pair(x0, x1))
 
 
 @composite
 def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
-    """`x0 + x1`, as `add2` has it.
-
-    Args:
-        x0: The first summand, of any shape.
-        x1: The second summand, of any shape that broadcasts with that of `x0`.
-    """
+    """`x0 + x1`, as `add2` has it."""
     return add2(x0, x1)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def sub2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 - x1`, broadcast together, in their common dtype; truth values count as float32.
-
-    Args:
-        x0: What is subtracted from, of any shape.
-        x1: What is subtracted, of any shape that broadcasts with that of `x0`.
-    """
+    """`x0 - x1`, broadcast together, in their common dtype; truth values count as float32."""
     return lax.sub(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
 def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 * x1`, element by element, broadcast together, in their common dtype; truth values count as float32.
-
-    Args:
-        x0: The first factor, of any shape.
-        x1: The second factor, of any shape that broadcasts with that of `x0`.
-    """
+    """`x0 * x1`, element by element, broadcast together, in their common dtype; truth values count as float32."""
     return lax.mul(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
 def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 / x1`, element by element, broadcast together; integers are divided as float32.
-
-    Args:
-        x0: The dividend, of any shape.
-        x1: The divisor, of any shape that broadcasts with that of `x0`.
-    """
+    """`x0 / x1`, element by element, broadcast together; integers are divided as float32."""
     x0, x1 = broadcast_pair(x0, x1)
     return lax.div(floating(x0), floating(x1))
 
@@ -182,10 +156,6 @@ def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
 
     Where the base is 0 the derivative with respect to the exponent is 0; where both are 0, so is the one with respect
     to the base. A negative base to a power that is not whole gives NaN.
-
-    Args:
-        x0: The base, of any shape.
-        x1: The exponent, of any shape that broadcasts with that of `x0`.
     """
     x0, x1 = broadcast_pair(x0, x1)
     return lax.pow(floating(x0), floating(x1))
@@ -196,10 +166,6 @@ def maximum2(x0: Array, x1: Array, /) -> jax.Array:
     """`max(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
 
     Where they are equal, each gets half of the gradient.
-
-    Args:
-        x0: The first operand, of any shape.
-        x1: The second operand, of any shape that broadcasts with that of `x0`.
     """
     return lax.max(*broadcast_pair(x0, x1))
 
@@ -209,10 +175,6 @@ def minimum2(x0: Array, x1: Array, /) -> jax.Array:
     """`min(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
 
     Where they are equal, each gets half of the gradient.
-
-    Args:
-        x0: The first operand, of any shape.
-        x1: The second operand, of any shape that broadcasts with that of `x0`.
     """
     return lax.min(*broadcast_pair(x0, x1))
 
@@ -257,12 +219,7 @@ def mul_n(*x: Array) -> jax.Array:
     from_variables=lambda f, inputs, numbers: add2(*inputs, *numbers),
 )  # fmt: skip
 def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
-    """`x + val`.
-
-    Args:
-        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
-        val: The number that is added.
-    """
+    """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
@@ -271,12 +228,7 @@ def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     from_variables=lambda f, inputs, numbers: mul2(*inputs, *numbers),
 )  # fmt: skip
 def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
-    """`x * val`.
-
-    Args:
-        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
-        val: The factor.
-    """
+    """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
 
 
@@ -311,12 +263,7 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     from_variables=lambda f, inputs, numbers: sub2(*numbers, *inputs),
 )  # fmt: skip
 def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
-    """`val - x`.
-
-    Args:
-        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
-        val: The number that is subtracted from.
-    """
+    """`val - x`."""
     x, minuend = broadcast_scalar(x, val)
     return lax.sub(minuend, x)
 
@@ -350,21 +297,11 @@ def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, numbers=("val",))
 def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
-    """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
-
-    Args:
-        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
-        val: The least value of the result.
-    """
+    """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2."""
     return lax.max(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, numbers=("val",))
 def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
-    """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2.
-
-    Args:
-        x: Any shape; an integer `x` becomes float32 if its dtype does not hold `val`.
-        val: The largest value of the result.
-    """
+    """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2."""
     return lax.min(*broadcast_scalar(x, val))

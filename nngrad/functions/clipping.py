@@ -9,7 +9,7 @@ from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.ranges import Positive
-from .arithmetic import check_broadcast, maximum2, minimum2
+from .arithmetic import broadcast_shape, maximum2, minimum2
 from .reduction import norm
 
 # ---------------------------------------------------------------- values
@@ -26,7 +26,7 @@ def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Var
         min: The lower bound, a number or an array that broadcasts with `x`; None for none.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
     """
-    check_broadcast(x=x, min=min, max=max)
+    broadcast_shape(x=x, min=min, max=max)
     y = x if min is None else maximum2(x, min)
     return y if max is None else minimum2(y, max)
 
@@ -40,7 +40,7 @@ def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
     """
-    check_broadcast(x=x, min=min, max=max)
+    broadcast_shape(x=x, min=min, max=max)
     return minimum2(maximum2(x, min), max)
 
 
@@ -53,7 +53,7 @@ def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Var
         clip_norm: The bound, a positive number or an array that broadcasts with the norms.
         axis: The axes over which a norm is taken; None for all. They stay in the norms, with size 1.
     """
-    check_broadcast(x=x, clip_norm=clip_norm)
+    broadcast_shape(x=x, clip_norm=clip_norm)
     return x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
 
 
@@ -73,12 +73,7 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise.
     """
-    try:
-        shape = jnp.broadcast_shapes(x.shape, min.shape, max.shape)
-    except ValueError:
-        raise ValueError(f"x of shape {x.shape}, min of shape {min.shape} and max of shape {max.shape} do not "
-                         "broadcast") from None
-    return jnp.broadcast_to(x, shape)
+    return jnp.broadcast_to(x, broadcast_shape(x=x, min=min, max=max))
 
 
 @op(forwards_inputs=True, axes=mixes("axes"))

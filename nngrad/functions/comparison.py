@@ -49,17 +49,8 @@ def _comparison(name: str, compare: Truth, sign: str) -> tuple[OfTwo, OfNumber]:
         return _as_number(truth(x0, val), x0)
 
     forward.__name__ = f"{name}_scalar"
-    forward.__doc__ = f"""1 where `x0 {sign} val`, else 0.
-
-    Args:
-        val: The number that it is compared with.
-    """
-    of_two = f"""1 where `x0 {sign} x1`, else 0; broadcast together.
-
-    Args:
-        x0: The left side, of any shape.
-        x1: The right side, of any shape that broadcasts with that of `x0`.
-    """
+    forward.__doc__ = f"1 where `x0 {sign} val`, else 0."
+    of_two = f"1 where `x0 {sign} x1`, else 0; broadcast together."
     return (
         _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), of_two),
         op(elementwise=True, diagonal=True, predicate=truth)(forward),

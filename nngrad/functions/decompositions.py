@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
-from ..graph.axes import AxisMap, Places
+from ..graph.axes import rowwise
 from ..graph.ranges import NotNegative
 from .arithmetic import alike, floating, widened
 from .array import cast
@@ -23,11 +23,6 @@ from .linear import batch_matmul, square_matrices
 from .moments import accurate
 from .movement import concatenate
 from .spectra import eigh, svd
-
-
-def _rows_alone(f: Function) -> tuple[Places, ...]:
-    """All axes but the last two are rows, in each input."""
-    return tuple([(*range(x.ndim - 2), None, None) for x in f.inputs])
 
 
 @composite
@@ -106,7 +101,7 @@ def _pinv_cost(f: Function) -> int:
     return 10 * math.prod(batch) * m * n * min(m, n)
 
 
-@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_pinv_cost, precision="high")
+@op(axes=rowwise("(m,n)->(n,m)"), cost=_pinv_cost, precision="high")
 def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     """The pseudoinverse `p` of each matrix in the last two axes, after Moore and Penrose.
 
@@ -150,7 +145,7 @@ def _cofactor_cost(f: Function) -> int:
     return math.prod(batch) * (8 * n**3 * order + summed)
 
 
-@op(axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_cofactor_cost, precision="high")
+@op(axes=rowwise("(n,n)->(n,n)"), cost=_cofactor_cost, precision="high")
 def batch_cofactor(*x: Array) -> jax.Array:
     """The cofactors of matrices: the first derivative of determinants; or, along directions, the next derivatives.
 

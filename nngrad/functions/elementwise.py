@@ -97,22 +97,14 @@ def one_minus_square(x: Array, /) -> jax.Array:
 
 
 cbrt = of_floats(lax.cbrt, "The cube root, negative where `x` is; its derivative at 0 is infinite.", unbounded=True)
-
-
-@op(elementwise=True, diagonal=True, unbounded=True)
-def reciprocal(x: Array, /) -> jax.Array:
-    """`1 / x`."""
-    x = floating(x)
-    return lax.div(lax.full_like(x, 1), x)
-
-
+reciprocal = of_floats(lambda x: lax.div(lax.full_like(x, 1), x), "`1 / x`.", name="reciprocal", unbounded=True)
 sqrt = of_floats(
-    lax.sqrt, "Square root; NaN where `x` is negative, and its derivative at 0 is infinite.", unbounded=True,
-)  # fmt: skip
+    lax.sqrt, "Square root; NaN where `x` is negative, and its derivative at 0 is infinite.", unbounded=True
+)
 exp = of_floats(lax.exp, "e to the power of `x`.", unbounded=True, precision="high")
 log = of_floats(
-    lax.log, "Natural logarithm; minus infinity at 0, and NaN where `x` is negative.", unbounded=True, precision="high",
-)  # fmt: skip
+    lax.log, "Natural logarithm; minus infinity at 0, and NaN where `x` is negative.", unbounded=True, precision="high"
+)
 erf = of_floats(lax.erf, "The error function: 2/sqrt(pi) times the integral of exp(-t^2) from 0 to `x`.")
 
 # ---------------------------------------------------------------- trigonometry
@@ -123,12 +115,12 @@ sin = of_floats(lax.sin, "Sine." + ANGLES)
 cos = of_floats(lax.cos, "Cosine." + ANGLES)
 tan = of_floats(lax.tan, "Tangent." + ANGLES, unbounded=True, precision="high")
 asin = of_floats(
-    lax.asin, "The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.",
-    type_name="ASin", unbounded=True, precision="high",
+    lax.asin, "The angle in [-pi/2, pi/2] whose sine is `x`; NaN where there is none.", type_name="ASin",
+    unbounded=True, precision="high",
 )  # fmt: skip
 acos = of_floats(
-    lax.acos, "The angle in [0, pi] whose cosine is `x`; NaN where there is none.",
-    type_name="ACos", unbounded=True, precision="high",
+    lax.acos, "The angle in [0, pi] whose cosine is `x`; NaN where there is none.", type_name="ACos", unbounded=True,
+    precision="high",
 )  # fmt: skip
 atan = of_floats(lax.atan, "The angle in [-pi/2, pi/2] whose tangent is `x`.", type_name="ATan")
 
@@ -206,8 +198,8 @@ acosh = of_floats(
     type_name="ACosh", unbounded=True, precision="high",
 )  # fmt: skip
 atanh = of_floats(
-    lax.atanh, "The number whose hyperbolic tangent is `x`; NaN where there is none.",
-    type_name="ATanh", unbounded=True, precision="high",
+    lax.atanh, "The number whose hyperbolic tangent is `x`; NaN where there is none.", type_name="ATanh",
+    unbounded=True, precision="high",
 )  # fmt: skip
 
 # ---------------------------------------------------------------- nothing

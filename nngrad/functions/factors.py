@@ -14,13 +14,10 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, op
-from ..graph.axes import AxisMap, Places
+from ..graph.axes import AxisMap, Places, rowwise
 from .arithmetic import widened
 
-
-def _rows_alone(f: Function) -> tuple[Places, ...]:
-    ndim = f.inputs[0].ndim
-    return ((*range(ndim - 2), None, None),)
+_MATRICES = rowwise("(m,n)->(m,n)")
 
 
 def _factor_cost(f: Function) -> int:
@@ -28,10 +25,7 @@ def _factor_cost(f: Function) -> int:
     return math.prod(shape) * shape[-1]
 
 
-@op(
-    multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost,
-    precision="high",
-)  # fmt: skip
+@op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     """The factors of each matrix by Gaussian elimination with row exchanges: `a[permutation] = L U`.
 
@@ -45,7 +39,7 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     return lu, permutation
 
 
-@op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_rows_alone))
+@op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
 def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The LU factors of square matrices, differentiable: `a[permutation] = l u`.
 
@@ -123,10 +117,7 @@ def solve_triangle(
     return lax.convert_element_type(y, b.dtype)
 
 
-@op(
-    multiple_results=True, axes=AxisMap(places=_rows_alone, led=lambda f, size, shape: {}), cost=_factor_cost,
-    precision="high",
-)  # fmt: skip
+@op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
     """The factors `x = q r` of matrices that have at least as many rows as columns.
 

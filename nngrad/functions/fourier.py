@@ -6,7 +6,6 @@ A complex array is a real one with a last axis of 2, for the real and the imagin
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import Annotated, Any, TypeAlias
 
 import jax
@@ -16,7 +15,7 @@ from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Shape
-from ..graph.axes import AxisMap, Places, rowwise
+from ..graph.axes import rowwise
 from ..graph.ranges import AtLeastOne, between, one_of
 from . import movement, slicing
 from .arithmetic import alike, floating
@@ -109,15 +108,7 @@ def real_fft(x: Array, /) -> tuple[jax.Array, jax.Array]:
     return lax.convert_element_type(lax.real(y), x.dtype), lax.convert_element_type(lax.imag(y), x.dtype)
 
 
-def _both_rows(f: Function) -> tuple[Places, ...]:
-    return tuple([(*range(x.ndim - 1), None) for x in f.inputs])
-
-
-def _unchanged(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
-    return {}
-
-
-@op(linear="together", axes=AxisMap(places=_both_rows, led=_unchanged), precision="high")
+@op(linear="together", axes=rowwise("(k)->(n)"), precision="high")
 def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array:
     """The transpose of `real_fft`: the sum over k of `cos(2 pi k t / n) real[k] - sin(2 pi k t / n) imaginary[k]`.
 

@@ -19,7 +19,7 @@ from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName
 from ..graph.ranges import Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
-from .arithmetic import check_broadcast, floating, maximum2, minimum2, widened
+from .arithmetic import broadcast_shape, floating, maximum2, minimum2, widened
 from .moments import accurate
 from .powers_of_two import nearest_power
 
@@ -43,10 +43,7 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
     """
     if x.dtype != y.dtype:
         raise TypeError(f"x must be of the dtype of y, {y.dtype}")
-    try:
-        shape = jnp.broadcast_shapes(y.shape, x.shape)
-    except ValueError:
-        raise ValueError("y and x do not broadcast") from None
+    shape = broadcast_shape(y=y, x=x)
     return y if y.shape == shape else jnp.broadcast_to(y, shape)
 
 
@@ -296,10 +293,7 @@ def quantize_linear(
         raise ValueError(f"dtype must be int8 or uint8, got {np.dtype(dtype).name}")
     limits = np.iinfo(dtype)
     result = jnp.promote_types(floating(x).dtype, floating(scale).dtype)
-    try:
-        shape = jnp.broadcast_shapes(x.shape, scale.shape, zero_point.shape)
-    except ValueError:
-        raise ValueError("x, scale and zero_point do not broadcast") from None
+    shape = broadcast_shape(x=x, scale=scale, zero_point=zero_point)
     given = (x, scale, zero_point)
     x, scale, zero_point = (lax.convert_element_type(jnp.broadcast_to(a, shape), result) for a in given)
     low, high = result.type(limits.min + narrow_range), result.type(limits.max)
@@ -322,7 +316,7 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
     """
     if not scale.spec.differentiable:
         raise TypeError(f"scale must be floating, got {scale.dtype.name}")
-    check_broadcast(x=x, scale=scale, zero_point=zero_point)
+    broadcast_shape(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
     return (code - zero) * scale
 

@@ -20,21 +20,21 @@ from .arithmetic import broadcast_pair, floating, of_floats, widened
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 
 log1p = of_floats(
-    lax.log1p, "`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.",
-    unbounded=True, precision="high",
+    lax.log1p, "`log(1 + x)`, accurate near 0 too; minus infinity at -1, and NaN below.", unbounded=True,
+    precision="high",
 )  # fmt: skip
 expm1 = of_floats(lax.expm1, "`exp(x) - 1`, accurate near 0 too.", unbounded=True, precision="high")
 log2 = of_floats(
-    jnp.log2, "Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.",
-    unbounded=True, precision="high",
+    jnp.log2, "Logarithm to base 2; minus infinity at 0, and NaN where `x` is negative.", unbounded=True,
+    precision="high",
 )  # fmt: skip
 log10 = of_floats(
-    jnp.log10, "Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.",
-    unbounded=True, precision="high",
+    jnp.log10, "Logarithm to base 10; minus infinity at 0, and NaN where `x` is negative.", unbounded=True,
+    precision="high",
 )  # fmt: skip
 rsqrt = of_floats(
-    lax.rsqrt, "`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.", unbounded=True, precision="high",
-)  # fmt: skip
+    lax.rsqrt, "`1 / sqrt(x)`; infinite at 0, and NaN where `x` is negative.", unbounded=True, precision="high"
+)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
@@ -83,13 +83,6 @@ _FAR = 4.0
 _TERMS = 18
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def erfcx(x: Array, /) -> jax.Array:
-    """`exp(x^2) erfc(x)`, without underflow where `x` is large."""
-    x = floating(x)
-    return lax.convert_element_type(_scaled_erfc(widened(x)), x.dtype)
-
-
 def _scaled_erfc(x: jax.Array) -> jax.Array:
     """`exp(x^2) erfc(x)`, from 4 on by Laplace's continued fraction, 1 / (sqrt(pi) (x + (1/2) / (x + (2/2) / (x + (3/2)
     / (x + ...))))): Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.14."""
@@ -101,32 +94,28 @@ def _scaled_erfc(x: jax.Array) -> jax.Array:
     return lax.select(x >= bound, 1 / (math.sqrt(math.pi) * tail), lax.exp(near * near) * lax.erfc(near))
 
 
-erfinv = of_floats(
-    lax.erf_inv, "The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.",
-    name="erfinv", unbounded=True, precision="high",
+erfcx = of_floats(
+    _scaled_erfc, "`exp(x^2) erfc(x)`, without underflow where `x` is large.", name="erfcx", unbounded=True,
+    precision="high", wide=True,
 )  # fmt: skip
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def erfcinv(x: Array, /) -> jax.Array:
-    """The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond."""
-    x = floating(x)
-    y = jax.scipy.special.ndtri(widened(x) / 2) * -math.sqrt(0.5)
-    return lax.convert_element_type(y, x.dtype)
-
-
-@op(elementwise=True, diagonal=True, precision="high")
-def ndtr(x: Array, /) -> jax.Array:
-    """The probability that a standard normal number is not above `x`."""
-    x = floating(x)
-    return lax.convert_element_type(jax.scipy.special.ndtr(widened(x)), x.dtype)
-
-
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def ndtri(x: Array, /) -> jax.Array:
-    """The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond."""
-    x = floating(x)
-    return lax.convert_element_type(jax.scipy.special.ndtri(widened(x)), x.dtype)
+erfinv = of_floats(
+    lax.erf_inv, "The number whose error function is `x`; infinite at -1 and 1, and NaN beyond.", name="erfinv",
+    unbounded=True, precision="high",
+)  # fmt: skip
+erfcinv = of_floats(
+    lambda x: jax.scipy.special.ndtri(x / 2) * -math.sqrt(0.5),
+    "The number `y` with `erfc(y) = x`, accurate where `x` is small; infinite at 0 and 2, and NaN beyond.",
+    name="erfcinv", unbounded=True, precision="high", wide=True,
+)  # fmt: skip
+ndtr = of_floats(
+    jax.scipy.special.ndtr, "The probability that a standard normal number is not above `x`.", name="ndtr",
+    precision="high", wide=True,
+)  # fmt: skip
+ndtri = of_floats(
+    jax.scipy.special.ndtri,
+    "The number that a standard normal one does not exceed with probability `x`; infinite at 0 and 1, NaN beyond.",
+    name="ndtri", unbounded=True, precision="high", wide=True,
+)  # fmt: skip
 
 
 @op(elementwise=True, diagonal=True, unbounded=True, precision="high")
@@ -144,8 +133,8 @@ def log_ndtr(x: Array, /) -> jax.Array:
 # ---------------------------------------------------------------- of the gamma function
 
 lgamma = of_floats(
-    lax.lgamma, "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...",
-    unbounded=True, precision="high",
+    lax.lgamma, "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...", unbounded=True,
+    precision="high",
 )  # fmt: skip
 digamma = of_floats(lax.digamma, "The derivative of `lgamma`; NaN at 0, -1, -2, ...", unbounded=True, precision="high")
 

@@ -8,11 +8,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Array, Function, op
-from ..graph.axes import AxisMap, Places
-
-
-def _rows_alone(f: Function) -> tuple[Places, ...]:
-    return ((*range(f.inputs[0].ndim - 2), None, None),)
+from ..graph.axes import rowwise
 
 
 def _factor_cost(f: Function) -> int:
@@ -20,10 +16,7 @@ def _factor_cost(f: Function) -> int:
     return 8 * math.prod(batch) * m * n * min(m, n)
 
 
-_matrices = AxisMap(places=_rows_alone, led=lambda f, size, shape: {})
-
-
-@op(multiple_results=True, axes=_matrices, cost=_factor_cost, precision="high")
+@op(multiple_results=True, axes=rowwise("(m,n)->(k)"), cost=_factor_cost, precision="high")
 def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
     """The eigenvalues, ascending, and the eigenvectors of the symmetric parts of matrices.
 
@@ -37,7 +30,7 @@ def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
     return w, v
 
 
-@op(multiple_results=True, axes=_matrices, cost=_factor_cost, precision="high")
+@op(multiple_results=True, axes=rowwise("(m,n)->(k)"), cost=_factor_cost, precision="high")
 def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
     """The singular vectors and values of matrices, the largest values first.
 

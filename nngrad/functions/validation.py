@@ -6,7 +6,7 @@ from ..graph import Array, Variable, composite
 from ..graph.arguments import axis_of
 from ..graph.ranges import AtLeastOne
 from . import array, comparison, movement, reduction, slicing
-from .arithmetic import check_broadcast
+from .arithmetic import broadcast_shape
 from .indexing import take_along_axis, where
 
 
@@ -44,7 +44,7 @@ def binary_error(x: Array, target: Array, /) -> Variable:
         x: Probabilities, of any shape.
         target: Truth values as numbers, of any shape that broadcasts with that of `x`.
     """
-    check_broadcast(x=x, target=target)
+    broadcast_shape(x=x, target=target)
     high, wanted = (comparison.greater_equal_scalar(each, val=0.5) for each in (x, target))
     return comparison.not_equal(high, wanted)
 

@@ -6,7 +6,7 @@ from ..graph import Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of, axis_of
 from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
-from .arithmetic import check_broadcast
+from .arithmetic import broadcast_shape
 from .movement import reshape
 from .reduction import mean, sum
 
@@ -104,5 +104,5 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         x: Any shape.
         y: Any shape.
     """
-    check_broadcast(p=p, x=x, y=y)
+    broadcast_shape(p=p, x=x, y=y)
     return y + p * (x - y)

@@ -132,7 +132,7 @@ def inserts(argument: str) -> AxisMap:
 
 
 def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str = "") -> AxisMap:
-    """The last axes of its one input are one thing, and any number of axes may come before.
+    """The last axes of each input are one thing, and any number of axes, the same for all, may come before.
 
     Args:
         signature: As of a generalized ufunc, "(m,n)->(n)"; or a function that says how many of the last axes of the
@@ -147,8 +147,8 @@ def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str =
         return len([n for n in before if n]), len([n for n in after if n])
 
     def places(f: Function) -> tuple[Places, ...]:
-        ndim, mixed = f.inputs[0].ndim, core(f)[0]
-        return ((*range(ndim - mixed), *(None,) * mixed),)
+        mixed = core(f)[0]
+        return tuple([(*range(x.ndim - mixed), *(None,) * mixed) for x in f.inputs])
 
     def led(f: Function, size: Shape, own: Shape) -> Mapping[str, Any]:
         return {shape: (*size, *f.args[shape])} if shape else {}

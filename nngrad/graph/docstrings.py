@@ -22,6 +22,7 @@ USUAL = {
     "x": "Any shape; integers are taken as float32.",
     "x0": "Any shape.",
     "x1": "Any shape that broadcasts with that of `x0`.",
+    "val": "The number.",
     "keepdims": "Whether the axes stay, with size 1.",
     "channel_last": "Whether the channel axis is the last one.",
     "shape": "Shape of the result.",
@@ -32,6 +33,8 @@ USUAL = {
     "n_outputs": "Ignored.",
 }
 """What is said of an input or argument of F where its function says nothing else."""
+WITH_NUMBER = "Any shape; an integer `x` becomes float32 if its dtype does not hold `val`."
+"""What is said of an input `x` that meets a number."""
 SHAPES, AXIS = "shapes", "axis"
 """Of what the clauses are that name no argument."""
 AXES = "One axis or several; None for all."
@@ -45,7 +48,8 @@ Entries = dict[str, list[str]]
 def usual_of(function: Callable[..., Any]) -> dict[str, str]:
     """The usual words for the arguments of a function of F."""
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
-    return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."}
+    with_number = {"x": WITH_NUMBER} if "val" in _names(function) else {}
+    return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."} | with_number
 
 
 def refused_by(function: Callable[..., Any], broadcasts: bool = False) -> dict[str, str]:
