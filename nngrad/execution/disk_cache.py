@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import jax
 from platformdirs import user_cache_dir
 
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 from . import serialized
 from .disk import IS_SUPPORTED, Folder
 

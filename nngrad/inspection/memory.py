@@ -62,7 +62,8 @@ class MemoryReport(NamedTuple):
         for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
             total = sum([row.nbytes for row in rows])
             lines.append(f"{title}: {shown_bytes(total)}" if rows else f"{title}: nothing")
-            lines += [f"  {shown_bytes(r.nbytes):>9}  {r.number} x {r.op} {r.spec!r}: {r.why}" for r in rows[:_MOST_ROWS]]
+            for r in rows[:_MOST_ROWS]:
+                lines.append(f"  {shown_bytes(r.nbytes):>9}  {r.number} x {r.op} {r.spec!r}: {r.why}")
             if len(rows) > _MOST_ROWS:
                 lines.append(f"  and {len(rows) - _MOST_ROWS} more")
         return "\n".join([*lines, f"live bytes over the schedule: |{self._bars()}|"])

@@ -13,7 +13,7 @@ import numpy as np
 from jax.experimental import multihost_utils
 
 from ...graph.own_thread import OwnThread
-from ...graph.place import warn_user
+from ...graph.source_location import warn_user
 from .ending import finished_at_exit
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
 
