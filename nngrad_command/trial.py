@@ -130,7 +130,7 @@ def _lacking() -> list[str]:
 def _disk() -> list[str]:
     """What is to be said of the executables on disk, and whether one is found again when it is wanted again."""
     import nngrad as nn
-    from nngrad.execution.disk_cache import lines_of_info as described_disk
+    from nngrad.execution.disk import lines_of_info as described_disk
 
     disk = nn.executables.disk
     try:

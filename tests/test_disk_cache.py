@@ -27,8 +27,8 @@ from nngrad.execution import disk as disk_module
 from nngrad.execution import serialized
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.disk import MAGIC, Folder
-from nngrad.execution.fingerprint import digest_of_program, surroundings
 from nngrad.execution.lower import linearize
+from nngrad.execution.program import digest_of_program, surroundings
 
 DISK = nn.executables.disk
 ROOT = Path(nn.__file__).parents[1]
@@ -751,8 +751,8 @@ def test_the_doctor_tries_it(tmp_path: Path, told: str, said: str) -> None:
 
 
 def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nngrad.execution.disk_cache.IS_SUPPORTED", False)
     assert disk_module.IS_SUPPORTED
+    monkeypatch.setattr(disk_module, "IS_SUPPORTED", False)
     DISK.switch(True)
     try:
         assert not DISK.is_on

@@ -183,7 +183,7 @@ NAMES_FAMILIES = {
     "autodiff/custom/base.py": "says where a rule is",
     "functions/__init__.py": "takes what a family defines itself",
     "autodiff/walk.py": "says in an error where a rule is",
-    "execution/fingerprint.py": "names an op for other processes",
+    "execution/program.py": "names an op for other processes",
     "graph/inside_jax.py": "a module of JAX, by its name",
     "graph/op.py": "sets it",
 }

@@ -18,8 +18,8 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.execution.fingerprint import digest_of_program
 from nngrad.execution.lower import linearize
+from nngrad.execution.program import digest_of_program
 from nngrad.graph import Array, functions_of, op
 from tests.samples import all_samples
 

@@ -10,9 +10,9 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import hoisted_of
-from nngrad.execution.fingerprint import digest_of_program
 from nngrad.execution.lower import linearize
 from nngrad.execution.passes import PASSES, is_too_long, prepared
+from nngrad.execution.program import digest_of_program
 from nngrad.graph import Variable
 
 NAMES = [each.name for each in PASSES]

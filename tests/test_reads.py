@@ -17,9 +17,9 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
-from nngrad.execution import sections
+from nngrad.execution import plans
 from nngrad.execution.interpret import single_ops
-from nngrad.execution.sections import DEEP
+from nngrad.execution.plans import DEEP
 from nngrad.execution.tiers import quick_options
 from tests.rematerialising import counted_compilations
 
@@ -227,11 +227,11 @@ def test_results_of_one_nn_grad_are_known_to_what_is_built_on_them(compilations:
 
 
 def test_what_takes_too_much_memory_is_not_remembered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(sections, "MOST_BYTES_PASSING", 10)
+    monkeypatch.setattr(plans, "MOST_BYTES_PASSING", 10)
     x, steps = chain(100, np.linspace(-1, 1, 8))
     for i, y in ORDERS["shuffled"](steps):
         np.testing.assert_allclose(y.d, sines(x.d, 100)[i], rtol=1e-12)
-    assert not any([step.parent in sections._passed for step in steps])
+    assert not any([step.parent in plans._passed for step in steps])
 
 
 def test_reads_keep_neither_graphs_nor_arrays_of_leaves() -> None:
@@ -255,7 +255,7 @@ def test_what_passed_a_cut_goes_with_its_graph() -> None:
     _, steps = chain(60)
     steps[-1].forward()
     assert steps[50].d < 1
-    (passed,) = sections._passed[steps[31].parent].arrays  # type: ignore[index]
+    (passed,) = plans._passed[steps[31].parent].arrays  # type: ignore[index]
     kept = weakref.ref(passed)
     del passed
     assert kept() is not None

@@ -15,8 +15,8 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution import compiling, recompilations
-from nngrad.execution.recompilations import HANDFUL, RecompilationWarning
+from nngrad.execution import compiling
+from nngrad.execution.compiling import HANDFUL, RecompilationWarning
 
 V = nn.Variable
 
@@ -24,7 +24,7 @@ V = nn.Variable
 @pytest.fixture(autouse=True)
 def at_once(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, and compilations are spoken of however short they are."""
-    monkeypatch.setattr(recompilations, "LEAST_SECONDS", 0.0)
+    monkeypatch.setattr(compiling, "LEAST_SECONDS", 0.0)
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -72,7 +72,7 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     message = str(warning.message)
     assert warning.filename == __file__ and warning.category is RecompilationWarning
     assert message.startswith(f"{HANDFUL + 1} structures that differ in {what} were compiled from this line")
-    assert re.search(how, message) and recompilations._ADVICE[what] in message
+    assert re.search(how, message) and compiling._ADVICE[what] in message
 
 
 def test_a_number_is_not_told_since_it_compiles_once() -> None:
@@ -90,7 +90,7 @@ def test_a_handful_is_not_told() -> None:
 
 
 def test_what_took_no_time_is_not_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(recompilations, "LEAST_SECONDS", 3600.0)
+    monkeypatch.setattr(compiling, "LEAST_SECONDS", 3600.0)
     assert not said(lambda i: F.sin(row(i + 1)).d)
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 
 from ..execution.compiled import BoundedCache, executables
-from ..execution.fingerprint import digest_of
+from ..execution.program import digest_of
 from ..execution.tiers import count_of
 from ..graph import NdArray
 from ..graph.half_made import unharmed

@@ -16,8 +16,8 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..execution.calls import calls_of
-from ..execution.hoisting import HoistedLiteral, hoist_from
-from ..execution.program import Program
+from ..execution.hoisting import hoist_from
+from ..execution.program import HoistedLiteral, Program
 from ..graph import Function, NdArray, Variable, contained, create, functions_of, set_switches
 from ..graph.closing import Closing
 from ..graph.spec import DType, spec_of

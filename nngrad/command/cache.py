@@ -7,7 +7,7 @@ import argparse
 from nngrad_command.outcome import complain
 
 from ..execution import executables
-from ..execution.disk_cache import lines_of_info
+from ..execution.disk import lines_of_info
 
 DESCRIPTION = ("Show where executables are kept from run to run, whether they are used, how many there are and how "
                "much room they take; or remove them all.")

@@ -6,8 +6,8 @@ from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions
 from ..graph.spelling import raise_misspelt
 from .compiled import executables
+from .compiling import RecompilationWarning
 from .convert import CompiledByShape, CompiledFunction, compile, to_jax
-from .recompilations import RecompilationWarning
 
 __all__ = [
     "CompiledByShape", "CompiledFunction", "RecompilationWarning", "compile", "executables", "forward_all", "to_jax",

@@ -15,18 +15,17 @@ import numpy as np
 from ..graph import Op
 from ..graph.process import check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
-from . import recompilations
+from . import compiling
 from .across import Across
 from .compiling import spent
-from .disk_cache import disk_cache
+from .disk import disk_cache
 from .executable import Executable, Settings
-from .fingerprint import digest_of_program
 from .hoisting import Hoisted, hoisted, taking_literals, with_literals
 from .lower import in_partitions, lowered_where_it_runs, lowered_whole
 from .on_disk import on_disk_by_structure
 from .partitions import cut
 from .passes import is_too_long, prepared
-from .program import Program
+from .program import Program, digest_of_program
 from .tiers import quick_calls
 
 
@@ -188,7 +187,7 @@ class Executables(BoundedCache):
         for table in self._registered:
             table.clear()
         spent.forget()
-        recompilations.forget_compilations()
+        compiling.forget_compilations()
         self.disk.hits = self.disk.misses = 0
 
 
@@ -264,7 +263,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
     return Executable(
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, quick_calls=quick_calls(program),
-        structure=lambda: structure, compiled=recompilations.watched_compilation(program),
+        structure=lambda: structure, compiled=compiling.watched_compilation(program),
         # the disk has executables for one device
         on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),

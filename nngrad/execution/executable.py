@@ -26,9 +26,9 @@ from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from . import tiers
 from .compiling import progress_shown, spent
-from .fingerprint import digest_of
 from .on_disk import OnDisk, on_disk_of_trees
 from .platforms import default_device
+from .program import digest_of
 from .tiers import CallCount, count_of, quick_options
 
 

@@ -21,32 +21,9 @@ from ..graph.block import Block, Step
 from ..graph.spec import spec_of
 from .calls import calls_of
 from .cpu.repeated import Repeated
-from .program import Program, in_one
+from .program import HoistedLiteral, Program, in_one
 
 Numbers = tuple[float, ...]
-
-
-class HoistedLiteral(float):
-    """A number that became an input of its program: it equals those of the same place among the inputs. What it is as a
-    float means nothing."""
-
-    __slots__ = ("place",)
-
-    place: int
-
-    def __new__(cls, place: int) -> HoistedLiteral:
-        literal = super().__new__(cls, 0.5)
-        literal.place = place
-        return literal
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (other.__class__ is HoistedLiteral and other.place == self.place)
-
-    def __ne__(self, other: object) -> bool:
-        return not self == other
-
-    def __hash__(self) -> int:
-        return hash((HoistedLiteral, self.place))
 
 
 _literal_at = functools.cache(HoistedLiteral)  # those that are the same object are soon found to be equal

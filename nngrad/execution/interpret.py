@@ -20,9 +20,9 @@ from ..graph.value import put_together
 from .across import Across
 from .compiled import BoundedCache, bytes_of, executables
 from .executable import Executable, Settings
-from .fingerprint import structure_of_op
 from .lower import by_itself
 from .on_disk import on_disk_by_structure
+from .program import structure_of_op
 from .stepwise import MarkedArray, run_in_steps
 from .units import Unit, hooks_of, needed_by, units_of
 

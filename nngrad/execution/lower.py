@@ -13,14 +13,13 @@ from ..graph.block import Block, Step, bodies_in
 from ..graph.closing import Closing
 from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
-from .fingerprint import digest_of_program
 from .hoisting import taking_literals
 from .on_disk import on_disk_by_structure
 from .partitions import Partition, apart
 from .passes import PLATFORMS, Lowered, is_too_long, lowered, platform_of
 from .platforms import Way, Ways
 from .program import Program as Program
-from .program import in_one
+from .program import digest_of_program, in_one
 
 
 class Linearized(NamedTuple):

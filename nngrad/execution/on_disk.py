@@ -12,9 +12,9 @@ from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
 from ..graph.jaxpr import primitives_in
-from .disk_cache import disk_cache
-from .fingerprint import digest_of, surroundings
+from .disk import disk_cache
 from .platforms import default_device
+from .program import digest_of, surroundings
 from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]

@@ -3,27 +3,111 @@
 A graph says what is computed; what a backend makes of it, and how to help it, is known here alone. A pass is a function
 from blocks to blocks that give the same results, but for the order in which the terms of a sum are added up. The last
 ones may cut a block into partitions. `lower.py` makes one function of what the passes leave.
+
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
+from ..graph import Op
 from ..graph.block import Block
+from ..graph.body_op import ControlOp, in_place_of
 from ..graph.options import Switched, switched
 from ..graph.spelling import left_out
+from ..graph.traverse import operands_first
+from .calls import Call, block_of, calls_of
 from .cpu.layouts import with_channels_last
 from .cpu.recurrences import with_sums_once
 from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
 from .cpu.substitutes import with_substitutes
 from .hoisting import hoist_from
-from .inlining import with_bodies_inline
-from .loops import with_loops_together
 from .partitions import Partition, cut, is_long
 from .platforms import default_device, has_ways_on
 from .program import Program
+
+
+def with_bodies_inline(block: Block) -> Block:
+    """The block with the steps of its body in place of each function that is just that.
+
+    So the passes that come later, and the estimate of memory, see what runs.
+    """
+    while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
+        block = _one_level(block)
+    return block
+
+
+def _one_level(block: Block) -> Block:
+    calls, specs = calls_of(block)
+    free = min(specs, default=0)
+    instead = {i: i for i in specs}
+    found: list[Call] = []
+    for op, arguments, ins, outs in calls:
+        given = tuple([instead[i] for i in ins])
+        body = in_place_of(op, arguments)
+        if body is None:
+            found.append(Call(op, arguments, given, outs))
+            continue
+        values: list[int] = []
+        for (inner, own, numbers), results in zip(body.steps, body.results, strict=True):
+            taken = tuple([given[i] if i >= 0 else values[~i] for i in numbers])
+            made = tuple([free - 1 - k for k in range(len(results))])
+            free -= len(results)
+            values += made
+            found.append(Call(inner, own, taken, made))
+        instead.update(zip(outs, [given[i] if i >= 0 else values[~i] for i in body.outputs], strict=True))
+    return block_of(block.inputs, found, [instead[i] for i in block.outputs])
+
+
+def with_loops_together(block: Block) -> Block:
+    """The block with one loop in place of several that have steps in common.
+
+    Loops are asked about together if as many others come before each of them on the longest way to a leaf: then none of
+    them depends on another.
+    """
+    if not any([_is_loop(op) for op, _, _ in block.steps]):
+        return block
+    calls, _ = calls_of(block)
+    ranks: dict[int, int] = {}
+    sides: dict[tuple[object, int], list[Call]] = {}
+    for call in calls:
+        rank = max([ranks.get(i, 0) for i in call.ins], default=0)
+        if _is_loop(call.op):
+            sides.setdefault((call.op, rank), []).append(call)
+            rank += 1
+        ranks.update(dict.fromkeys(call.outs, rank))
+    instead: dict[int, int] = {}
+    made: dict[int, Call] = {}
+    count = sum([len(call.outs) for call in calls])
+    for side in sides.values():
+        op = side[0].op
+        assert isinstance(op, ControlOp)
+        for group in op.sibling_fusion([(call.arguments, call.ins) for call in side]):
+            outs = tuple([~(count + k) for k in range(len(op.result_specs((), group.arguments)))])
+            count += len(outs)
+            one = Call(op, group.arguments, group.ins, outs)
+            for member, own in zip(group.members, group.outs, strict=True):
+                instead.update(zip(side[member].outs, [outs[k] for k in own], strict=True))
+                made[id(side[member])] = one
+    if not made:
+        return block
+    return block_of(block.inputs, _in_order(calls, made, instead), [instead.get(i, i) for i in block.outputs])
+
+
+def _is_loop(op: Op) -> bool:
+    return isinstance(op, ControlOp) and op.is_loop
+
+
+def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:
+    """The calls, and those that were made in place of some of them, each after what it reads."""
+    kept = [made.get(id(call), call) for call in calls]
+    found = {
+        id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in kept
+    }
+    source = {out: call for call in found.values() for out in call.outs}
+    return operands_first(found.values(), lambda call: [source[i] for i in call.ins if i in source])
 
 
 class Pass(NamedTuple):

@@ -1,14 +1,33 @@
-"""A closed graph, and where it runs."""
+"""A closed graph, and where it runs; and what it is known by from process to process: a digest of its structure, and
+of all that its executable depends on besides.
+
+Two programs of one digest are the same program. Where that cannot be said with certainty, as of a function of the
+user's, there is no digest.
+"""
 
 from __future__ import annotations
 
+import functools
+import hashlib
+import os
+import platform
+import subprocess
+import sys
 from collections import Counter
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from fractions import Fraction
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
+from jaxlib import version as jaxlib_version
 
-from ..graph.block import Block, run_steps
+from nngrad_command import __version__
+
+from ..graph import Op, Spec
+from ..graph.arguments import NegativeZero
+from ..graph.block import Block, Step, run_steps
 from ..graph.exchange import Processes, group_of, several_processes
 from ..graph.html import html_table, titled
 from ..graph.mesh import Axes, Mesh, running_on
@@ -77,3 +96,183 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
         return tuple([arrays[i] if i >= 0 else values[~i] for i in outputs])
 
     return run
+
+
+_LIBRARY = Path(__file__).parents[1]
+_VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "NPROC")
+"""Environment variables that have a part in what XLA compiles."""
+
+
+class HoistedLiteral(float):
+    """A number that became an input of its program: it equals those of the same place among the inputs. What it is as a
+    float means nothing."""
+
+    __slots__ = ("place",)
+
+    place: int
+
+    def __new__(cls, place: int) -> HoistedLiteral:
+        literal = super().__new__(cls, 0.5)
+        literal.place = place
+        return literal
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or (other.__class__ is HoistedLiteral and other.place == self.place)
+
+    def __ne__(self, other: object) -> bool:
+        return not self == other
+
+    def __hash__(self) -> int:
+        return hash((HoistedLiteral, self.place))
+
+
+class Unknown(Exception):
+    """Something has no digest."""
+
+
+def digest_of(*parts: bytes) -> bytes:
+    """A digest of several parts, of which none can run into the next."""
+    found = hashlib.sha256()
+    for part in parts:
+        found.update(len(part).to_bytes(8, "little"))
+        found.update(part)
+    return found.digest()
+
+
+def digest_of_program(program: Program) -> bytes | None:
+    """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
+    try:
+        described = _steps(program.block.inputs, program.block.steps, program.block.outputs)
+    except Unknown:
+        return None
+    return digest_of(b"program", str(sorted(program.without)).encode(), described.encode())
+
+
+def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
+    """The digest of an op with its static arguments; None for one with code of the user's in it."""
+    try:
+        return digest_of(b"op", _applied(op, arguments).encode())
+    except Unknown:
+        return None
+
+
+def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
+    """The digest of a class of nngrad's own with settings by name: numbers, text, and tuples of them; None for what
+    another process would not find as it is."""
+    own = kind.__module__.startswith("nngrad.") and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
+    try:
+        return digest_of(f"{kind.__module__}.{kind.__name__}{_settings(settings)}".encode()) if own else None
+    except Unknown:
+        return None
+
+
+def _settings(settings: Mapping[str, Any]) -> str:
+    return _tuple([f"{name}={_written(value)}" for name, value in sorted(settings.items())])
+
+
+def _steps(inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[int]) -> str:
+    """What steps compute from inputs, in lines."""
+    applied = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in steps]
+    return "\n".join([*map(_spec, inputs), *applied, str(outputs)])
+
+
+def _applied(op: Op, arguments: tuple[Any, ...]) -> str:
+    return _op(op) + _tuple(map(_written, arguments))
+
+
+def _spec(spec: Spec) -> str:
+    return f"{spec.dtype.name}{spec.shape}"
+
+
+def _op(op: Op) -> str:
+    """The name of an op of nngrad's own, under which another process finds the same one."""
+    if op.stands_for is not None:
+        return f"{_op(op.stands_for)} by {op.forward.__name__}"
+    module = sys.modules.get(op.module)
+    if not op.is_own or getattr(module, op.name, None) is not op:
+        raise Unknown
+    return f"{op.module}.{op.name}"
+
+
+def _tuple(written: Iterable[str]) -> str:
+    return f"({','.join(written)})"
+
+
+def _written(argument: Any) -> str:
+    """A static argument as text that no other one has; classes are compared as they are, since a subclass may be
+    equal to a number and do something else."""
+    kind = argument.__class__
+    if kind is tuple:
+        return _tuple(map(_written, argument))
+    if argument is None or argument is Ellipsis or kind is bool or kind is int:
+        return repr(argument)
+    if kind is float or kind is NegativeZero:
+        return float.hex(argument)
+    if kind is HoistedLiteral:
+        return f"hoisted {argument.place}"
+    if kind is Fraction:
+        return f"fraction {argument.numerator}/{argument.denominator}"
+    if kind is str:
+        return f"text {argument!r}"
+    if kind is slice:
+        return f"slice{_tuple(map(_written, (argument.start, argument.stop, argument.step)))}"
+    if isinstance(argument, np.dtype) and argument.isbuiltin:
+        return f"dtype {argument.name}"
+    if kind is Block:
+        return f"body {digest_of(_steps(argument.inputs, argument.steps, argument.outputs).encode()).hex()}"
+    if kind is Op:
+        return f"op {_op(argument)}"
+    raise Unknown
+
+
+def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) -> bytes | None:
+    """A digest of what an executable depends on besides its program: versions, the device, settings of JAX and of XLA.
+    None where that is not known.
+
+    Args:
+        device: Where it runs.
+        options: What the compiler is told, by name.
+    """
+    constant = _constant()
+    machine = _processor() if device.platform == "cpu" else device.client.platform_version
+    if constant is None or machine is None or jax.process_count() > 1:
+        return None
+    settings = jax.config.values
+    if settings.get("jax_dump_ir_to") or "dump" in os.environ.get("XLA_FLAGS", ""):
+        return None  # somebody wants to see what is compiled
+    told = [f"{name}={value!r}" for name, value in sorted(settings.items()) if name != "jax_default_device"]
+    told += [f"{name}={value!r}" for name, value in options]
+    where = [device.platform, device.device_kind, str(device.id), machine]
+    return digest_of(constant, *[text.encode() for text in (*where, *told)])
+
+
+@functools.cache
+def _constant() -> bytes | None:
+    """What does not change while a process lives; nngrad's own sources are a part of it, since somebody may be working
+    on them. The rules of `backward_registry` are not: what they emit is in the program."""
+    versions = [__version__, jax.__version__, jaxlib_version.__version__, np.__version__]
+    told = [os.environ.get(name, "") for name in _VARIABLES] + [text for text in sys.argv if text.startswith("--xla")]
+    try:
+        sources = [(path.relative_to(_LIBRARY), path.read_bytes()) for path in sorted(_LIBRARY.rglob("*.py"))]
+    except OSError:
+        return None
+    listed = [part for path, content in sources for part in (str(path).encode(), content)]
+    return digest_of(*[text.encode() for text in (*versions, *told)], *listed) if listed else None
+
+
+@functools.cache
+def _processor() -> str | None:
+    """What this machine's CPU can do, and how many of its cores are there to be used; XLA compiles for these."""
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
+    try:
+        if sys.platform == "linux":
+            lines = Path("/proc/cpuinfo").read_text().splitlines()
+            described = sorted({line for line in lines if line.startswith(("flags", "Features", "model name", "CPU "))})
+        elif sys.platform == "darwin":
+            asked = ["/usr/sbin/sysctl", "machdep.cpu.brand_string", "machdep.cpu.features", "hw.optional"]
+            described = [subprocess.run(asked, capture_output=True, text=True, timeout=10, check=False).stdout]
+        else:
+            return None
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return f"{platform.machine()} {cores} {described}" if any(described) else None

@@ -1,7 +1,7 @@
 """Demand-driven evaluation of Variables that no `forward()` has scheduled.
 
 What a read gives follows from the graph, the leaves and the settings: results of one `nn.grad` are computed together;
-anything else by the executable of the graph above it, or a section at a time where that is deep (`sections.py`). What
+anything else by the executable of the graph above it, or a section at a time where that is deep (`plans.py`). What
 was read before has no part in it.
 """
 
@@ -16,12 +16,10 @@ from ..graph.exchange import several_processes
 from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
 from ..graph.value import Deferred, put_together
-from . import sections
 from .compiled import executable_of
 from .interpret import interpret
 from .lower import Linearized, linearize
-from .plans import Snapshot, device_of, exchanging, is_watched, plan_of
-from .sections import reference_to, sections_of
+from .plans import Snapshot, device_of, exchanging, forget_cuts, is_watched, plan_of, reference_to, sections_of
 
 
 class Read:
@@ -218,7 +216,7 @@ def _program_of(outputs: Sequence[Variable]) -> Linearized:
 
 def forget_runs(functions: list[Function]) -> None:
     """Forget how functions were run, and what they gave: what they are computed from is another."""
-    sections.forget_cuts(functions)
+    forget_cuts(functions)
     for f in functions:
         f.plan = f.snapshot = None
         for ref in f._outputs:

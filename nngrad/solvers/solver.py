@@ -13,7 +13,7 @@ import numpy as np
 import optax
 
 from ..autodiff.met import look_away, look_out, looking, met_with
-from ..execution.fingerprint import structure_of_settings
+from ..execution.program import structure_of_settings
 from ..execution.tiers import Work
 from ..graph import Variable
 from ..graph.in_place import raw_together

@@ -10,8 +10,8 @@ import jax
 import numpy as np
 
 from ..autodiff.met import look_away
-from ..execution.fingerprint import digest_of, digest_of_program
-from ..execution.recompilations import watched_compilation
+from ..execution.compiling import watched_compilation
+from ..execution.program import digest_of, digest_of_program
 from ..execution.tiers import is_large, work_of
 from ..graph import Variable
 from ..graph.leaf import arrays_of

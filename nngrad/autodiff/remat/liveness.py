@@ -24,8 +24,7 @@ from typing import NamedTuple
 
 from ...execution.calls import Call, calls_of, without_identities
 from ...execution.cpu.recurrences import is_sum
-from ...execution.inlining import with_bodies_inline
-from ...execution.passes import prepared
+from ...execution.passes import prepared, with_bodies_inline
 from ...execution.program import Program
 from ...graph import Op, Spec
 from ...graph.block import Block

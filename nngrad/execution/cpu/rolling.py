@@ -22,7 +22,7 @@ from ...graph.thresholds import LEAST, LEAST_CALLS, LEAST_SAVED, LEAST_STEPS, MO
 from ...graph.traverse import operands_first
 from ..calls import Call, block_of, calls_of, late, without_identities
 from .listing import Listing, Window, is_long_sum
-from .repeated import MOVING, completed, entry, loop_of_steps, stack_of
+from .repeated import MOVING, Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
 from .repetitions import (
     AlongSteps,
     Before,
@@ -34,7 +34,6 @@ from .repetitions import (
     regular_stretches,
     repetitions_of,
 )
-from .rolled_steps import Added, Outside, RolledSteps
 
 
 class LoopFound(NamedTuple):
