@@ -12,8 +12,8 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...graph.own_thread import OwnThread
 from ...graph.source_location import warn_user
+from ..own_thread import OwnThread
 from .ending import finished_at_exit
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
 

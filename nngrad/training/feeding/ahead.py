@@ -10,7 +10,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from typing import Any
 
-from ...graph.own_thread import OwnThread
+from ..own_thread import OwnThread
 
 _SECONDS = 0.1
 """How often either side looks for itself, should it not be told: what tells may be lost to an interrupt."""
