@@ -15,7 +15,7 @@ from ..execution.interpret import Hook
 from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 from .accumulation import accumulate
 from .binding import reached_from
 from .fused import Fused, FusedKey, Passed, Places, at, fused_for, gradient_graph, passed

@@ -136,7 +136,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     size, first = size_of(operands), operands[0]
     if axes.folded is not None:
         return _folded(f, axes, operands)
-    if axes.led is None:
+    if axes.leading is None:
         return None
     if axes.thin:
         (places,) = axes.places(f)
@@ -145,7 +145,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
         values = [each.full(size) for each in operands]
     else:
         values = [each.widened() for each in operands]
-    return apply(f.op, tuple(values), with_arguments(f, **axes.led(f, size, values[0].shape[first.lead :])))
+    return apply(f.op, tuple(values), with_arguments(f, **axes.leading(f, size, values[0].shape[first.lead :])))
 
 
 def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:

@@ -11,7 +11,7 @@ from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 from ..rewrite.builder import emitting
 from .checking import check_updates
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of

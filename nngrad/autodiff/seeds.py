@@ -11,7 +11,7 @@ import numpy as np
 import nngrad.functions as F
 
 from ..graph import NdArray, Variable, as_variable, contained
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting

@@ -90,14 +90,14 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
 
     found = captured(flat, [_row_spec(x, axis) for x, axis in zip(rows, axes, strict=True)], "vmap", fun, often=True)
     keys = [step_keys(key, length=count) for key in found.keys]
-    led = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
+    leading = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
     structure, *returned = results
     body = found.body
-    depending = body.depending([i for i, is_led in enumerate(led) if is_led])
+    depending = body.depending([i for i, has_lead in enumerate(leading) if has_lead])
     for leaf, number in zip(returned, body.outputs, strict=True):
         if leaf.axis is None and number in depending:
             raise ValueError(f"vmap: {leaf.name} is not the same for all rows; out_axes must say where they are put")
-    given_as = tuple(["each" if is_led else "" for is_led in led])
+    given_as = tuple(["each" if has_lead else "" for has_lead in leading])
     wanted_as = tuple(["" if leaf.axis is None else "each" for leaf in returned])
     batched = body.batched(given_as, count, body.outputs, wanted_as)
     ys = _inlined(batched, [*found.variables, *rows, *keys])

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from typing import Any, NamedTuple
 
-from ..graph.place import SourceLocation, users_place
+from ..graph.source_location import SourceLocation, users_location
 from ..graph.spec import Spec
 from .program import Program
 
@@ -227,7 +227,7 @@ def forget_compilations() -> None:
 def watched_compilation(program: Program) -> Callable[[float], None]:
     """What is to be told the seconds that the compilation of `program` took. It warns in the name of the line of the
     user's program that runs now."""
-    place = users_place()
+    place = users_location()
 
     def compiled(seconds: float) -> None:
         if place is None or len(program.block.steps) > _MOST_STEPS:

@@ -25,7 +25,7 @@ from typing import Any, NamedTuple
 import jax
 from platformdirs import user_cache_dir
 
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 from . import serialized
 
 MAGIC = b"nngrad\x00\x01"

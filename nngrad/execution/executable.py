@@ -21,8 +21,8 @@ from ..graph import build_options
 from ..graph.half_made import has_met_half_made, unharmed
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
-from ..graph.place import warn_user
 from ..graph.process import check_process, go_on_in, trace_of_now
+from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from . import tiers
 from .compiling import progress_shown, spent

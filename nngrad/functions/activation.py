@@ -50,12 +50,12 @@ def _slopes(f: Function) -> tuple[Places, Places]:
     return tuple(range(x0.ndim)), (None,) * x1.ndim
 
 
-def _slopes_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _slopes_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     axis = f.args["base_axis"]
     return {"base_axis": axis + len(size) if axis >= 0 else axis}
 
 
-@op(type_name="PReLU", axes=AxisMap(places=_slopes, led=_slopes_led, inputs=(0,)), fuses="in place")
+@op(type_name="PReLU", axes=AxisMap(places=_slopes, leading=_slopes_leading, inputs=(0,)), fuses="in place")
 def prelu(x0: Array, x1: Array, /, base_axis: int = 1) -> jax.Array:
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1 (He et al., 2015).
 

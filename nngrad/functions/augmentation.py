@@ -54,7 +54,7 @@ def _windows(f: Function) -> tuple[Places, ...]:
     return tuple([tuple([a if a < batch else None for a in range(x.ndim)]) for x in f.inputs])
 
 
-_WINDOWS = AxisMap(places=_windows, led=lambda f, size, shape: {})
+_WINDOWS = AxisMap(places=_windows, leading=lambda f, size, shape: {})
 
 
 @op(linear=True, axes=_WINDOWS)

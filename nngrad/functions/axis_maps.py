@@ -25,7 +25,7 @@ def _reshaped(f: Function) -> tuple[Places]:
     return (tuple([place.get((math.prod(before[:a]), n)) for a, n in enumerate(before)]),)
 
 
-def _reshaped_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _reshaped_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     sources = _inverse(_reshaped(f)[0], len(f.specs[0].shape))
     return {"shape": (*size, *[n if a is None else shape[a] for n, a in zip(f.specs[0].shape, sources, strict=True)])}
 
@@ -35,7 +35,7 @@ def _reshaped_condition(f: Function, condition: Shape) -> Shape | None:
     return f.inputs[0].shape if condition == f.specs[0].shape else None
 
 
-RESHAPED = AxisMap(places=_reshaped, led=_reshaped_led, thin=True, before=_reshaped_condition)
+RESHAPED = AxisMap(places=_reshaped, leading=_reshaped_leading, thin=True, before=_reshaped_condition)
 
 
 def _order(f: Function) -> tuple[int, ...]:
@@ -43,11 +43,11 @@ def _order(f: Function) -> tuple[int, ...]:
     return tuple(range(ndim))[::-1] if axes is None else tuple([a % ndim for a in axes])
 
 
-def _transposed_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _transposed_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     return {"axes": (*range(len(size)), *[a + len(size) for a in _order(f)])}
 
 
-TRANSPOSED = AxisMap(places=lambda f: (_inverse(_order(f), f.inputs[0].ndim),), led=_transposed_led, thin=True)
+TRANSPOSED = AxisMap(places=lambda f: (_inverse(_order(f), f.inputs[0].ndim),), leading=_transposed_leading, thin=True)
 
 
 def _repeated(f: Function) -> tuple[Places]:
@@ -80,7 +80,7 @@ def _taken(f: Function) -> tuple[Places]:
     return (_windows(f.args["key"], f.inputs[0].shape)[0],)
 
 
-def _taken_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _taken_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     places, entries = _windows(f.args["key"], f.inputs[0].shape)
     key = list(f.args["key"])
     for place, k, n in zip(places, entries, shape, strict=True):
@@ -89,18 +89,18 @@ def _taken_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     return {"key": (*[(0, n, 1) for n in size], *key)}
 
 
-TAKEN = AxisMap(places=_taken, led=_taken_led, thin=True)
+TAKEN = AxisMap(places=_taken, leading=_taken_leading, thin=True)
 
 
 def _put(f: Function) -> tuple[Places]:
     return (_inverse(_windows(f.args["key"], f.specs[0].shape)[0], f.inputs[0].ndim),)
 
 
-def _put_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _put_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     return {"key": (*[(0, n, 1) for n in size], *f.args["key"]), "shape": (*size, *f.args["shape"])}
 
 
-PUT = AxisMap(places=_put, led=_put_led)
+PUT = AxisMap(places=_put, leading=_put_leading)
 
 
 def _around_points(f: Function, ndim: int) -> list[int]:
@@ -122,7 +122,7 @@ def _points_put(f: Function) -> tuple[Places, Places]:
     return tuple([None if a < 0 else a for a in part]), (None,) * f.inputs[1].ndim
 
 
-def _points_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+def _points_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     """The same points of each."""
     lead = len(size)
     moved = {
@@ -133,8 +133,8 @@ def _points_led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
     return moved | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
 
 
-POINTS_TAKEN = AxisMap(places=_points_taken, led=_points_led, inputs=(0,))
-POINTS_PUT = AxisMap(places=_points_put, led=_points_led, inputs=(0,))
+POINTS_TAKEN = AxisMap(places=_points_taken, leading=_points_leading, inputs=(0,))
+POINTS_PUT = AxisMap(places=_points_put, leading=_points_leading, inputs=(0,))
 
 
 # ---------------------------------------------------------------- margins and diagonals
@@ -158,7 +158,7 @@ def _padded(f: Function) -> tuple[Places]:
     return (tuple([None if a in wider else a for a in range(ndim)]),)
 
 
-PADDED = AxisMap(places=_padded, led=_unchanged)
+PADDED = AxisMap(places=_padded, leading=_unchanged)
 
-ON_DIAGONAL = AxisMap(places=lambda f: (tuple(range(f.inputs[0].ndim)),), led=_unchanged)
+ON_DIAGONAL = AxisMap(places=lambda f: (tuple(range(f.inputs[0].ndim)),), leading=_unchanged)
 """Each element goes to the diagonal, and 0 beside it."""

@@ -103,7 +103,9 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
     forwards_inputs=True,
     axes=AxisMap(
         places=_sample_axes,
-        led=lambda f, size, shape: {"base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0)},
+        leading=lambda f, size, shape: {
+            "base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0),
+        },
     ),
 )
 def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> jax.Array:

@@ -65,7 +65,7 @@ def _first(f: Function) -> tuple[Places, ...]:
 @op(
     reads=1,
     fuses="in place",
-    axes=AxisMap(places=_first, led=lambda f, size, shape: {}, inputs=(0,)),
+    axes=AxisMap(places=_first, leading=lambda f, size, shape: {}, inputs=(0,)),
     channels_last=unchanged,
     on_cpu=lambda specs, arguments: known_after,
 )

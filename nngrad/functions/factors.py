@@ -65,7 +65,7 @@ def _solve_cost(f: Function) -> int:
     return 2 * f.specs[0].size * f.specs[0].shape[-2]
 
 
-_solve_axes = AxisMap(places=_columns_and_rows, led=lambda f, size, shape: {})
+_solve_axes = AxisMap(places=_columns_and_rows, leading=lambda f, size, shape: {})
 
 
 @op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost, precision="high")

@@ -205,7 +205,7 @@ def _embedded(f: Function) -> tuple[Places, Places]:
     return tuple(range(x0.ndim)), (None, *range(x0.ndim, x0.ndim + w.ndim - 1))
 
 
-@op(linear="each", axes=AxisMap(places=_embedded, led=lambda f, size, shape: {}, inputs=(0,)))
+@op(linear="each", axes=AxisMap(places=_embedded, leading=lambda f, size, shape: {}, inputs=(0,)))
 def embed(x0: Array, w: Array, /) -> jax.Array:
     """`w[x0]`: the rows of `w` that `x0` names.
 

@@ -37,7 +37,7 @@ def _channels_last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Nam
     return changed | ({"shape": with_channels_last(arguments["shape"])} if "shape" in arguments else {})
 
 
-RESAMPLED = AxisMap(places=_places, led=_led)
+RESAMPLED = AxisMap(places=_places, leading=_led)
 
 
 @op(linear=True, axes=RESAMPLED, channels_last=_channels_last)

@@ -31,7 +31,7 @@ from .indexing import argsort, gather, where
     type_name="SearchSorted",
     axes=AxisMap(
         places=lambda f: ((*range(f.inputs[0].ndim - 1), None), tuple(range(f.inputs[1].ndim))),
-        led=lambda f, size, shape: {},
+        leading=lambda f, size, shape: {},
     ),
 )
 def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = None) -> jax.Array:

@@ -10,7 +10,7 @@ say so: those that name axes count one further, those that are shapes get one si
     rowwise("(n,n)->()")            det: the last axes are one thing, as in NumPy's generalized ufuncs; those before
                                     are rows
     contracts(indices)              matmul, einsum: a sum of products over indices
-    AxisMap(places=..., led=...)    whatever else, as functions of shapes and arguments
+    AxisMap(places=..., leading=...)    whatever else, as functions of shapes and arguments
 """
 
 from __future__ import annotations
@@ -38,13 +38,13 @@ class AxisMap:
 
     places: Callable[[Function], tuple[Places, ...]]
     """Of each input; those of an op with several outputs are the same for each."""
-    led: Callable[[Function, Shape, Shape], Mapping[str, Any]] | None = None
+    leading: Callable[[Function, Shape, Shape], Mapping[str, Any]] | None = None
     """The arguments that change where inputs get leading axes of the sizes given; with these the op does the same for
     all elements along them. The shape is that of the first input without those axes. None: it takes no more axes."""
     inputs: tuple[int, ...] | None = None
     """Which inputs can have the leading axes; None: all at once, so that what does not have them is repeated."""
     thin: bool = False
-    """Whether `led` allows for axes of size 1, in the first input, where that has longer ones that are carried."""
+    """Whether `leading` allows for axes of size 1, in the first input, where that has longer ones that are carried."""
     folded: Callable[[Function, int], Mapping[str, Any]] | None = None
     """Where the first axis of those `inputs` and of the outputs is one of rows, into which leading axes can be folded:
     the arguments that change where there are so many rows."""
@@ -89,11 +89,11 @@ def mixes(argument: str, none: int | None = None) -> AxisMap:
         mixed = named(f, argument, none)
         return tuple([tuple([None if a in mixed else a for a in range(x.ndim)]) for x in f.inputs])
 
-    def led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    def leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
         axes = tuple([a + len(size) for a in named(f, argument, none)])
         return {argument: axes if isinstance(f.args[argument], tuple) else axes[0]}
 
-    return AxisMap(places=places, led=led)
+    return AxisMap(places=places, leading=leading)
 
 
 def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
@@ -112,11 +112,11 @@ def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
         stay = f.args.get("keepdims", False)
         return (tuple([(a if stay else kept.index(a)) if a in kept else None for a in range(f.inputs[0].ndim)]),)
 
-    def led(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    def leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
         axes = tuple([a + len(size) for a in named(f, argument, None)])
         return {argument: axes[0] if one else axes}
 
-    return AxisMap(places=places, led=led, adds=adds)
+    return AxisMap(places=places, leading=leading, adds=adds)
 
 
 def inserts(argument: str) -> AxisMap:
@@ -128,7 +128,7 @@ def inserts(argument: str) -> AxisMap:
     def places(f: Function) -> tuple[Places, ...]:
         return tuple([tuple([a + (a >= place(f)) for a in range(x.ndim)]) for x in f.inputs])
 
-    return AxisMap(places=places, led=lambda f, size, shape: {argument: place(f) + len(size)})
+    return AxisMap(places=places, leading=lambda f, size, shape: {argument: place(f) + len(size)})
 
 
 def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str = "") -> AxisMap:
@@ -150,10 +150,10 @@ def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str =
         mixed = core(f)[0]
         return tuple([(*range(x.ndim - mixed), *(None,) * mixed) for x in f.inputs])
 
-    def led(f: Function, size: Shape, own: Shape) -> Mapping[str, Any]:
+    def leading(f: Function, size: Shape, own: Shape) -> Mapping[str, Any]:
         return {shape: (*size, *f.args[shape])} if shape else {}
 
-    return AxisMap(places=places, led=led)
+    return AxisMap(places=places, leading=leading)
 
 
 def contracts(indices: Callable[[Function], Indices]) -> AxisMap:

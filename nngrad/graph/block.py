@@ -22,7 +22,7 @@ from .ndarray import NdArray
 from .op import Op
 from .options import build_options
 from .origins import Instance, Origins
-from .place import SourceLocation
+from .source_location import SourceLocation
 from .spec import Spec, arguments_need_x64
 from .variable import Variable, leaf_of
 

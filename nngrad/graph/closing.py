@@ -12,7 +12,7 @@ from typing import Any
 
 from .block import Block, Step
 from .function import Function
-from .place import SourceLocation
+from .source_location import SourceLocation
 from .spec import Spec
 from .traverse import functions_of
 from .variable import Variable

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engine import engine
 from .options import BuildOptions, build_options
-from .place import users_place
 from .shown import ShownFunction
+from .source_location import users_location
 from .spec import Spec
 from .variable import Variable, new_variable
 
@@ -318,7 +318,7 @@ def create(
 
 def locate(f: Function) -> None:
     """Note on a function where in the user's program it is applied."""
-    f.place = users_place()
+    f.place = users_location()
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:

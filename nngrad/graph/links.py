@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 from .engine import engine
 from .ndarray import NdArray
-from .place import warn_user
 from .shown import ShownFunction
+from .source_location import warn_user
 from .traverse import by_rank, functions_of, operands_first
 from .value import Deferred
 

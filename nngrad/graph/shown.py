@@ -9,8 +9,8 @@ import numpy as np
 
 from .elsewhere import no_attribute
 from .html import html_table, titled
-from .place import SourceLocation
 from .shortening import printable, quoted, value_text
+from .source_location import SourceLocation
 from .traverse import functions_of
 from .value import is_shared, on_host
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from .options import build_options
-from .place import warn_user
+from .source_location import warn_user
 from .spec import Spec
 from .variable import Variable
 

@@ -8,6 +8,7 @@ from typing import NamedTuple, TypeVar
 from ..autodiff.request import variables
 from ..graph import Variable, functions_of
 from ..graph.html import html_table
+from ..graph.tables import aligned
 from .cost import Application, Cost, applications_of
 
 Key = TypeVar("Key")
@@ -54,10 +55,8 @@ class Count(NamedTuple):
 
     def __str__(self) -> str:
         ops, orders, total = self._sections()
-        widths = [max(len(row[i]) for row in (_HEAD, *orders, *ops, total)) for i in range(len(_HEAD))]
-        rule = tuple("-" * width for width in widths)
-        rows = [_HEAD, rule, *ops, rule, *orders, rule, total]
-        lines = ["  ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) for row in rows]
+        rows = [_HEAD, *ops, *orders, total]
+        lines = aligned(rows, range(1, len(_HEAD)), (1, 1 + len(ops), len(rows) - 1))
         return "\n".join([*lines, *self._rest()])
 
     def _repr_html_(self) -> str:

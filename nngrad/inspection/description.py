@@ -13,8 +13,8 @@ from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
-from ..graph.place import SourceLocation
 from ..graph.shortening import argument_text
+from ..graph.source_location import SourceLocation
 from .cost import Cost, applications_of, cost_of
 from .formulas import formula_of
 from .naming import Names, Parameters, parameter_names

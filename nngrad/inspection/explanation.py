@@ -12,6 +12,7 @@ from ..execution.passes import loops_found
 from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.html import html_table
+from ..graph.tables import aligned
 from .count import Tally, count
 
 
@@ -46,13 +47,7 @@ class Explanation(NamedTuple):
     has, of how many functions."""
 
     def __str__(self) -> str:
-        rows = [_HEAD, *self._rows()]
-        widths = [max([len(row[i]) for row in rows]) for i in range(4)]
-        lines = [
-            "  ".join([a.ljust(widths[0]), b.ljust(widths[1]), c.rjust(widths[2]), d.rjust(widths[3]), e]).rstrip()
-            for a, b, c, d, e in rows
-        ]
-        return "\n".join([*lines, *self._loops()])
+        return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._loops()])
 
     def _repr_html_(self) -> str:
         return html_table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])

@@ -14,6 +14,7 @@ from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, lowered, pla
 from ..execution.plans import device_of
 from ..graph import Variable
 from ..graph.block import Block
+from ..graph.tables import aligned
 
 _MOST_NAMED = 4
 """How many ops are named of those that a pass takes away or adds."""
@@ -43,9 +44,7 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     stages = [(HOIST, program.block, hoisted), *steps_of_lowering(program, place)]
     rows = [("pass", "before", "after", "")]
     rows += [_row(each, before, after, each.name in program.without) for each, before, after in stages]
-    widths = [max([len(row[i]) for row in rows]) for i in range(3)]
-    for name, before, after, what in rows:
-        print(f"{name:<{widths[0]}}  {before:>{widths[1]}}  {after:>{widths[2]}}  {what}".rstrip())
+    print("\n".join(aligned(rows, numbers=(1, 2))))
 
 
 def _row(each: Pass, before: Block, after: Block | list[Partition], is_left_out: bool) -> tuple[str, str, str, str]:

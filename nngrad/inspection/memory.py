@@ -15,6 +15,7 @@ from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
 from ..graph.html import html_table
 from ..graph.spec import Spec
+from ..graph.tables import shown_bytes
 from .recomputation import kept_for_gradients
 
 _BARS = " ▁▂▃▄▅▆▇█"
@@ -53,15 +54,16 @@ class MemoryReport(NamedTuple):
     """Bytes that are live at each step of the predicted schedule."""
 
     def __str__(self) -> str:
-        compiled = "" if self.compiled is None else f", as compiled {_size(self.compiled)}"
+        compiled = "" if self.compiled is None else f", as compiled {shown_bytes(self.compiled)}"
         lines = [
-            f"temporaries: predicted peak {_size(self.peak)}{compiled}",
-            f"leaves {_size(self.leaves)}, results {_size(self.results)}",
+            f"temporaries: predicted peak {shown_bytes(self.peak)}{compiled}",
+            f"leaves {shown_bytes(self.leaves)}, results {shown_bytes(self.results)}",
         ]
         for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
             total = sum([row.nbytes for row in rows])
-            lines.append(f"{title}: {_size(total)}" if rows else f"{title}: nothing")
-            lines += [f"  {_size(r.nbytes):>9}  {r.number} x {r.op} {r.spec!r}: {r.why}" for r in rows[:_MOST_ROWS]]
+            lines.append(f"{title}: {shown_bytes(total)}" if rows else f"{title}: nothing")
+            for r in rows[:_MOST_ROWS]:
+                lines.append(f"  {shown_bytes(r.nbytes):>9}  {r.number} x {r.op} {r.spec!r}: {r.why}")
             if len(rows) > _MOST_ROWS:
                 lines.append(f"  and {len(rows) - _MOST_ROWS} more")
         return "\n".join([*lines, f"live bytes over the schedule: |{self._bars()}|"])
@@ -70,8 +72,8 @@ class MemoryReport(NamedTuple):
         first, second = str(self).splitlines()[:2]
         parts = [f"<div>{first}</div><div>{second}</div>"]
         for title, rows in (("kept", self.kept), ("computed again", self.recomputed)):
-            total = _size(sum([row.nbytes for row in rows])) if rows else "nothing"
-            shown = [(_size(r.nbytes), str(r.number), r.op, repr(r.spec), r.why) for r in rows[:_MOST_ROWS]]
+            total = shown_bytes(sum([row.nbytes for row in rows])) if rows else "nothing"
+            shown = [(shown_bytes(r.nbytes), str(r.number), r.op, repr(r.spec), r.why) for r in rows[:_MOST_ROWS]]
             more = f"<div>and {len(rows) - _MOST_ROWS} more</div>" if len(rows) > _MOST_ROWS else ""
             parts.append(f"<div>{title}: {total}</div>{html_table(shown, _HEAD) if rows else ''}{more}")
         return "".join([*parts, f"<div>live bytes over the schedule: <code>|{self._bars()}|</code></div>"])
@@ -144,11 +146,3 @@ def _maker(x: Variable) -> str:
                       for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), given)]  # fmt: skip
             return f"{within.inputs[number] if number >= 0 else makers[~number]} in {f.name}"
     return f.name
-
-
-def _size(nbytes: int) -> str:
-    """Bytes in a unit that suits them."""
-    for size, unit in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if nbytes >= size:
-            return f"{nbytes / size:.3g} {unit}"
-    return f"{nbytes} B"

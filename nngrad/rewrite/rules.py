@@ -14,6 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..graph import Op, Variable
+from ..graph.tables import aligned
 
 if TYPE_CHECKING:
     from .builder import HashConsTable
@@ -121,6 +122,4 @@ def forms_without(off: frozenset[str]) -> Forms:
 def show_rewrites() -> None:
     """Print every rewriting rule: its name, what it does, and the ops that it looks at."""
     rows = [(each.name, each.formula, each.ops) for each in RULES.values()]
-    widths = [max([len(row[i]) for row in rows]) for i in range(2)]
-    for row in rows:
-        print("  ".join([cell.ljust(width) for cell, width in zip(row, [*widths, 0], strict=True)]).rstrip())
+    print("\n".join(aligned(rows)))

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 from ..graph import NdArray, Variable
-from ..graph.place import warn_user
+from ..graph.source_location import warn_user
 
 if TYPE_CHECKING:
     from .solver import Solver

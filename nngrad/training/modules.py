@@ -12,6 +12,7 @@ from typing import Any
 
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
+from ..graph.tables import aligned
 from ..parameter import Scope, get_parameter, get_parameters, parameter_scope, set_parameter
 
 _NOT_IN_SCOPE = re.compile(r"__(?!init__$|call__$)\w+__$")
@@ -332,13 +333,7 @@ class Module:
         trained = sum(p.size for p in parameters.values() if p.need_grad)
         rows.append((f"{len(parameters)} parameters", "", "", f"{sum(p.size for p in parameters.values()):,}",
                      f"{trained:,} trained"))
-        widths = [max(len(row[i]) for row in rows) for i in range(5)]
-        lines = [
-            "  ".join(cell.rjust(width) if i == 3 else cell.ljust(width) for i, (cell, width) in
-                      enumerate(zip(row, widths, strict=True))).rstrip()
-            for row in rows
-        ]  # fmt: skip
-        return "\n".join([f"{type(self).__name__}", *lines])
+        return "\n".join([type(self).__name__, *aligned(rows, numbers=(3,))])
 
 
 def _held(attributes: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:

@@ -16,8 +16,8 @@ from ..execution.tiers import is_large, work_of
 from ..graph import Variable
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
-from ..graph.place import warn_user
 from ..graph.process import check_not_traced
+from ..graph.source_location import warn_user
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.solver import Solver, work_of_update

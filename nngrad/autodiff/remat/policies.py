@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from ...graph import Function, Variable
 from ...graph.engine import Operators, provide
 from ...graph.options import Switched
-from ...graph.place import warn_user
+from ...graph.source_location import warn_user
 
 if TYPE_CHECKING:
     from .candidates import Candidate

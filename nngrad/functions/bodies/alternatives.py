@@ -226,11 +226,11 @@ class Switch(Alternatives):
         """Branches, where all elements take the same one; else what each takes, selected"""
         index, *others = operands
         bodies, (count,) = self.bodies(f.arguments), size_of(operands)
-        led = tuple([bool(each.lead) for each in others])
+        leading = tuple([bool(each.lead) for each in others])
         given = [each.widened() for each in others]
         if not index.lead:
-            full = kinds_of(self.dependence(f.arguments, (False, *led)))
-            branches = tuple([body.batched(kinds_of(led), count, body.outputs, full) for body in bodies])
+            full = kinds_of(self.dependence(f.arguments, (False, *leading)))
+            branches = tuple([body.batched(kinds_of(leading), count, body.outputs, full) for body in bodies])
             results: Results = apply(self, (index.widened(), *given), (branches,))
             return results
         last = len(bodies) - 1
@@ -242,21 +242,21 @@ class Switch(Alternatives):
             )  # fmt: skip
             # As truth values they have no part in the dtype of what is selected.
             taken = array.cast(is_index(index.value, val=i), "bool")
-            found = self._of_the_taken(body, led, count, given, taken)
+            found = self._of_the_taken(body, leading, count, given, taken)
             selected = [indexing.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
         return selected
 
     def _of_the_taken(
-        self, body: Block, led: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
+        self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
     ) -> list[Variable]:
         """The results of a branch, for those elements that take it; what the others get does not matter."""
         full = ("each",) * len(body.outputs)
         if not is_hidden(body):
-            return inlined(body.batched(kinds_of(led), count, body.outputs, full), given)
+            return inlined(body.batched(kinds_of(leading), count, body.outputs, full), given)
         # What a selection is moved outside of cannot be seen here, so that a derivative that is infinite for an element
         # that does not take the branch would come through. These get the inputs of one that does, and there is one.
-        step = body.batched(("each",) * len(led), count, body.outputs, full)
-        wide = [x if is_led else repeated(x, (count, *x.shape)) for x, is_led in zip(given, led, strict=True)]
+        step = body.batched(("each",) * len(leading), count, body.outputs, full)
+        wide = [x if has_lead else repeated(x, (count, *x.shape)) for x, has_lead in zip(given, leading, strict=True)]
         safe = with_stand_ins(taken, wide)
         zeros = tuple([(array.constant, (0.0, spec.shape, spec.dtype), ())
                        for spec in [step.spec(number) for number in step.outputs]])  # fmt: skip
@@ -302,8 +302,8 @@ class Checkpoint(Alternatives):
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
         """A checkpoint of the body with one more axis"""
         body, (count,) = self.inlines_to(f.arguments), size_of(operands)
-        led = [bool(each.lead) for each in operands]
-        made = body.batched(kinds_of(led), count, body.outputs, kinds_of(self.dependence(f.arguments, led)))
+        leading = [bool(each.lead) for each in operands]
+        made = body.batched(kinds_of(leading), count, body.outputs, kinds_of(self.dependence(f.arguments, leading)))
         inputs = tuple([each.full((count,)) if each.lead else each.widened() for each in operands])
         results: Results = apply(self, inputs, (made,))
         return results

@@ -135,9 +135,9 @@ def step_along(
     return close([*results[:carries], *new, *[ts[k] for k in stacked]], ordered)
 
 
-def kinds_of(led: Iterable[bool]) -> Kinds:
-    """What a body has of inputs or outputs: "each" of those that are `led`."""
-    return tuple(["each" if is_led else "" for is_led in led])
+def kinds_of(leading: Iterable[bool]) -> Kinds:
+    """What a body has of inputs or outputs: "each" of those that are `leading`."""
+    return tuple(["each" if has_lead else "" for has_lead in leading])
 
 
 def zeros_of(spec: Spec, order: int) -> Variable:

@@ -32,9 +32,9 @@ class Mapped(BodyOp):
                      results=(tuple([_of_one(spec) for spec in f.specs]),))  # fmt: skip
         given = tuple([n for n in outputs if body.spec(n).differentiable])
         found = body.gradient(given, indexes, (), (*range(len(specs)), *outputs))
-        led = [i < 0 or batched[i] for i in found.residuals]
+        leading = [i < 0 or batched[i] for i in found.residuals]
         kinds = tuple(["each" if batched[i] else "sum" for i in found.reached])
-        many = found.body.batched(kinds_of([*led, *[True] * len(given)]), count, found.body.outputs, kinds)
+        many = found.body.batched(kinds_of([*leading, *[True] * len(given)]), count, found.body.outputs, kinds)
         taken = [f.inputs[i] if i >= 0 else f.outputs[~i] for i in found.residuals]
         gxs: Gradients = [None] * len(f.inputs)
         for i, gx in zip(found.reached, inlined(many, [*taken, *[gys[~n] for n in given]]), strict=True):
@@ -57,8 +57,8 @@ def mapped(f: Function, operands: Sequence[Operand]) -> Any:
     inputs = tuple([each.widened() for each in operands])
     if not any([each.lead for each in operands]):
         return apply(f.op, inputs, f.arguments)
-    led = tuple([bool(each.lead) for each in operands])
-    return apply(mapped_several if f.op.multiple_results else mapped_one, inputs, (f.op, f.arguments, led))
+    leading = tuple([bool(each.lead) for each in operands])
+    return apply(mapped_several if f.op.multiple_results else mapped_one, inputs, (f.op, f.arguments, leading))
 
 
 def _places(f: Function) -> tuple[Places, ...]:

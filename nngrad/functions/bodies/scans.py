@@ -196,14 +196,14 @@ class Scan(ControlOp):
         loop = Loop(*arguments)
         body = loop.body
         depending = loop.carried.depending([i for i, m in enumerate(moved) if m])
-        led = tuple([i for i in range(len(body.inputs)) if i in depending])
-        carries = {i: body.outputs[i - loop.fixed] for i in led if loop.fixed <= i < loop.first_slice}
+        leading = tuple([i for i in range(len(body.inputs)) if i in depending])
+        carries = {i: body.outputs[i - loop.fixed] for i in leading if loop.fixed <= i < loop.first_slice}
         stacked = slice(loop.carries, loop.first_start)
         stacks = [n for n, wanted in zip(loop.stacked, each[stacked], strict=True) if wanted]
         totals = [n for n, wanted in zip(loop.stacked, sums[stacked], strict=True) if wanted]
         starts = each[loop.first_start :] or (False,) * loop.carries
         kinds: dict[int, str] = {}
-        for i in led:
+        for i in leading:
             spec = body.inputs[i]
             if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of such are of another dtype
                 kinds[i] = "each"
@@ -212,12 +212,12 @@ class Scan(ControlOp):
         while True:
             wanted = dict.fromkeys([*stacks, *[carries[i] for i in carries if kinds[i] == "each"]])
             total = dict.fromkeys([*totals, *[carries[i] for i in carries if kinds[i] == "sum"]])
-            found, summed = demanded(body, led, tuple(wanted), tuple([n for n in total if n not in wanted]))
+            found, summed = demanded(body, leading, tuple(wanted), tuple([n for n in total if n not in wanted]))
             more = {i for i in found if kinds.get(i) == "sum"}
             if not more:
                 break
             kinds.update(dict.fromkeys(more, "each"))
-        for i in led:
+        for i in leading:
             kinds.setdefault(i, "sum" if i in summed and i not in found else "each")
         return tuple([kinds.get(i, "") for i in range(len(body.inputs))]) if "sum" in kinds.values() else None
 

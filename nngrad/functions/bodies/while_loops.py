@@ -94,16 +94,16 @@ class WhileLoop(ControlOp):
         goes_on, body, fixed = f.arguments
         (count,) = size_of(operands)
         depending = self.carried(f.arguments).depending([i for i, each in enumerate(operands) if each.lead])
-        led = tuple([i in depending for i in range(len(body.inputs))])
-        if goes_on.outputs[0] in goes_on.depending([i for i, is_led in enumerate(led) if is_led]):
-            led = (*led[:fixed], *(True,) * len(body.outputs))  # elements stop at different steps
-            condition, step = until_all_are_done(goes_on, body, fixed, led, count)
+        leading = tuple([i in depending for i in range(len(body.inputs))])
+        if goes_on.outputs[0] in goes_on.depending([i for i, has_lead in enumerate(leading) if has_lead]):
+            leading = (*leading[:fixed], *(True,) * len(body.outputs))  # elements stop at different steps
+            condition, step = until_all_are_done(goes_on, body, fixed, leading, count)
         else:
-            condition = goes_on.batched(kinds_of(led), count, goes_on.outputs, ("",))
-            step = body.batched(kinds_of(led), count, body.outputs, kinds_of(led[fixed:]))
+            condition = goes_on.batched(kinds_of(leading), count, goes_on.outputs, ("",))
+            step = body.batched(kinds_of(leading), count, body.outputs, kinds_of(leading[fixed:]))
         inputs = tuple([
-            each.full((count,)) if is_led and i >= fixed else each.widened()
-            for i, (each, is_led) in enumerate(zip(operands, led, strict=True))
+            each.full((count,)) if has_lead and i >= fixed else each.widened()
+            for i, (each, has_lead) in enumerate(zip(operands, leading, strict=True))
         ])
         results: Results = apply(self, inputs, (condition, step, fixed))
         return results
@@ -133,11 +133,11 @@ class WhileLoop(ControlOp):
 
 @derived_once
 def until_all_are_done(
-    goes_on: Block, body: Block, fixed: int, led: tuple[bool, ...], count: int
+    goes_on: Block, body: Block, fixed: int, leading: tuple[bool, ...], count: int
 ) -> tuple[Block, Block]:
     """The condition and the step of a loop of which each element may stop at another step."""
-    condition = goes_on.batched(kinds_of(led), count, goes_on.outputs, ("each",))
-    step = body.batched(kinds_of(led), count, body.outputs, ("each",) * len(body.outputs))
+    condition = goes_on.batched(kinds_of(leading), count, goes_on.outputs, ("each",))
+    step = body.batched(kinds_of(leading), count, body.outputs, ("each",) * len(body.outputs))
     order = max(body.orders, default=0)
     some, _, (holds,) = condition.opened()
     how_many = create(total, (create(cast, (holds,), ("bool",), order=order),), (None, False), order=order)

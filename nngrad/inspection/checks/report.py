@@ -8,6 +8,7 @@ import numpy as np
 
 from backward_registry import registry
 
+from ...graph.tables import aligned
 from .differences import Change, Comparison, Tolerances, compare
 from .problem import Array, Arrays, CheckedFunction
 
@@ -150,6 +151,4 @@ def _hint(numeric: Array, analytic: Array) -> str:
 
 
 def _table(head: list[str], rows: list[list[str]]) -> list[str]:
-    widths = [max([len(row[c]) for row in (head, *rows)]) for c in range(len(head))]
-    return ["    " + "  ".join([cell.ljust(w) for cell, w in zip(row, widths, strict=True)]).rstrip()
-            for row in (head, *rows)]
+    return [f"    {line}" for line in aligned([head, *rows])]

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Self
 
 from ...graph import Function, build_options
 from ...graph.options import put_layers
 from ...graph.scopes import without
+from ...graph.tables import aligned
 
 Arrays = tuple[Any, ...]
 
@@ -89,3 +91,8 @@ class FunctionHook:
 def label(function: Function) -> str:
     """A name for tables: that of the op, and the order of differentiation unless it is 0."""
     return f"{function.op.name} (order {function.order})" if function.order else function.op.name
+
+
+def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
+    """A table of what a hook has seen, the first `words` columns of which are flush left."""
+    return "\n".join(aligned([head, *rows], range(words, len(head)), (1,)))

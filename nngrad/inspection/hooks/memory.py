@@ -7,9 +7,9 @@ from typing import NamedTuple
 import jax
 
 from ...graph import Function
-from .base import label
+from ...graph.tables import shown_bytes
+from .base import label, table_of
 from .measuring import MeasuringHook
-from .table import amount, text_table
 
 
 class Memory(NamedTuple):
@@ -70,8 +70,9 @@ class MemoryHook(MeasuringHook):
     def summary(self) -> str:
         """A table."""
         rows = [
-            (name, way, str(m.calls), amount(m.grown), amount(m.peak)) for (name, way), m in self.memory.items()
+            (name, way, str(m.calls), shown_bytes(m.grown, 4), shown_bytes(m.peak, 4))
+            for (name, way), m in self.memory.items()
         ]
         grown = sum(g for _, _, g, _ in self.history)
-        rows.append(("all", "", str(len(self.history)), amount(grown), amount(self.peak)))
-        return text_table(("function", "", "calls", "grown", "peak"), rows, words=2)
+        rows.append(("all", "", str(len(self.history)), shown_bytes(grown, 4), shown_bytes(self.peak, 4)))
+        return table_of(("function", "", "calls", "grown", "peak"), rows, words=2)

@@ -8,8 +8,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import Function
-from .base import Arrays, FunctionHook, label
-from .table import text_table
+from .base import Arrays, FunctionHook, label, table_of
 
 
 class GradientNormHook(FunctionHook):
@@ -40,4 +39,4 @@ class GradientNormHook(FunctionHook):
             finite = [n for n in norms if math.isfinite(n)]
             shown = [f"{v:.4g}" for v in (min(finite), sum(finite) / len(finite), max(finite))] if finite else ["-"] * 3
             rows.append((name, str(len(norms)), *shown, str(len(norms) - len(finite))))
-        return text_table(("function", "calls", "least", "mean", "largest", "not finite"), rows)
+        return table_of(("function", "calls", "least", "mean", "largest", "not finite"), rows)

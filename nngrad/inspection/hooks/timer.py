@@ -6,9 +6,8 @@ import time
 from typing import NamedTuple
 
 from ...graph import Function
-from .base import label
+from .base import label, table_of
 from .measuring import MeasuringHook
-from .table import text_table
 
 
 class Times(NamedTuple):
@@ -64,4 +63,4 @@ class TimerHook(MeasuringHook):
             for (name, way), t in self.times.items()
         ]
         rows.append(("total", "", str(len(self.history)), f"{self.total * 1e3:.3f}", "", ""))
-        return text_table(("function", "", "calls", "total ms", "median ms", "longest ms"), rows, words=2)
+        return table_of(("function", "", "calls", "total ms", "median ms", "longest ms"), rows, words=2)

@@ -16,6 +16,7 @@ from ...autodiff import grad
 from ...derivatives.parts import positive_int
 from ...graph import Variable
 from ...graph.spelling import did_you_mean
+from ...graph.tables import unit_of_bytes
 from .. import MemoryReport, count, memory_report
 from .spectrum import Spectrum, hessian_spectrum_of
 
@@ -107,7 +108,7 @@ def memory(outputs: Variable | Iterable[Variable] | MemoryReport, *, ax: Ax = No
     report = outputs if isinstance(outputs, MemoryReport) else memory_report(outputs)
     ax = _axes(ax)
     live = report.timeline.live or (0,)  # nothing is computed for leaves
-    unit, name = _unit(max([report.peak, report.compiled or 0]))
+    unit, name = unit_of_bytes(max([report.peak, report.compiled or 0]))
     # The last step has its width too.
     ax.fill_between(range(len(live) + 1), [n / unit for n in [*live, *live[-1:]]], step="post", color=_COLOURS[0],
                     alpha=0.35, linewidth=0)  # fmt: skip
@@ -255,14 +256,6 @@ def _norm(name: str, value: Any) -> float:
         return float(value)
     except (TypeError, ValueError):
         raise TypeError(f"norms[{name!r}]: expected a number or a parameter, got {type(value).__name__}") from None
-
-
-def _unit(nbytes: float) -> tuple[float, str]:
-    """A unit that suits so many bytes, and its name."""
-    for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
-        if nbytes >= size:
-            return size, name
-    return 1.0, "bytes"
 
 
 def _axes(ax: Ax) -> Ax:

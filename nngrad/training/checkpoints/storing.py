@@ -12,7 +12,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...graph.place import warn_user
+from ...graph.source_location import warn_user
 from ..own_thread import OwnThread
 from .ending import finished_at_exit
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal

@@ -39,7 +39,7 @@ def _users_frame() -> FrameType | None:
     return frame
 
 
-def users_place() -> SourceLocation | None:
+def users_location() -> SourceLocation | None:
     """Where the user's program is."""
     frame = _users_frame()
     return None if frame is None else SourceLocation(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
