@@ -64,7 +64,7 @@ def backward(
     """
     callbacks = _callbacks(communicator_callbacks)
     listed, given = given_gradients(outputs, grad_outputs)
-    options = BackwardOptions(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
+    options = CheckedBackward(enable_double_backprop, retain_grad, loss_scale, recompute=recompute)
     accumulate_gradients(listed, given, options, own=grad_outputs is None)
     for callback in callbacks:
         callback()
@@ -82,7 +82,7 @@ def backward_from(
     communicator_callbacks: Any = None,
 ) -> None:
     """Add the gradient of `output` to `.grad` of the leaves with `need_grad`; see `Variable.backward`."""
-    options = BackwardOptions(
+    options = CheckedBackward(
         enable_double_backprop, retain_grad, loss_scale, function_pre_hook, function_post_hook, recompute
     )
     callbacks = _callbacks(communicator_callbacks)
@@ -100,7 +100,7 @@ def _callbacks(given: Any) -> list[Callable[[], None]]:
     return listed
 
 
-class BackwardOptions(NamedTuple):
+class CheckedBackward(NamedTuple):
     """How a backward runs."""
 
     enable_double_backprop: bool = False
@@ -116,11 +116,11 @@ class BackwardOptions(NamedTuple):
         return self.function_pre_hook is not None or self.function_post_hook is not None
 
 
-PLAIN = BackwardOptions()
+PLAIN = CheckedBackward()
 
 
 def accumulate_gradients(
-    outputs: list[Variable], grads: list[Any], options: BackwardOptions = PLAIN, own: bool = False
+    outputs: list[Variable], grads: list[Any], options: CheckedBackward = PLAIN, own: bool = False
 ) -> None:
     """Add the gradients of `outputs` to the leaves: once for each forward that has covered some of them.
 
@@ -182,7 +182,7 @@ class FoundGradients(NamedTuple):
 
 
 def _gradients_from(
-    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: BackwardOptions
+    outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: CheckedBackward
 ) -> FoundGradients:
     """The gradients."""
     if snapshot is None or snapshot.implied:
@@ -252,7 +252,7 @@ def _give_up(middle: Middle, places: Passed) -> None:
 
 
 def _gradient_variables(
-    outputs: list[Variable], grads: list[Any], options: BackwardOptions
+    outputs: list[Variable], grads: list[Any], options: CheckedBackward
 ) -> list[tuple[Variable, Variable]]:
     """The leaves, each with its gradient as a Variable, added to what `.grad_var` is."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
@@ -277,7 +277,7 @@ def _compiled(
     middle: Middle,
     seeds: list[Any],
     snapshot: Snapshot,
-    options: BackwardOptions,
+    options: CheckedBackward,
     cells: list[NdArray],
 ) -> FoundGradients:
     """The gradients, and those that are retained, from one executable that computes the forward as well."""
@@ -309,7 +309,7 @@ def _compiled(
 
 def _interpreted(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Snapshot,
-    options: BackwardOptions,
+    options: CheckedBackward,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
     """The same, op by op, with the hooks around every function of the gradient graph."""
     graph = gradient_graph(outputs, plan, key, met)

@@ -13,7 +13,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_float, as_ints
 from ..graph.axes import AxisMap, Places
-from ..graph.layouts import Named, last_order, with_channels_last
+from ..graph.layouts import Named, axes_moved_last, last_order
 from ..graph.ranges import one_of
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
@@ -34,7 +34,7 @@ def _led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[
 def _channels_last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
     order = last_order(len(shapes[0]))
     changed = {"axes": tuple([order.index(a) for a in arguments["axes"]])}
-    return changed | ({"shape": with_channels_last(arguments["shape"])} if "shape" in arguments else {})
+    return changed | ({"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {})
 
 
 RESAMPLED = AxisMap(places=_places, leading=_led)

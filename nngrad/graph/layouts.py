@@ -27,7 +27,7 @@ def first_order(ndim: int) -> tuple[int, ...]:
     return (0, ndim - 1, *range(1, ndim - 1)) if ndim > 2 else tuple(range(ndim))
 
 
-def with_channels_last(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+def axes_moved_last(entries: tuple[Any, ...]) -> tuple[Any, ...]:
     """A shape, or other things of which there is one for each axis, with that of the channels last."""
     return tuple([entries[a] for a in last_order(len(entries))])
 
@@ -41,7 +41,7 @@ def with_flag(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     """For an op with an argument `channel_last`, and perhaps one that is the shape of the result."""
     if arguments["channel_last"]:
         return None
-    return {"channel_last": True} | ({"shape": with_channels_last(arguments["shape"])} if "shape" in arguments else {})
+    return {"channel_last": True} | ({"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {})
 
 
 def over_axes(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
@@ -50,7 +50,7 @@ def over_axes(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     order = last_order(ndim)
     gone = range(ndim) if axis is None else axes_of(axis, ndim)
     stay = [a for a in range(ndim) if a not in gone]
-    if not arguments["keepdims"] and with_channels_last(tuple(stay)) != tuple([a for a in order if a in stay]):
+    if not arguments["keepdims"] and axes_moved_last(tuple(stay)) != tuple([a for a in order if a in stay]):
         return None
     return {"axis": tuple(sorted([order.index(a) for a in gone]))}
 
@@ -64,7 +64,7 @@ def along_axis(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
 def to_shape(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     """For an op that broadcasts its input to an argument `shape`."""
     shape = arguments["shape"]
-    return {"shape": with_channels_last(shape)} if len(shapes[0]) in (0, len(shape)) else None
+    return {"shape": axes_moved_last(shape)} if len(shapes[0]) in (0, len(shape)) else None
 
 
 def by_key(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
@@ -72,5 +72,5 @@ def by_key(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
     key = arguments["key"]
     if not all([isinstance(entry, tuple) for entry in key]):
         return None
-    shape = {"shape": with_channels_last(arguments["shape"])} if "shape" in arguments else {}
-    return {"key": with_channels_last(key)} | shape
+    shape = {"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {}
+    return {"key": axes_moved_last(key)} | shape
