@@ -370,7 +370,7 @@ def test_cells() -> None:
 
 def test_cells_check_and_are_written_in_place() -> None:
     cell = NdArray((2, 3))
-    for value in (np.ones(3), np.ones((3, 2)), [1.0, 2.0]):
+    for value in (np.ones(2), np.ones((3, 2)), [1.0, 2.0]):
         with pytest.raises(ValueError, match="shape"):
             cell.data = value
     with pytest.raises(TypeError, match="source"):

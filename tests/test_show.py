@@ -540,7 +540,7 @@ def test_scripts_that_fail_are_told(ends: str, tmp_path: Path, capsys: Any) -> N
     path.write_text(f"x = 1\n{ends}\n")
     assert cli.main(["show", f"{path}:x"]) == 1
     error = capsys.readouterr().err
-    assert {"r": "exit code 3", "1": "ZeroDivisionError", "y": "SyntaxError"}[ends[0]] in error
+    assert {"r": "exits with code 3", "1": "ZeroDivisionError", "y": "SyntaxError"}[ends[0]] in error
     assert str(Path(nn.__file__).parent) not in error
 
 
