@@ -49,13 +49,15 @@ class KeyStream:
 
     __slots__ = ("__weakref__", "_count", "_start", "built")
 
-    built: tuple[int, int]
-    """How many streams the thread has had before, and how many functions were built that draw from this one."""
+    built: tuple[int, int, int]
+    """How many streams the thread has had before; and after how many draws how many functions were built that draw from
+    this one. Those that were built before the last draw have no part in it, so that a run that is resumed need not
+    build them as often."""
 
     def __init__(self, seed: int, branch: int = 0, since: KeyStream | None = None) -> None:
         self._start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
         self._count = itertools.count(1)
-        self.built = (0 if since is None else since.built[0] + 1), 0
+        self.built = (0 if since is None else since.built[0] + 1), 0, 0
 
     def __call__(self) -> Key:
         """The next key."""
@@ -103,9 +105,11 @@ class _OfThread:
 
     def __init__(self) -> None:
         stream = _stream()
-        streams, functions = self._built = stream.built
-        self._start = stream.position[0]
-        stream.built = streams, functions + 1
+        self._start, drawn = stream.position
+        streams, after, functions = stream.built
+        functions = functions if after == drawn else 0
+        self._built = streams, drawn, functions
+        stream.built = streams, drawn, functions + 1
 
     def __call__(self) -> Key:
         """The next key of the thread's stream."""
@@ -114,9 +118,9 @@ class _OfThread:
     def ahead(self) -> Key:
         """A key that follows from the thread's stream and the place of the function among those that were built."""
         stream = _stream()
-        built_in, number = self._built
-        since = mixed((self._start + (stream.built[0] - built_in) * _STEP) & _MASK)
-        return _key(mixed(stream.position[0] ^ since), number)
+        streams, drawn, number = self._built
+        since = mixed((self._start + (stream.built[0] - streams) * _STEP) & _MASK)
+        return _key(mixed(mixed(stream.position[0] ^ since) ^ drawn), number)
 
 
 class _OwnStreams:
@@ -242,10 +246,15 @@ def source_at(seed: int, position: Position) -> KeyStream:
 def get_draws() -> dict[str, Any]:
     """Where random draws stand: those of this thread, and those of functions with a seed of their own; fit for JSON."""
     stream = _own.stream
+    built = None
+    if stream is not None:
+        streams, after, functions = stream.built
+        drawn = stream.position[1]
+        built = streams, drawn, functions if after == drawn else 0
     return {
         "seed": _seeding.value,
         "thread": None if stream is None else stream.position,
-        "built": None if stream is None else stream.built,
+        "built": built,
         "functions": _streams.get(),
     }
 
@@ -259,7 +268,7 @@ def set_draws(draws: dict[str, Any]) -> None:
     else:
         next_stream = KeyStream(draws["seed"])
         next_stream.go_to(tuple(draws["thread"]))
-        next_stream.built = tuple(draws["built"])
+        next_stream.built = tuple(draws.get("built") or next_stream.built)  # checkpoints of before have none
         _own.stream = next_stream
     _streams.set([(of, [(start, drawn) for start, drawn in positions]) for of, positions in draws["functions"]])
 
