@@ -204,7 +204,8 @@ def gelu(x: Array, /) -> jax.Array:
     The approximation of `x` times the normal distribution function is that of Hendrycks and Gimpel (2016).
     """
     x = floating(x)
-    return 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    y: jax.Array = 0.5 * x * (1 + lax.tanh(GELU_SCALE * (x + GELU_CUBIC * (x * x * x))))
+    return y
 
 
 mish = of_floats(lambda x: x * lax.tanh(_softplus(x)), "`x * tanh(softplus(x))` (Misra, 2019).", name="mish")

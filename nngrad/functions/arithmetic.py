@@ -194,7 +194,8 @@ def add_n(*x: Array) -> jax.Array:
     Args:
         x: One or more summands, of any shapes that broadcast.
     """
-    return functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+    total: jax.Array = functools.reduce(lambda a, b: lax.add(*number_pair(a, b)), x)
+    return total
 
 
 @op(
@@ -208,7 +209,8 @@ def mul_n(*x: Array) -> jax.Array:
     Args:
         x: One or more factors, of any shapes that broadcast.
     """
-    return functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+    product: jax.Array = functools.reduce(lambda a, b: lax.mul(*number_pair(a, b)), x)
+    return product
 
 
 # ---------------------------------------------------------------- a Variable and a number

@@ -96,7 +96,8 @@ def _axis(axis: int, x: Variable, i: int) -> int:
 
 
 def _cut(x: Variable, axis: int, start: int, stop: int, step: int) -> Variable:
-    return x[(*[slice(None)] * axis, slice(start, stop, step))]
+    result: Variable = x[(*[slice(None)] * axis, slice(start, stop, step))]
+    return result
 
 
 def _alternating(even: Variable, odd: Variable, axis: int) -> Variable:
@@ -106,4 +107,5 @@ def _alternating(even: Variable, odd: Variable, axis: int) -> Variable:
     joined: Variable = movement.reshape(pairs, shape=(*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :]))
     if even.shape[axis] == count:
         return joined
-    return movement.concatenate(joined, _cut(even, axis, count, count + 1, 1), axis=axis)
+    rest: Variable = movement.concatenate(joined, _cut(even, axis, count, count + 1, 1), axis=axis)
+    return rest

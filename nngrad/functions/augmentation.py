@@ -276,7 +276,8 @@ def _check_range(pair: Any, name: str, least: float) -> None:
 
 
 def _between(u: Variable, bounds: Sequence[float]) -> Variable:
-    return u * float(bounds[1] - bounds[0]) + float(bounds[0])
+    y: Variable = u * float(bounds[1] - bounds[0]) + float(bounds[0])
+    return y
 
 
 def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:

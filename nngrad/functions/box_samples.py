@@ -104,4 +104,5 @@ def over_samples(
         number = lax.convert_element_type(i, jnp.int32)
         return added(total, *bins.taps([(lax.div(number, columns), lax.rem(number, columns))]))
 
-    return lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    result: jax.Array = lax.fori_loop(jnp.int32(0), rows * columns, step, start)
+    return result

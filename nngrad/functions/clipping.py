@@ -54,7 +54,8 @@ def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Var
         axis: The axes over which a norm is taken; None for all. They stay in the norms, with size 1.
     """
     broadcast_shape(x=x, clip_norm=clip_norm)
-    return x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
+    y: Variable = x * (clip_norm / maximum2(norm(x, axis=axis, keepdims=True), clip_norm))
+    return y
 
 
 # ---------------------------------------------------------------- gradients
@@ -90,7 +91,8 @@ def clip_grad_by_norm(x: Array, /, clip_norm: Positive | None = None, axes: Axes
         axes: The axes over which a norm is taken; None for all.
     """
     axes_of(axes, x.ndim, "axes")
-    return x
+    y: jax.Array = x
+    return y
 
 
 def _sample_axes(f: Function) -> tuple[Places, ...]:
@@ -130,4 +132,5 @@ def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> ja
         size *= n
     if not 1 <= k <= size:
         raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
-    return x
+    y: jax.Array = x
+    return y

@@ -29,7 +29,8 @@ def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int,
     if condition_axes(condition.shape, *values) == axes:
         return condition
     sizes, ndim = dict(zip(axes, condition.shape, strict=True)), max(-axes[0], *map(len, values))
-    return movement.reshape(condition, shape=tuple([sizes.get(a, 1) for a in range(-ndim, 0)]))
+    y: Variable = movement.reshape(condition, shape=tuple([sizes.get(a, 1) for a in range(-ndim, 0)]))
+    return y
 
 
 def common_shape(shapes: Sequence[tuple[int, ...]], names: str) -> tuple[int, ...]:

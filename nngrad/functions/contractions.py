@@ -94,7 +94,8 @@ def einsum(*x: Array, equation: str) -> Variable:
     operands = tuple([
         each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
     ])
-    return apply(contraction, operands, (terms, output))
+    y: Variable = apply(contraction, operands, (terms, output))
+    return y
 
 
 @functools.lru_cache(maxsize=1024)

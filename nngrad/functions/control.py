@@ -42,7 +42,8 @@ def unlink(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    return lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
+    y: jax.Array = lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
+    return y
 
 
 @op(multiple_results=True, forwards_inputs=True)
@@ -78,7 +79,8 @@ def optimization_barrier(*x: Array) -> jax.Array:
     Args:
         x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
     """
-    return lax.optimization_barrier(x)[0]
+    y: jax.Array = lax.optimization_barrier(x)[0]
+    return y
 
 
 @op(elementwise=True, linear=True, fuses="in place")
@@ -95,7 +97,8 @@ def sharding_constraint(x: Array, /, axes: Static) -> jax.Array:
     Raises:
         ValueError: The mesh has no such axis, or a size is not divisible.
     """
-    return constrained(x, axes)
+    y: jax.Array = constrained(x, axes)
+    return y
 
 
 @op(elementwise=True, diagonal=True, forwards_inputs=True, reads=1)
@@ -113,7 +116,8 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
     """
     if x.shape != original.shape or x.dtype != original.dtype:
         raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
-    return x
+    y: jax.Array = x
+    return y
 
 
 def computed_again(f: Function) -> tuple[Variable, Variable] | None:
@@ -151,7 +155,8 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
         if value.shape != leaf.shape:
             raise ValueError(f"with_updates: a leaf of shape {leaf.shape} cannot take a value of shape {value.shape}")
         values.append(value if value.dtype == leaf.dtype else array.cast(value, leaf.dtype))
-    return apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
+    result: Variable = apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
+    return result
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)

@@ -66,7 +66,8 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
     def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:
         return lax.mul(second[0], first[0]), lax.add(lax.mul(second[0], first[1]), second[1])
 
-    return lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+    y: jax.Array = lax.associative_scan(compose, (a, b), reverse=reverse, axis=n)[1]
+    return y
 
 
 @op(linear=True, axes=mixes("axis"))

@@ -55,13 +55,15 @@ class _Boxes(NamedTuple):
             union = jnp.where(common > 0, self.areas + area - common, 1)
             return i + 1, kept & ~(one & (place > i) & (common / union > threshold))
 
-        return lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
+        result: jax.Array = lax.while_loop(lambda state: state[0] < count, step, (jnp.zeros_like(count), alive))[1]
+        return result
 
 
 def _ranked(scores: jax.Array) -> jax.Array:
     """The places of scores along the last axis, the highest first; of equal ones the first."""
     place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
-    return lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
+    order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
+    return order
 
 
 @op(axes=rows_of((0,)))

@@ -55,7 +55,8 @@ def mean_absolute_error(x0: Array, x1: Array, /) -> Variable:
 def _difference(x0: Variable, x1: Variable) -> Variable:
     if x0.shape != x1.shape:
         raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must have one shape")
-    return x0 - x1
+    difference: Variable = x0 - x1
+    return difference
 
 
 @composite

@@ -206,7 +206,8 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
         ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
     """
     (k, theta), shape = _parameters("rand_gamma", {"k": k, "theta": theta}, shape)
-    return elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
+    y: Variable = elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
+    return y
 
 
 @composite

@@ -212,4 +212,5 @@ def identity(x: Array, /) -> jax.Array:
     Args:
         x: Any shape and dtype.
     """
-    return x
+    y: jax.Array = x
+    return y

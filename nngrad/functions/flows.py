@@ -115,7 +115,8 @@ def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps:
         ks = _stages(field, tableau, y, t, h, field(y, t))
         return (y + h * _weighted(tableau.b, ks), k + 1), None
 
-    return scan(step, (y, constant(0.0, (), y.dtype)), length=steps.number)[0][0]
+    last: Variable = scan(step, (y, constant(0.0, (), y.dtype)), length=steps.number)[0][0]
+    return last
 
 
 def _size(y: Variable) -> Variable:
@@ -164,4 +165,5 @@ def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: 
     else:
         last = while_loop(lambda c: goes_on(c) * less_scalar(cast(c[4], dtype=y.dtype), steps.number), step, carry)
     arrived = broadcast(equal(last[1], end), shape=y.shape)
-    return where(arrived, last[0], constant(float("nan"), y.shape, y.dtype))
+    found: Variable = where(arrived, last[0], constant(float("nan"), y.shape, y.dtype))
+    return found

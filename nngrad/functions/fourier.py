@@ -169,7 +169,8 @@ def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
     step = math.gcd(size, stride)
     if size // step > _MOST_SLICES:
         starts = lax.iota(jnp.int32, count) * stride
-        return jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
+        y: jax.Array = jax.vmap(lambda start: lax.dynamic_slice_in_dim(x, start, size, axis), out_axes=axis)(starts)
+        return y
     used = (count - 1) * stride + size
     blocks = lax.reshape(lax.slice_in_dim(x, 0, used, axis=axis), (*x.shape[:-1], used // step, step))
     span = (count - 1) * (stride // step) + 1

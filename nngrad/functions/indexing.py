@@ -235,7 +235,8 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     added = slicing.put_points(x1, points, axes=(axis,), shape=covered, rows=rows)
     if covered != x0.shape:
         added = slicing.put_slices(added, key=tuple([(0, n, 1) for n in covered]), shape=x0.shape)
-    return x0 + added
+    y: Variable = x0 + added
+    return y
 
 
 @composite

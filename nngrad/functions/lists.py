@@ -114,7 +114,8 @@ def get_item(x: Variable, slices: Any) -> Variable:
     """
     (x,) = as_variables((x,), ("x",), "get_item")
     several = isinstance(slices, list) and not all([isinstance(each, int) for each in slices])
-    return x[tuple(slices) if several else slices]
+    result: Variable = x[tuple(slices) if several else slices]
+    return result
 
 
 @explained_by_name

@@ -21,7 +21,8 @@ from . import array, comparison, indexing, movement, reduction
 
 def _reduced(op: Callable[..., Any]) -> Callable[..., Variable]:
     def reduce(self: Variable, axis: Axes | None = None, keepdims: bool = False) -> Variable:
-        return op(self, axis=axis, keepdims=keepdims)
+        result: Variable = op(self, axis=axis, keepdims=keepdims)
+        return result
 
     return reduce
 
@@ -49,7 +50,8 @@ def _filled(self: Variable, mask: Any, value: float) -> Variable:
         chosen = comparison.not_equal_scalar(chosen, 0.0)
     if chosen.shape != self.shape:
         chosen = movement.broadcast(chosen, shape=self.shape)
-    return indexing.where(chosen, array.constant(value, shape=self.shape, dtype=self.dtype), self)
+    result: Variable = indexing.where(chosen, array.constant(value, shape=self.shape, dtype=self.dtype), self)
+    return result
 
 
 def size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:

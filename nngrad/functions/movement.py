@@ -97,7 +97,8 @@ def sum_to(x: Array, /, shape: Shape) -> Variable:
         ValueError: `shape` does not broadcast to that of `x`.
     """
     if x.shape == shape:
-        return x
+        unchanged: Variable = x
+        return unchanged
     lead = len(x.shape) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
         raise ValueError(f"shape {shape} does not broadcast to the shape {x.shape} of x")
@@ -277,7 +278,8 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "cons
     Raises:
         ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
     """
-    return transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
+    x: jax.Array = transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
+    return x
 
 
 def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> list[tuple[int, int]]:

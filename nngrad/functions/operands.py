@@ -57,9 +57,11 @@ def size_of(operands: Sequence[Operand]) -> Shape:
 
 def reshaped(x: Variable, shape: Shape) -> Variable:
     """`x` in `shape`; itself if that is its own."""
-    return x if x.shape == shape else reshape(x, shape=shape)
+    y: Variable = x if x.shape == shape else reshape(x, shape=shape)
+    return y
 
 
 def repeated(x: Variable, shape: Shape) -> Variable:
     """`x` repeated to `shape`; itself if that is its own."""
-    return x if x.shape == shape else broadcast(x, shape=shape)
+    y: Variable = x if x.shape == shape else broadcast(x, shape=shape)
+    return y

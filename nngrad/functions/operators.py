@@ -58,7 +58,8 @@ def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
 
 
 def _subtract_number(x: Variable, val: float) -> Variable:
-    return apply(A.add_scalar, (x,), (as_static_float(-val),))
+    result: Variable = apply(A.add_scalar, (x,), (as_static_float(-val),))
+    return result
 
 
 def _divide_by_number(x: Variable, val: float) -> Variable:
@@ -73,7 +74,8 @@ def _divide_by_number(x: Variable, val: float) -> Variable:
 
 
 def _negate(x: Variable) -> Variable:
-    return apply(A.mul_scalar, (x,), (-1.0,))
+    result: Variable = apply(A.mul_scalar, (x,), (-1.0,))
+    return result
 
 
 _UFUNCS = {

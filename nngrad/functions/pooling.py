@@ -76,7 +76,8 @@ def max_pooling(
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
-    return over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
+    y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
+    return y
 
 
 def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
@@ -171,7 +172,8 @@ def _gradient(
     if _are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
-        return to_places(parts, axes)
+        y: jax.Array = to_places(parts, axes)
+        return y
     zeros = _flat(lax.full_like(x, 0, dy.dtype), axes)
     return lax.reshape(zeros.at[_indices(x, axes)].add(_flat(dy, axes), mode="drop"), x.shape)
 
@@ -221,7 +223,8 @@ def sum_pooling(
         ValueError: The windows do not fit x.
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
-    return over_windows(x, axes, lax.add, np.zeros((), x.dtype))
+    y: jax.Array = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
+    return y
 
 
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
@@ -246,7 +249,8 @@ def average_pooling(
     if not including_pad:
         need_elements(axes)
     sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
-    return per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
+    y: jax.Array = per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
+    return y
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)

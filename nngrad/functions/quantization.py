@@ -318,7 +318,8 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
         raise TypeError(f"scale must be floating, got {scale.dtype.name}")
     broadcast_shape(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
-    return (code - zero) * scale
+    y: Variable = (code - zero) * scale
+    return y
 
 
 def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:

@@ -277,7 +277,8 @@ def _resized(x: Variable, first: int, grids: list[tuple[int, float, float]], mod
     moving = {first + i: grid for i, grid in enumerate(grids) if grid != (x.shape[first + i], 1.0, 0.0)}
     if not moving:
         return identity(x)
-    return resample(x, tuple(moving), tuple(moving.values()), mode, *kernel)
+    y: Variable = resample(x, tuple(moving), tuple(moving.values()), mode, *kernel)
+    return y
 
 
 def _numbers(values: Any, name: str) -> tuple[float, ...]:

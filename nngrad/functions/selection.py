@@ -30,7 +30,8 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Va
     first, last = max(-offset, 0), max(offset, 0)
     count = max(min(x.shape[row] - first, x.shape[column] - last), 0)
     steps = np.arange(count)
-    return transpose(x, axes=(*others, row, column))[..., steps + first, steps + last]
+    result: Variable = transpose(x, axes=(*others, row, column))[..., steps + first, steps + last]
+    return result
 
 
 @composite

@@ -185,7 +185,8 @@ def repeat(x: Array, /, repeats: Ints, axis: int | None = None) -> Variable:
         return reshape(apart, shape=(*before, size * counts[0], *behind))
     if len(counts) != size:
         raise ValueError(f"repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
-    return x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
+    taken: Variable = x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
+    return taken
 
 
 @composite

@@ -204,7 +204,8 @@ def dropout(x: Array, /, p: Share = 0.5, seed: int = -1) -> Variable:
     if p == 0:
         return elementwise.identity(x)
     dtype = x.dtype if x.spec.differentiable else FLOAT32
-    return x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
+    y: Variable = x * bernoulli(key, p=1 - p, shape=x.shape, dtype=dtype) * (1 / (1 - p))
+    return y
 
 
 @composite

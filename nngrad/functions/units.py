@@ -24,7 +24,8 @@ def maxout(x: Array, /, pool_size: int, axis: int = 1) -> Variable:
     if pool_size < 1 or x.shape[axis] % pool_size:
         raise ValueError(f"pool_size: size {x.shape[axis]} along axis {axis} is no multiple of {pool_size}")
     shape = (*x.shape[:axis], x.shape[axis] // pool_size, pool_size, *x.shape[axis + 1 :])
-    return maximum(reshape(x, shape=shape), axis=axis + 1)
+    result: Variable = maximum(reshape(x, shape=shape), axis=axis + 1)
+    return result
 
 
 @composite
@@ -41,7 +42,8 @@ def scaled_swish(x: Array, beta: Array, /) -> Variable:
     if x.shape[1 : 1 + beta.ndim] != beta.shape:
         raise ValueError(f"beta {beta.shape} must have the sizes of x {x.shape} from axis 1 on")
     beta = reshape(beta, shape=(*beta.shape, *(1,) * (x.ndim - 1 - beta.ndim)))
-    return x * sigmoid(beta * x)
+    result: Variable = x * sigmoid(beta * x)
+    return result
 
 
 def _gates(c: Variable, x: Variable, names: str) -> tuple[Variable, ...]:

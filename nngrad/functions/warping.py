@@ -154,7 +154,8 @@ def sampled(
             else:
                 weights = mul2(pair, reshape(weights, shape=(batch, 1, 2**d, count)))
                 weights = reshape(weights, shape=(batch, 2 ** (d + 1), count))
-    return weighted_points(x, weights, indices, channel_last=channel_last)
+    y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
+    return y
 
 
 # ---------------------------------------------------------------- nnabla's functions

@@ -37,7 +37,8 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
         weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
     total = sum(x * weights, axis=axes, keepdims=keepdims)
     given = sum(weights, axis=axes, keepdims=keepdims)
-    return total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
+    y: Variable = total / (given if given.shape == total.shape else reshape(given, shape=(1,) * total.ndim))
+    return y
 
 
 @composite
@@ -79,7 +80,8 @@ def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    return x + _placed(x, y, axis)
+    result: Variable = x + _placed(x, y, axis)
+    return result
 
 
 @composite
@@ -92,7 +94,8 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
     Raises:
         ValueError: The sizes differ, or the axis is out of range.
     """
-    return x * _placed(x, y, axis)
+    result: Variable = x * _placed(x, y, axis)
+    return result
 
 
 @composite
@@ -105,4 +108,5 @@ def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
         y: Any shape.
     """
     broadcast_shape(p=p, x=x, y=y)
-    return y + p * (x - y)
+    result: Variable = y + p * (x - y)
+    return result

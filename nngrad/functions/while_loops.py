@@ -86,7 +86,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
     ]
     effects = tuple([(leaf, k) for k, leaf in enumerate(body.updated)])
     outputs = apply(while_of_bodies, given, (*bodies, len(read)), effects)
-    return jax.tree.unflatten(tree, outputs[len(updated) :])
+    return jax.tree.unflatten(tree, outputs[len(updated) :])  # type: ignore[no-any-return]
 
 
 def _bounded(

@@ -95,7 +95,8 @@ class Layer:
             if name in self._given:
                 arguments[name] = self._given[name]
         function = getattr(F, f"{prefix}{self._kind.base.__name__}")
-        return function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
+        y: Variable = function(self._given["inp"], *inputs, base_axis=self.shapes.base_axis, **arguments)
+        return y
 
 
 def layer(

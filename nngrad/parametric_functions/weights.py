@@ -33,7 +33,8 @@ def spectral_norm(
     """
     dim = axis(dim, w.ndim, "dim")
     u = get_parameter_or_create("u", (w.shape[dim],), initial(u_init, NormalInitializer()), False)
-    return F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
+    normalised: Variable = F.spectral_norm(w, u, dim=dim, itr=itr, eps=eps, test=test)
+    return normalised
 
 
 @own_parameters("wn")

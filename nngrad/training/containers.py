@@ -59,7 +59,7 @@ class Sequential(Module):
     def __iter__(self) -> Iterator[Any]:
         """The Modules and functions, in their order."""
         for step in self._steps:
-            yield self.submodules[step] if isinstance(step, str) else step
+            yield self._named[step] if isinstance(step, str) else step
 
     def __len__(self) -> int:
         return len(self._steps)
@@ -88,7 +88,8 @@ class ModuleList(Module):
         Raises:
             TypeError: It is none.
         """
-        self._add(str(len(self)), _checked(module, f"modules[{len(self)}]"))
+        name = str(len(self._named))
+        self._add(name, _checked(module, f"modules[{name}]"))
         return self
 
     def extend(self, modules: Iterable[Module]) -> ModuleList:
@@ -98,13 +99,13 @@ class ModuleList(Module):
         return self
 
     def __iter__(self) -> Iterator[Module]:
-        return iter(self.submodules.values())
+        return iter(self._named.values())
 
     def __getitem__(self, index: int) -> Module:
         return list(self)[index]
 
     def __setitem__(self, index: int, module: Module) -> None:
-        name = list(self.submodules)[index]
+        name = list(self._named)[index]
         self._add(name, _checked(module, f"modules[{index}]"))
 
 

@@ -45,7 +45,7 @@ class DataSource:
 
     def next(self) -> Example:
         """The next example."""
-        position, self._position = self._position, self._position + 1
+        position = self._position
         data = self._get_data(position)
         self._position = position + 1
         return data
