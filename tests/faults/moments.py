@@ -31,12 +31,12 @@ def moments_of(code: CodeType) -> frozenset[int]:
     def handler(offset: int) -> list[int]:
         return [entry.target for entry in listing.exception_entries if entry.start <= offset < entry.end]
 
-    instructions = list(listing)
-    return frozenset([
-        after.offset
-        for before, after in itertools.pairwise(instructions)
-        if before.opname in INTERRUPTIBLE and handler(before.offset) == handler(after.offset)
-    ])
+    moments = [
+        (before.offset, before.argval if before.opname == "JUMP_BACKWARD" else after.offset)
+        for before, after in itertools.pairwise(listing)
+        if before.opname in INTERRUPTIBLE
+    ]
+    return frozenset([after for before, after in moments if handler(before) == handler(after)])
 
 
 class Interrupts:
