@@ -693,6 +693,11 @@ def test_errors_of_python_functions() -> None:
         listed(x)
 
 
+def test_values_in_the_place_of_a_shape() -> None:
+    with pytest.raises(TypeError, match=r"got \[1.0, 2.0\]; nn.Variable.from_numpy_array\(values\) holds values"):
+        nn.Variable([1.0, 2.0])  # type: ignore[list-item]
+
+
 # ---------------------------------------------------------------- contexts
 
 
