@@ -282,7 +282,8 @@ def test_explain_says_that_an_array_given_to_many_calls_is_many_leaves(made_once
     for _ in range(40):
         w = w - 0.1 * F.tanh(matrix @ w)
     explanation = nn.explain(nn.grad(F.sum(w * w), x))
-    assert [(each.spec.shape, each.leaves) for each in explanation.equal_leaves] == ([] if made_once else [((2, 2), 40)])
+    equal = [(each.spec.shape, each.leaves) for each in explanation.equal_leaves]
+    assert equal == ([] if made_once else [((2, 2), 40)])
     assert explanation.loops or not made_once
     assert ("40 leaves hold the same float64[2, 2]" in str(explanation)) is not made_once
 

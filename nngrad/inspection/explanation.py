@@ -73,7 +73,7 @@ class Explanation(NamedTuple):
     def _lines(self) -> list[str]:
         loops = [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
         return loops + [
-            f"{each.leaves} leaves hold the same {each.spec}: an array is a leaf anew in each call that it is given to. "
+            f"{each.leaves} leaves hold the same {each.spec}: an array is another leaf in each call that takes it. "
             "Make it a Variable once, before the calls, and their recurrence can be compiled as a loop"
             for each in self.equal_leaves
         ]
