@@ -83,6 +83,8 @@ def test_the_tree() -> None:
     for name in ("second", "colour"):
         with pytest.raises(AttributeError, match=f"Network has no attribute and no submodule '{name}'"):
             getattr(network, name)
+    with pytest.raises(AttributeError, match=r"'state_dict'; torch.nn.Module.state_dict is module.get_parameters"):
+        network.state_dict()
     with pytest.raises(NotImplementedError, match="Module has no method `call`"):
         nn.Module()(1)
 
