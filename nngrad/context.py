@@ -148,6 +148,31 @@ def get_extension_context(ext_name: str, device_id: str | int = "0", type_config
     return Context(f"{ext_name}:{type_config}", device_id=device_id)
 
 
+def device(device: str | jax.Device) -> Switched:
+    """Functions made within run on a device. Arrays are copied there when those functions read them, and parameters
+    stay there from their first update.
+
+    Args:
+        device: 'cpu', 'gpu', 'tpu', with a number behind a colon where it is not the first of its kind ('gpu:1'); or a
+            device of JAX's.
+
+    Returns:
+        A block for `with`, which decorates functions too.
+
+    Raises:
+        TypeError: `device` is something else.
+        ValueError: There is no such device, and the message lists those there are.
+    """
+    if isinstance(device, jax.Device):
+        if device not in (local := jax.local_devices(backend=device.platform)):
+            raise ValueError(f"device: {device} belongs to another process; this one has {', '.join(map(str, local))}")
+        return context_scope(Context(device.platform, device_id=local.index(device)))
+    if not isinstance(device, str):
+        raise TypeError(f"device: expected a name such as 'cpu' or 'gpu:1', or a device of JAX's, got {device!r}")
+    backend, _, number = device.partition(":")
+    return context_scope(Context(backend, device_id=number or "0"))
+
+
 def context_scope(context: Context) -> Switched:
     """Functions made within run on the device of `context`."""
     return switched(context=_in_force(context))

@@ -47,21 +47,23 @@ class KeyStream:
         since: The stream that the thread drew from before.
     """
 
-    __slots__ = ("__weakref__", "_count", "_start", "built")
+    __slots__ = ("__weakref__", "_count", "built", "start")
 
     built: tuple[int, int, int]
-    """How many streams the thread has had before; and after how many draws how many functions were built that draw from
-    this one. Those that were built before the last draw have no part in it, so that a run that is resumed need not
-    build them as often."""
+    """How many streams the thread has had before, how many keys were drawn, and how many functions that draw from this
+    stream were built since. Those that were built before the last draw have no part in it, so that a run that is
+    resumed need not build them as often."""
 
     def __init__(self, seed: int, branch: int = 0, since: KeyStream | None = None) -> None:
-        self._start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
+        self.start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
         self._count = itertools.count(1)
         self.built = (0 if since is None else since.built[0] + 1), 0, 0
 
     def __call__(self) -> Key:
         """The next key."""
-        return _key(self._start, next(self._count))
+        number = next(self._count)
+        self.built = self.built[0], number, 0
+        return _key(self.start, number)
 
     def ahead(self) -> Key:
         """The next key, which remains the next."""
@@ -71,12 +73,13 @@ class KeyStream:
     @property
     def position(self) -> Position:
         """Which sequence it is, and how many of its keys were drawn."""
-        return self._start, int(repr(self._count)[len("count(") : -1]) - 1  # a counter does not tell in another way
+        return self.start, int(repr(self._count)[len("count(") : -1]) - 1  # a counter does not tell in another way
 
     def go_to(self, position: Position) -> None:
         """Go on as the stream of this `position` does."""
-        self._start, drawn = position
+        self.start, drawn = position
         self._count = itertools.count(drawn + 1)
+        self.built = self.built[0], drawn, 0
 
 
 def checked_seed(value: Any, name: str = "seed") -> int:
@@ -105,10 +108,8 @@ class _OfThread:
 
     def __init__(self) -> None:
         stream = _stream()
-        self._start, drawn = stream.position
-        streams, after, functions = stream.built
-        functions = functions if after == drawn else 0
-        self._built = streams, drawn, functions
+        self._start = stream.start
+        streams, drawn, functions = self._built = stream.built
         stream.built = streams, drawn, functions + 1
 
     def __call__(self) -> Key:
@@ -120,7 +121,7 @@ class _OfThread:
         stream = _stream()
         streams, drawn, number = self._built
         since = mixed((self._start + (stream.built[0] - streams) * _STEP) & _MASK)
-        return _key(mixed(mixed(stream.position[0] ^ since) ^ drawn), number)
+        return _key(mixed(mixed(stream.start ^ since) ^ drawn), number)
 
 
 class _OwnStreams:
@@ -246,15 +247,10 @@ def source_at(seed: int, position: Position) -> KeyStream:
 def get_draws() -> dict[str, Any]:
     """Where random draws stand: those of this thread, and those of functions with a seed of their own; fit for JSON."""
     stream = _own.stream
-    built = None
-    if stream is not None:
-        streams, after, functions = stream.built
-        drawn = stream.position[1]
-        built = streams, drawn, functions if after == drawn else 0
     return {
         "seed": _seeding.value,
         "thread": None if stream is None else stream.position,
-        "built": built,
+        "built": None if stream is None else stream.built,
         "functions": _streams.get(),
     }
 

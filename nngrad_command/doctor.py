@@ -30,6 +30,8 @@ PYTHON = "3.11"
 """The oldest Python that will do."""
 COMMAND_EXTRA = "demo"
 """The extra that the `nngrad` command itself makes use of, so that its packages are tried as well."""
+DEVELOPERS = frozenset({"test", "lint", "bench", "docs"})
+"""The extras for work on nngrad itself, which `--developers` shows."""
 LIBRARY, DEVICES = "nngrad", "devices"
 """What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""
 
@@ -74,11 +76,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad doctor`."""
     parser.add_argument("--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",
                         help=f"how long imports, and then devices, may take to answer (default: {SECONDS:g})")
+    parser.add_argument("--developers", action="store_true", help="show what work on nngrad itself needs, too")
 
 
 def run(given: argparse.Namespace) -> int:
     """Examine the installation; returns the exit code."""
-    needed = requirements()
+    needed = [r for r in requirements() if given.developers or r.extra not in DEVELOPERS]
     _show_versions(needed)
     for line in known_of(next((r.installed for r in needed if r.name == "jaxlib"), None)):
         print(line, flush=True)

@@ -17,6 +17,7 @@ from nngrad.autodiff.walk import Grad
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable
 from tests import leaves
+from tests.processes import printed_by
 
 vector = partial(leaves.vector, dtype=np.float32)
 
@@ -692,6 +693,11 @@ def test_errors_of_python_functions() -> None:
         listed(x)
 
 
+def test_values_in_the_place_of_a_shape() -> None:
+    with pytest.raises(TypeError, match=r"got \[1.0, 2.0\]; nn.Variable.from_numpy_array\(values\) holds values"):
+        nn.Variable([1.0, 2.0])  # type: ignore[list-item]
+
+
 # ---------------------------------------------------------------- contexts
 
 
@@ -717,6 +723,41 @@ def test_contexts_and_errors_that_list_what_there_is() -> None:
         nn.context_scope("cpu")  # type: ignore[arg-type]
     with pytest.raises(TypeError, match="context"):
         nn.set_default_context(None)  # type: ignore[arg-type]
+
+
+ON_THE_SECOND = """
+import jax, numpy as np, nngrad as nn, nngrad.functions as F
+x = nn.Variable.from_numpy_array(np.array([0.5, 2.0]), need_grad=True)
+for device in ("cpu:1", jax.devices()[1]):
+    with nn.device(device):
+        y = F.sum(F.tanh(x) ** 2)
+    (gx,) = nn.grad(y, x)
+    (ggx,) = nn.grad(gx, x)
+    for value in (y, gx, ggx):
+        value.forward()
+        print(*[place.id for place in value.data.array.devices()], *np.ravel(value.d).tolist())
+print(nn.device("cpu:1")(nn.get_current_context)().device_id, nn.get_current_context().device_id)
+"""
+
+
+def test_gradients_run_on_the_device_of_their_graph() -> None:
+    *computed, contexts = printed_by(2, ("-c", ON_THE_SECOND))[0]
+    t = np.tanh([0.5, 2.0])
+    expected = [(t * t).sum(), 2 * t * (1 - t * t), 2 * (1 - t * t) * (1 - 3 * t * t)] * 2
+    for line, values in zip(computed, expected, strict=True):
+        device, *found = map(float, line.split())
+        assert device == 1
+        np.testing.assert_allclose(found, np.ravel(values), rtol=1e-12)
+    assert contexts == "1 0"
+
+
+def test_devices_that_are_not_there() -> None:
+    with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
+        nn.device("cpu:99")
+    with pytest.raises(ValueError, match="backend: 'cpus' is not one of 'cpu'"):
+        nn.device("cpus")
+    with pytest.raises(TypeError, match=r"device: expected a name such as 'cpu' or 'gpu:1', .* got 0"):
+        nn.device(0)  # type: ignore[arg-type]
 
 
 # ---------------------------------------------------------------- dtypes

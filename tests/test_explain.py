@@ -274,6 +274,20 @@ def test_explain_goes_on_beyond_what_is_no_derivative() -> None:
     assert [(o.order, o.mode) for o in nn.explain(ggx).orders] == [(1, "forward"), (2, "forward")]
 
 
+@pytest.mark.parametrize("made_once", [True, False])
+def test_explain_says_that_an_array_given_to_many_calls_is_many_leaves(made_once: bool) -> None:
+    h = np.array([[0.5, 0.25], [0.25, 0.75]])
+    matrix = Variable.from_numpy_array(h) if made_once else h
+    w = x = Variable.from_numpy_array(np.array([[1.0], [2.0]]), need_grad=True)
+    for _ in range(40):
+        w = w - 0.1 * F.tanh(matrix @ w)
+    explanation = nn.explain(nn.grad(F.sum(w * w), x))
+    equal = [(each.spec.shape, each.leaves) for each in explanation.equal_leaves]
+    assert equal == ([] if made_once else [((2, 2), 40)])
+    assert explanation.loops or not made_once
+    assert ("40 leaves hold the same float64[2, 2]" in str(explanation)) is not made_once
+
+
 def test_explain_checks_what_it_is_given() -> None:
     x, y = network()
     with pytest.raises(ValueError, match=r"gradients\[1\] is no result of nn.grad"):

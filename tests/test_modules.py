@@ -83,6 +83,8 @@ def test_the_tree() -> None:
     for name in ("second", "colour"):
         with pytest.raises(AttributeError, match=f"Network has no attribute and no submodule '{name}'"):
             getattr(network, name)
+    with pytest.raises(AttributeError, match=r"'state_dict'; torch.nn.Module.state_dict is module.get_parameters"):
+        network.state_dict()
     with pytest.raises(NotImplementedError, match="Module has no method `call`"):
         nn.Module()(1)
 
@@ -213,6 +215,7 @@ def test_what_attributes_hold_is_found(x: nn.Variable, tmp_path: Path) -> None:
     parameters = held.get_parameters()
     assert sorted(parameters) == HELD and list(held.submodules) == ["blocks.0", "blocks.1", "named.left.0"]
     assert held.blocks[1].get_path_name() == "@held/@blocks.1" and parameters["scale"] is held.scale
+    assert (held.scale.name, parameters["named.scales.a"].name) == ("scale", "named.scales.a")
     held.save_parameters(tmp_path / "held.safetensors")
     other = Held()
     other.load_parameters(tmp_path / "held.safetensors")

@@ -567,7 +567,7 @@ def logical_and_scalar(
 
     Args:
         x0: Any shape.
-        val: The other truth value.
+        val: The other boolean.
     """
 
 @op
@@ -592,7 +592,7 @@ def logical_or_scalar(
 
     Args:
         x0: Any shape.
-        val: The other truth value.
+        val: The other boolean.
     """
 
 @op
@@ -617,7 +617,7 @@ def logical_xor_scalar(
 
     Args:
         x0: Any shape.
-        val: The other truth value.
+        val: The other boolean.
     """
 
 @op

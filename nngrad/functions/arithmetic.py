@@ -54,7 +54,7 @@ def widened(x: jax.Array) -> jax.Array:
 
 
 def numeric(x: jax.Array) -> jax.Array:
-    """`x` itself, but truth values as float32."""
+    """`x` itself, but booleans as float32."""
     return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
 
 
@@ -84,7 +84,7 @@ def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
 
 
 def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both arrays in their common shape and dtype, truth values as float32."""
+    """Both arrays in their common shape and dtype, booleans as float32."""
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
@@ -121,7 +121,7 @@ def raised(x: jax.Array, power: int) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 + x1`, broadcast together, in their common dtype; truth values count as float32."""
+    """`x0 + x1`, broadcast together, in their common dtype; booleans count as float32."""
     return lax.add(*number_pair(x0, x1))
 
 
@@ -133,13 +133,13 @@ def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together")
 def sub2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 - x1`, broadcast together, in their common dtype; truth values count as float32."""
+    """`x0 - x1`, broadcast together, in their common dtype; booleans count as float32."""
     return lax.sub(*number_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True)
 def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
-    """`x0 * x1`, element by element, broadcast together, in their common dtype; truth values count as float32."""
+    """`x0 * x1`, element by element, broadcast together, in their common dtype; booleans count as float32."""
     return lax.mul(*number_pair(x0, x1))
 
 
@@ -189,7 +189,7 @@ def _unchanged(arguments: tuple[Any, ...], start: int, stop: int, count: int) ->
 
 @op(elementwise=True, diagonal=True, broadcasts=True, linear="together", fold=_unchanged)
 def add_n(*x: Array) -> jax.Array:
-    """`x[0] + x[1] + ...`, broadcast together, in their common dtype; truth values count as float32.
+    """`x[0] + x[1] + ...`, broadcast together, in their common dtype; booleans count as float32.
 
     Args:
         x: One or more summands, of any shapes that broadcast.
@@ -202,7 +202,7 @@ def add_n(*x: Array) -> jax.Array:
     elementwise=True, diagonal=True, broadcasts=True, linear="each", powers=_factors, unbounded=True, fold=_unchanged
 )
 def mul_n(*x: Array) -> jax.Array:
-    """`x[0] * x[1] * ...`, broadcast together, in their common dtype; truth values count as float32.
+    """`x[0] * x[1] * ...`, broadcast together, in their common dtype; booleans count as float32.
 
     Its gradient divides by nothing, and so is right where factors are 0.
 

@@ -42,7 +42,7 @@ def bitwise(x0: Array, x1: Array, /, operation: str) -> jax.Array:
     """An operation on the bits of two whole numbers; broadcast together.
 
     Args:
-        x0: Any shape and integer dtype, or truth values.
+        x0: Any shape and integer dtype, or booleans.
         x1: The same dtype, and any shape that broadcasts.
         operation: "and", "or", "xor"; or one that moves the bits of `x0` by `x1` places: "left", "right", or
             "right with sign", which fills up with the highest bit.

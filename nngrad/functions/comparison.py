@@ -69,7 +69,7 @@ greater_equal, greater_equal_scalar = _comparison("greater_equal", lax.ge, ">=")
 
 
 def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
-    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a truth value.
+    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a boolean.
 
     Args:
         name: Name of the former.
@@ -88,7 +88,7 @@ def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple
     forward.__doc__ = f"""1 where {of_number}, else 0.
 
     Args:
-        val: The other truth value.
+        val: The other boolean.
     """
     return (
         _of_two(

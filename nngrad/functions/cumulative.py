@@ -19,7 +19,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
     """Running sum along an axis: `y[k] = x[0] + ... + x[k]`.
 
     Args:
-        x: Any shape of at least one axis; truth values are counted as int32, and 16-bit floats added up as float32.
+        x: Any shape of at least one axis; booleans are counted as int32, and 16-bit floats added up as float32.
         axis: The axis; None for the first.
         exclusive: Whether each sum leaves out the element at its own place.
         reverse: Whether the sum runs from the end.
@@ -37,7 +37,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
     Its gradient divides by nothing, and so is right where elements are 0.
 
     Args:
-        x: Any shape of at least one axis; truth values are taken as int32.
+        x: Any shape of at least one axis; booleans are taken as int32.
         axis: The axis; None for the first.
         exclusive: Whether each product leaves out the element at its own place.
         reverse: Whether the product runs from the end.

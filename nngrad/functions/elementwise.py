@@ -78,7 +78,7 @@ def square(x: Array, /) -> jax.Array:
     """`x * x`.
 
     Args:
-        x: Any shape; truth values are taken as float32.
+        x: Any shape; booleans are taken as float32.
     """
     x = numeric(x)
     return lax.mul(x, x)
@@ -89,7 +89,7 @@ def one_minus_square(x: Array, /) -> jax.Array:
     """`1 - x * x`, as `(1 + x) * (1 - x)`, so that no digits are lost where `|x|` is near 1.
 
     Args:
-        x: Any shape; truth values are taken as float32.
+        x: Any shape; booleans are taken as float32.
     """
     x = numeric(x)
     one = lax.full_like(x, 1)

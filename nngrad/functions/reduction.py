@@ -52,7 +52,7 @@ def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 def whole(x: jax.Array) -> jax.Array:
-    """`x` itself, but truth values as int32."""
+    """`x` itself, but booleans as int32."""
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
@@ -86,7 +86,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     """Sum over axes.
 
     Args:
-        x: Any shape; truth values are counted as int32, and 16-bit floats are added up as float32.
+        x: Any shape; booleans are counted as int32, and 16-bit floats are added up as float32.
     """
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
@@ -268,7 +268,7 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
     """Product over axes. Its gradient divides by nothing, and so is right where elements are 0.
 
     Args:
-        x: Any shape; truth values are taken as int32.
+        x: Any shape; booleans are taken as int32.
     """
     axes = axes_of(axis, x.ndim)
     return kept(lax.reduce_prod(whole(x), axes), axes, keepdims)

@@ -180,5 +180,5 @@ def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> 
     _sizes(
         x.shape, y.shape, vertical_kernel.shape, (y.shape[0], x.shape[3] - y.shape[3] + 1, *y.shape[2:])
     )
-    turned = [lax.transpose(each, (0, 1, 3, 2)) for each in (y, x, vertical_kernel)]
-    return lax.transpose(separable_vertical_grad.forward(*turned), (0, 1, 3, 2))
+    transposed = [lax.transpose(each, (0, 1, 3, 2)) for each in (y, x, vertical_kernel)]
+    return lax.transpose(separable_vertical_grad.forward(*transposed), (0, 1, 3, 2))

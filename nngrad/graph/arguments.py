@@ -134,7 +134,7 @@ _MOST = 2**63 - 1
 
 
 def as_bool(value: Any) -> bool:
-    """A truth value: a bool, or 0 or 1."""
+    """A boolean: a bool, or 0 or 1."""
     if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise TypeError("True or False")

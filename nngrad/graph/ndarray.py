@@ -288,7 +288,10 @@ def checked_shape(shape: object) -> Shape:
     try:
         result = tuple(int(n.__index__()) for n in shape)  # type: ignore[attr-defined]
     except (TypeError, AttributeError) as error:
-        raise TypeError(f"shape: expected a tuple of ints, got {shape!r}") from error
+        message = f"shape: expected a tuple of ints, got {shape!r}"
+        if isinstance(shape, list | tuple | np.ndarray):
+            message += "; nn.Variable.from_numpy_array(values) holds values"
+        raise TypeError(message) from error
     if any(n < 0 for n in result):
         raise ValueError(f"shape: sizes must not be negative, got {result}")
     return result

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable
 from typing import NamedTuple
 
@@ -10,9 +11,10 @@ from ..execution.cpu.rolling import LoopFound
 from ..execution.lower import linearize
 from ..execution.passes import loops_found
 from ..execution.plans import device_of
-from ..graph import Variable
+from ..graph import Spec, Variable
 from ..graph.html import html_table
 from ..graph.tables import aligned
+from ..graph.thresholds import LEAST_STEPS
 from .count import Tally, count
 
 
@@ -33,6 +35,15 @@ class OrderOfGradient(NamedTuple):
     """Matrix products among them."""
 
 
+class EqualLeaves(NamedTuple):
+    """Leaves that hold equal arrays, since one array was given to many calls."""
+
+    spec: Spec
+    """Shape and dtype of the array."""
+    leaves: int
+    """How many there are."""
+
+
 class Explanation(NamedTuple):
     """How gradients were built; `str()` of it is a table."""
 
@@ -45,19 +56,27 @@ class Explanation(NamedTuple):
     loops: tuple[LoopFound, ...]
     """Recurrences in it whose steps are functions of their own, and which are compiled as loops: how many steps each
     has, of how many functions."""
+    equal_leaves: tuple[EqualLeaves, ...]
+    """Leaves that hold one array each, and all of them the same: they keep a recurrence from being compiled as a
+    loop."""
 
     def __str__(self) -> str:
-        return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._loops()])
+        return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._lines()])
 
     def _repr_html_(self) -> str:
-        return html_table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._loops()])
+        return html_table(self._rows(), _HEAD) + "".join([f"<div>{line}</div>" for line in self._lines()])
 
     def _rows(self) -> list[tuple[str, ...]]:
         rows = [(str(o.order), o.mode, str(o.functions), str(o.matrix_products), o.reason or "-") for o in self.orders]
         return [*rows, ("all", "", str(self.functions), str(self.matrix_products), "")]
 
-    def _loops(self) -> list[str]:
-        return [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
+    def _lines(self) -> list[str]:
+        loops = [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
+        return loops + [
+            f"{each.leaves} leaves hold the same {each.spec}: an array is another leaf in each call that takes it. "
+            "Make it a Variable once, before the calls, and their recurrence can be compiled as a loop"
+            for each in self.equal_leaves
+        ]
 
 
 _HEAD = ("order", "mode", "functions", "products", "because")
@@ -94,5 +113,14 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
         for order, (mode, reason) in sorted(history(results))
         for tally in [counted.by_order.get(order, nothing)]
     ]
-    program = linearize(given, device=device_of(given), effects=False).program
-    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops_found(program))
+    linear = linearize(given, device=device_of(given), effects=False)
+    loops, equal = loops_found(linear.program), _equal_leaves(linear.leaves)
+    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal)
+
+
+def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
+    """The arrays, single numbers aside, each of which as many leaves hold as a loop has steps at least."""
+    arrays = [x for x in leaves if x.size > 1 and not x.need_grad and not x.name and not x.data.is_empty]
+    of_spec = Counter([x.spec for x in arrays])
+    counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= LEAST_STEPS])
+    return tuple([EqualLeaves(spec, count) for (spec, _), count in counts.items() if count >= LEAST_STEPS])

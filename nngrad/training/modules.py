@@ -12,6 +12,7 @@ from typing import Any
 
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
+from ..graph.elsewhere import no_attribute
 from ..graph.tables import aligned
 from ..parameter import Scope, get_parameter, get_parameters, parameter_scope, set_parameter
 
@@ -109,6 +110,7 @@ class Module:
                 if isinstance(scope.get(name), dict):
                     raise ValueError(f"{name}: a parameter of {type(self).__name__} and a scope; rename one of them")
                 scope[name] = value
+                value.name = value.name or name
 
     @property
     def parent(self) -> Module | None:
@@ -177,7 +179,10 @@ class Module:
     def __getattr__(self, name: str) -> Any:
         if name != "_submodules" and name in self._named:
             return self._named[name]
-        raise AttributeError(f"{type(self).__name__} has no attribute and no submodule {name!r}")
+        message = f"{type(self).__name__} has no attribute and no submodule {name!r}"
+        if name.startswith("_"):
+            raise AttributeError(message)
+        raise no_attribute(message, name, [*dir(type(self)), *vars(self), *self._named])
 
     def __delattr__(self, name: str) -> None:
         if name in self._named:

@@ -122,6 +122,14 @@ def test_doctor_names_a_required_package_that_is_absent_or_too_old(name: str, in
         assert f"-m pip install '{name}" in done.stdout or f"-m pip install {name}" in done.stdout
 
 
+def test_doctor_shows_what_developers_need_when_asked(installation: Installation) -> None:
+    installation.describe("nngrad", "0.1.0", ["jax>=0.8", 'ruff>=0.6; extra == "lint"', 'rich>=13; extra == "demo"'])
+    for asked in (False, True):
+        printed = installation.run("doctor", *["--developers"] * asked).stdout
+        assert ("For the extra [lint] run" in printed) is ("ruff" in printed) is asked
+        assert "[demo]" in printed
+
+
 def test_doctor_says_what_is_known_of_the_jaxlib_that_is_installed(installation: Installation) -> None:
     assert "#49176" in installation.run("doctor").stdout
     installation.describe("jaxlib", "0.10.2")

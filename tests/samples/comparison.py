@@ -10,7 +10,7 @@ from . import Sample, fixed, integers, sample
 
 
 def in_float(f: Callable[..., Any]) -> Callable[..., Any]:
-    """`f` with its truth values as numbers of the inputs' floating dtype."""
+    """`f` with its booleans as numbers of the inputs' floating dtype."""
 
     def numbers(*xs: Any) -> Any:
         dtype = jnp.result_type(*xs)

@@ -248,7 +248,7 @@ def as_toml(configuration: Any, introduction: str = "") -> str:
 
 
 def _as_toml(value: Any) -> str:
-    # JSON has the same texts but for one character, and the same whole numbers and truth values.
+    # JSON has the same texts but for one character, and the same whole numbers and booleans.
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 

@@ -38,7 +38,7 @@ _INT = frozenset({int})
 
 
 def boolean(value: Any) -> bool:
-    """A truth value.
+    """A boolean.
 
     Raises:
         ValueError: It is none.

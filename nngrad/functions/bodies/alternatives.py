@@ -240,7 +240,7 @@ class Switch(Alternatives):
                 comparison.less_equal_scalar if i == 0 else
                 comparison.greater_equal_scalar if i == last else comparison.equal_scalar
             )  # fmt: skip
-            # As truth values they have no part in the dtype of what is selected.
+            # As booleans they have no part in the dtype of what is selected.
             taken = array.cast(is_index(index.value, val=i), "bool")
             found = self._of_the_taken(body, leading, count, given, taken)
             selected = [indexing.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
