@@ -103,12 +103,14 @@ from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
 from .training.feeding import feed
 from .training.mixed_precision import precision
 from .training.modules import Module
+from .training.runs import EarlyStopping, fit, training_log
 
 __all__ = [
     "Checkpointer",
     "Context",
     "Convergence",
     "DynamicLossScale",
+    "EarlyStopping",
     "Function",
     "FunctionHook",
     "FunctionNode",
@@ -152,6 +154,7 @@ __all__ = [
     "export",
     "feed",
     "find_nan",
+    "fit",
     "fixed_point",
     "forward_all",
     "from_jax",
@@ -215,6 +218,7 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "training_log",
     "unbiased_square",
     "unrolled",
     "unset_function_post_hook",
