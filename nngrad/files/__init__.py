@@ -5,6 +5,8 @@
     archives.py           zip archives of a few members
     parameter_files.py    parameters, in each format that nngrad reads
     nnabla_files.py       nnabla's formats (with hdf5_reading.py)
+    nnabla_networks.py    networks in them are read (functions: nnabla_functions.csv)
+    nnabla_writing.py     graphs become such networks
     metrics_file.py       what a run measures, as lines of a CSV file
     graphs/               graphs, as tables
     exporting/            compiled programs for `nngrad run`

@@ -65,19 +65,24 @@ def write_h5(path: str | Path, arrays: Mapping[str, Any], need_grad: Mapping[str
         ValueError: HDF5 cannot hold one of the names.
         OSError: It cannot be written; the message names the file.
     """
-    h5py = _package("h5py", "h5py", f"{path}: '.h5' files")
+    write_whole(path, h5_of(arrays, need_grad, str(path)))
+
+
+def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) -> bytes:
+    """The content of such a file; `where` is its name in messages."""
+    h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         for index, (name, array) in enumerate(arrays.items()):
             if _NO_NAME.search(name):
-                raise ValueError(f"{path}: {name!r} cannot be a name in an HDF5 file")
+                raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
             file[name] = array.astype(np.float32) if array.dtype.name == "bfloat16" else array
             file[name].attrs["need_grad"] = need_grad[name]
             file[name].attrs["index"] = index
-    write_whole(path, content.getvalue())
+    return content.getvalue()
 
 
-def _package(module: str, package: str, what: str) -> Any:
+def package_for(module: str, package: str, what: str) -> Any:
     """The module `module`, or an ImportError that says how to get it."""
     try:
         return importlib.import_module(module)
@@ -87,7 +92,7 @@ def _package(module: str, package: str, what: str) -> Any:
 
 def _read_h5(content: bytes, where: str) -> FileParameters:
     """In a process of its own, whose time and memory are limited: a damaged file may crash HDF5, or never end."""
-    _package("h5py", "h5py", f"{where}: '.h5' files")
+    package_for("h5py", "h5py", f"{where}: '.h5' files")
     seconds = SECONDS_TO_READ + len(content) // 10**6
     program = Path(__file__).with_name("hdf5_reading.py")
     command = [sys.executable, "-I", str(program), json.dumps(sys.path), str(seconds)]
@@ -115,6 +120,7 @@ def _read_h5(content: bytes, where: str) -> FileParameters:
 
 # nnabla's messages as far as they are about parameters, by name: fields with numbers, kinds and whether they are
 # repeated (https://github.com/sony/nnabla, nnabla.proto). Readers pass over the other fields.
+Messages = Mapping[str, Mapping[str, tuple[int, str, bool]]]
 _SHAPE = {"dim": (1, "INT64", True)}
 _PARAMETER = {
     "variable_name": (1, "STRING", False),
@@ -122,19 +128,25 @@ _PARAMETER = {
     "data": (100, "FLOAT", True),
     "need_grad": (101, "BOOL", False),
 }
-_MESSAGES = {"Shape": _SHAPE, "Parameter": _PARAMETER, "NNablaProtoBuf": {"parameter": (200, "Parameter", True)}}
+MESSAGES: Messages = {
+    "Shape": _SHAPE, "Parameter": _PARAMETER, "NNablaProtoBuf": {"parameter": (200, "Parameter", True)},
+}  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1)
 def _message() -> Any:
-    """The class of `NNablaProtoBuf`."""
+    return message_class(MESSAGES)
+
+
+def message_class(messages: Messages) -> Any:
+    """The class of `NNablaProtoBuf`, of messages that are described as `MESSAGES` are."""
     pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
     field = pb2.FieldDescriptorProto
     file = pb2.FileDescriptorProto(name="nnabla_parameters.proto", syntax="proto3")
-    for message, fields in _MESSAGES.items():
+    for message, fields in messages.items():
         described = file.message_type.add(name=message)
         for name, (number, kind, repeated) in fields.items():
-            is_message = kind in _MESSAGES
+            is_message = kind in messages
             described.field.add(
                 name=name, number=number, label=field.LABEL_REPEATED if repeated else field.LABEL_OPTIONAL,
                 type=field.TYPE_MESSAGE if is_message else getattr(field, f"TYPE_{kind}"),
@@ -147,7 +159,7 @@ def _message() -> Any:
 
 
 def _read_protobuf(content: bytes, where: str) -> FileParameters:
-    errors = _package("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
+    errors = package_for("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
     try:
         return _held(_message().FromString(content), where)
     except errors.DecodeError as error:
@@ -155,7 +167,7 @@ def _read_protobuf(content: bytes, where: str) -> FileParameters:
 
 
 def _read_text(content: bytes, where: str) -> FileParameters:
-    text_format = _package("google.protobuf.text_format", "protobuf", f"{where}: '.nntxt' files")
+    text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: '.nntxt' files")
     try:
         message = text_format.Parse(content.decode(), _message()(), allow_unknown_field=True)
     except (UnicodeDecodeError, text_format.ParseError) as error:
@@ -174,7 +186,12 @@ def _held(message: Any, where: str) -> FileParameters:
     return held
 
 
-def _read_archive(content: bytes, where: str) -> FileParameters:
+def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:
+    """The members of an archive of nnabla's, by their names.
+
+    Raises:
+        ValueError: It is no such archive, or damaged.
+    """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             nbytes = sum([each.file_size for each in archive.infolist()])
@@ -184,9 +201,13 @@ def _read_archive(content: bytes, where: str) -> FileParameters:
             if int.from_bytes(content[end + 10 : end + 12], "little") not in (len(archive.infolist()), 0xFFFF):
                 raise ValueError("its directory has not as many files as it says")
             # All of them: where a name is damaged, a file's own name is another one.
-            members = {name: archive.read(name) for name in archive.namelist()}
+            return {name: archive.read(name) for name in archive.namelist()}
     except Exception as error:  # cut off; with a password; odd: it is nearly any
         raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
+
+
+def _read_archive(content: bytes, where: str) -> FileParameters:
+    members = members_of_archive(content, where)
     suffixes = {name: PurePosixPath(name).suffix for name in members}
     chosen = [name for name, suffix in suffixes.items() if suffix in (".h5", ".protobuf")]
     held = FileParameters({}, {})

@@ -1,4 +1,4 @@
-"""The parts of nnabla's `utils` that programs of training import: data, images, schedules."""
+"""The parts of nnabla's `utils` that programs of training import: data, images, schedules, networks."""
 
 from typing import TYPE_CHECKING, Any
 
@@ -9,6 +9,9 @@ from . import data_source_implements as data_source_implements
 from . import data_source_loader as data_source_loader
 from . import image_utils as image_utils
 from . import learning_rate_scheduler as learning_rate_scheduler
+from . import load as load
+from . import nnp_graph as nnp_graph
+from . import save as save
 
 if not TYPE_CHECKING:  # checkers of types say it themselves
 

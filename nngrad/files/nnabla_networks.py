@@ -1,0 +1,186 @@
+"""Networks in files of nnabla's: text in the form of protocol buffers, alone or in an archive with the parameters.
+
+`nnabla_functions.csv` has a line for each type of function that nnabla 1.36 writes: its name in F, and the names and
+kinds of its arguments in the file, which are those of F but for `RENAMED`.
+"""
+
+from __future__ import annotations
+
+import csv
+import functools
+import inspect
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from .. import functions as F
+from ..graph import Variable
+from .nnabla_files import MESSAGES, members_of_archive, message_class, package_for
+from .replacing import read_whole
+
+RENAMED = {"axes": "axis", "keep_dims": "keepdims"}
+"""Arguments that F has under another name than files."""
+_KINDS = {"int": "INT64", "float": "FLOAT", "double": "DOUBLE", "bool": "BOOL", "str": "STRING"}
+_NAMED_INPUTS = ("beta", "gamma", "mean", "variance")
+"""What functions of normalisation take after x, without those that `no_bias` and `no_scale` leave out."""
+
+
+class FunctionType(NamedTuple):
+    """A type of function in files."""
+
+    type: str
+    function: str
+    """Its name in F."""
+    fields: dict[str, str]
+    """The kinds of its arguments by their names."""
+
+
+@functools.cache
+def function_types() -> dict[str, FunctionType]:
+    """All types by their names in files."""
+    with Path(__file__).with_name("nnabla_functions.csv").open(encoding="utf-8", newline="") as file:
+        lines = list(csv.DictReader(file))
+    pairs = {line["type"]: [field.partition(":")[::2] for field in line["fields"].split()] for line in lines}
+    return {line["type"]: FunctionType(line["type"], line["function"], dict(pairs[line["type"]])) for line in lines}
+
+
+def _field(number: int, kind: str) -> tuple[int, str, bool]:
+    repeated = kind.endswith("s") and kind[:-1] in _KINDS
+    return number, _KINDS.get(kind[:-1] if repeated else kind, kind), repeated
+
+
+@functools.lru_cache(maxsize=1)
+def network_message() -> Any:
+    """The class of `NNablaProtoBuf` with networks and executors. In text fields are known by their names, so that
+    their numbers need not be nnabla's."""
+    with_fields = [each for each in function_types().values() if each.fields]
+    arguments = {
+        f"{each.type}Parameter": {name: _field(i + 1, kind) for i, (name, kind) in enumerate(each.fields.items())}
+        for each in with_fields
+    }
+    params = {f"{each.function}_param": (100 + i, f"{each.type}Parameter", False) for i, each in enumerate(with_fields)}
+    text, texts, shape = (1, "STRING", False), "STRING", (20, "Shape", False)
+    return message_class({
+        **MESSAGES, **arguments,
+        "Variable": {"name": text, "type": (2, texts, False), "repeat_id": (3, texts, True), "shape": shape},
+        "Function": {
+            "name": text, "type": (2, texts, False), "repeat_id": (3, texts, True),
+            "input": (20, texts, True), "output": (30, texts, True),
+            **params,
+        },
+        "Network": {
+            "name": text, "batch_size": (10, "INT64", False), "variable": (100, "Variable", True),
+            "function": (200, "Function", True),
+        },
+        "Data": {"variable_name": text, "data_name": (2, texts, False)},
+        "Executor": {
+            "name": text, "network_name": (10, texts, False), "data_variable": (50, "Data", True),
+            "output_variable": (80, "Data", True), "parameter_variable": (90, "Data", True),
+        },
+        "NNablaProtoBuf": {
+            "network": (100, "Network", True), "parameter": (200, "Parameter", True),
+            "executor": (600, "Executor", True),
+        },
+    })  # fmt: skip
+
+
+def read_networks(path: str | Path, extension: str) -> Any:
+    """The message in a file of networks.
+
+    Args:
+        path: The file.
+        extension: What it is: '.nnp', '.nntxt' or '.prototxt'.
+
+    Raises:
+        ImportError: The package protobuf is not installed.
+        OSError: The file cannot be read.
+        ValueError: It is no such file, or damaged; the message names it.
+    """
+    content, where = read_whole(path), str(path)
+    if extension == ".nnp":
+        members = members_of_archive(content, where)
+        content = b"\n".join([each for name, each in members.items() if name.endswith((".nntxt", ".prototxt"))])
+    text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: networks of nnabla's")
+    try:
+        return text_format.Parse(content.decode(), network_message()(), allow_unknown_field=True)
+    except (UnicodeDecodeError, text_format.ParseError) as error:
+        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+
+
+def build_network(
+    network: Any, parameters: Mapping[str, Variable], batch_size: int | None, where: str
+) -> dict[str, Variable]:
+    """Make the graph of a network.
+
+    Args:
+        network: The message.
+        parameters: Leaves by the names of parameters.
+        batch_size: What sizes stand for that the file leaves open; None for the file's own.
+        where: The name of the file and the network, for messages.
+
+    Returns:
+        All Variables by their names in the file.
+
+    Raises:
+        ValueError: Something in the network cannot be here; the message names the function.
+    """
+    size = network.batch_size if batch_size is None else batch_size
+    shapes = {each.name: tuple([size if n < 0 else n for n in each.shape.dim]) for each in network.variable}
+    made = {name for f in network.function for name in f.output}
+    variables: dict[str, Variable] = {}
+    for each in network.variable:
+        if each.type == "Parameter":
+            if each.name not in parameters:
+                raise ValueError(f"{where}: the file has no values of the parameter {each.name!r}")
+            variables[each.name] = parameters[each.name]
+        elif each.name not in made:
+            variables[each.name] = Variable(shapes[each.name])
+            variables[each.name].name = each.name
+    for f in network.function:
+        outputs = _apply(f, variables, size, where)
+        for name, y in zip(f.output, outputs, strict=False):
+            variables[name] = y
+            if y.shape != shapes.get(name, y.shape):
+                raise ValueError(f"{where}: {f.name} ({f.type}) gives {name!r} the shape {y.shape}, and the file says "
+                                 f"{shapes[name]}" + "; give another batch_size" * (batch_size is not None))
+    return variables
+
+
+def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> list[Variable]:
+    """The outputs of a function in a file."""
+    kind = function_types().get(f.type)
+    if kind is None or f.repeat_id:
+        loop = "in a loop, " if f.repeat_id else ""
+        raise ValueError(f"{where}: the function {f.name!r} of type {f.type} is {loop}not one that nngrad reads")
+    unknown = [name for name in f.input if name not in variables]
+    if unknown:
+        raise ValueError(f"{where}: {f.name} ({f.type}) reads {unknown[0]!r}, which nothing before it gives")
+    function = getattr(F, kind.function)
+    inputs = [variables[name] for name in f.input]
+    arguments = _arguments(f, kind, inspect.signature(function).parameters, size, where)
+    if "no_scale" in kind.fields:
+        message = getattr(f, f"{kind.function}_param")
+        left_out = ["beta"] * message.no_bias + ["gamma"] * message.no_scale
+        arguments |= zip([name for name in _NAMED_INPUTS if name not in left_out], inputs[1:], strict=False)
+        inputs = inputs[:1]
+    try:
+        result = function(*inputs, **arguments)
+    except (TypeError, ValueError) as error:
+        raise ValueError(f"{where}: {f.name} ({f.type}): {error}") from error
+    return [result] if isinstance(result, Variable) else list(result)
+
+
+def _arguments(f: Any, kind: FunctionType, known: Mapping[str, Any], size: int, where: str) -> dict[str, Any]:
+    """The arguments of the function of F by their names there."""
+    arguments: dict[str, Any] = {}
+    for field, what in kind.fields.items():
+        value = getattr(getattr(f, f"{kind.function}_param"), field)
+        value = tuple(value.dim) if what == "Shape" else tuple(value) if what.endswith("s") else value
+        if what == "Shape" and kind.type != "Reshape":
+            value = tuple([size if n < 0 else n for n in value])
+        name = field if field in known else RENAMED.get(field, field)
+        if name in known:
+            arguments[name] = value
+        elif value and field not in ("inplace", "no_scale", "no_bias"):
+            raise ValueError(f"{where}: {f.name} ({f.type}) has {field}={value!r}, which F.{kind.function} has not")
+    return arguments

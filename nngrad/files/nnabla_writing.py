@@ -1,0 +1,239 @@
+"""Networks written as nnabla does. A graph of nngrad's has functions that nnabla has not: those are refused by name."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+from ..graph import Function, Op, Variable, functions_of
+from ..graph.closing import Closing
+from .nnabla_networks import RENAMED, FunctionType, function_types
+
+_TYPES = {each.function: each for each in function_types().values()}
+_OTHER_NAMES = {"amax": "max", "amin": "min"}
+"""Functions of nnabla's by the names of ops that are called otherwise."""
+_OF_ONE_RANK = frozenset([name for name in _TYPES if name.endswith("2")]) | {
+    "equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
+}  # fmt: skip
+"""Functions whose inputs nnabla broadcasts where they have as many axes."""
+_SWITCHES = ("inplace", "with_index", "only_index")
+"""Arguments of nnabla's that nngrad has no ops for, which are off where they are not written."""
+_LAST_AXIS = ("softmax", "log_softmax", "softmax_cross_entropy", "categorical_cross_entropy", "concatenate")
+"""Functions that go along the last axis where none is given."""
+_ALL_AXES = ("sum", "mean", "prod", "max", "min")
+"""Functions that reduce all axes where none is given."""
+
+Shape = tuple[int, ...]
+
+
+class CannotBeSaved(ValueError):
+    """Something in a graph cannot be said in a file of nnabla's."""
+
+
+class NetworkWriter:
+    """Writes the graph of some outputs into the message of a network.
+
+    Args:
+        network: The message, whose name and batch size are set.
+        outputs: The outputs by their names.
+        names: Other Variables by their names: the inputs, and values in the middle.
+        parameters: The names of parameters by their Variables.
+        open_batch: Whether the file leaves the size of batches open: that of first axes, where it is the batch size of
+            what depends on an input.
+
+    Raises:
+        CannotBeSaved: nnabla has no function that does the same, or a leaf is neither named nor a parameter.
+    """
+
+    def __init__(
+        self, network: Any, outputs: Mapping[str, Variable], names: Mapping[str, Variable],
+        parameters: Mapping[Variable, str], open_batch: bool,
+    ) -> None:  # fmt: skip
+        self._network, self._open_batch = network, open_batch
+        self._closing = closing = Closing()
+        closing.write(functions_of(list(outputs.values())))
+        for name, x in {**names, **outputs}.items():
+            if not isinstance(x, Variable) or not (closing.has(x) or name in outputs):
+                raise CannotBeSaved(f"{name!r} is no Variable of the network")
+        self._names = {closing[x]: name for name, x in {**names, **outputs}.items()}
+        self._shapes: dict[str, Shape] = {}
+        self._batched: set[str] = set()
+        """Values that depend on an input."""
+        self._count = 0
+        self._declare_leaves(parameters)
+        number = 0
+        for f, (op, arguments, ins) in zip(closing.functions, closing.steps, strict=True):
+            given = [self._name(~(number + k), op, k) for k in range(len(f.specs))]
+            number += len(f.specs)
+            self._function(f, op, dict(zip(op.argument_names, arguments, strict=True)),
+                           [self._names[i] for i in ins], given)  # fmt: skip
+
+    def _name(self, number: int, op: Op, k: int) -> str:
+        default = f"@{self._network.name}/{op.name}_{~number}_out" + f"_{k}" * bool(k)
+        return self._names.setdefault(number, default)
+
+    def _declare_leaves(self, parameters: Mapping[Variable, str]) -> None:
+        for number, leaf in enumerate(self._closing.leaves):
+            name = parameters.get(leaf)
+            if name is None and (number not in self._names or leaf._source is not None):
+                raise CannotBeSaved(f"a leaf of shape {leaf.shape} is no parameter, and `names` has no name for it"
+                                    if leaf._source is None else "a random function draws anew at each forward()")
+            if name is None:
+                self._batched.add(self._names[number])
+            self._names[number] = name or self._names[number]
+            self._declare(self._names[number], leaf.shape, "Buffer" if name is None else "Parameter")
+
+    def _declare(self, name: str, shape: Shape, kind: str = "Buffer") -> str:
+        self._shapes[name] = shape
+        message = self._network.variable.add(name=name, type=kind)
+        message.shape.dim.extend(self.open(name, shape))
+        return name
+
+    def open(self, name: str, shape: Shape) -> Shape:
+        """The shape with -1 for the size of batches."""
+        batch = self._open_batch and name in self._batched and shape[:1] == (self._network.batch_size,)
+        return (-1, *shape[1:]) if batch else shape
+
+    def _function(self, f: Function, op: Op, arguments: dict[str, Any], ins: list[str], given: list[str]) -> None:
+        if f.effects:
+            raise CannotBeSaved(f"{op.name} writes to leaves, as running statistics with batch_stat=True")
+        if self._batched & set(ins):
+            self._batched.update(given)
+        shapes = [spec.shape for spec in f.specs]
+        special = _SPECIAL.get(op.name)
+        kind = _TYPES.get(_OTHER_NAMES.get(op.name, op.name))
+        if special is not None:
+            special(self, op, arguments, ins, given[0], shapes[0])
+        elif kind is None:
+            raise CannotBeSaved(f"nnabla has no function {op.name}")
+        else:
+            if op.name in _OF_ONE_RANK:
+                ins = [self._in_rank(x, len(shapes[0])) for x in ins]
+            self.emit(kind.type, ins, given, shapes, self._fields(kind, op, arguments, ins, shapes[0]))
+
+    def emit(
+        self, kind: str, ins: Sequence[str], given: Sequence[str], shapes: Sequence[Shape], fields: Mapping[str, Any]
+    ) -> None:
+        """Write a function, and declare what it gives."""
+        self._count += 1
+        message = self._network.function.add(name=f"@{self._network.name}/{kind}_{self._count}", type=kind)
+        message.input.extend(ins)
+        message.output.extend(given)
+        described = function_types()[kind]
+        for name, value in fields.items():
+            into = getattr(message, f"{described.function}_param")
+            if described.fields[name] == "Shape":
+                getattr(into, name).dim.extend(value)
+            elif described.fields[name].endswith("s"):
+                getattr(into, name).extend(value)
+            else:
+                setattr(into, name, value)
+        for name, shape in zip(given, shapes, strict=True):
+            self._declare(name, shape)
+
+    def between(self, kind: str, x: str, shape: Shape, fields: Mapping[str, Any]) -> str:
+        """Write a function of `x` that the graph has not, and return the name of what it gives."""
+        name = f"@{self._network.name}/{kind}_{self._count + 1}_out"
+        if x in self._batched:
+            self._batched.add(name)
+        self.emit(kind, [x], [name], [shape], fields)
+        return name
+
+    def shape(self, name: str) -> Shape:
+        """The shape of a value."""
+        return self._shapes[name]
+
+    def reshaped(self, x: str, shape: Shape) -> str:
+        """Write a reshape, if `x` has another shape."""
+        if self._shapes[x] == shape:
+            return x
+        return self.between("Reshape", x, shape, {"shape": self.open(x, shape)})
+
+    def _in_rank(self, x: str, rank: int) -> str:
+        shape = self._shapes[x]
+        return self.reshaped(x, (1,) * (rank - len(shape)) + shape)
+
+    def _fields(
+        self, kind: FunctionType, op: Op, arguments: dict[str, Any], ins: list[str], shape: Shape
+    ) -> dict[str, Any]:
+        """The arguments in the file of what an op is given."""
+        names = {field: field if field in arguments else RENAMED.get(field, field) for field in kind.fields}
+        for name, default in zip(op.argument_names, op.defaults, strict=True):
+            if name not in names.values() and arguments[name] != default:
+                raise CannotBeSaved(f"nnabla's {kind.function} has no argument {name}={arguments[name]!r}")
+        fields = {}
+        for field, name in names.items():
+            if name in arguments:
+                fields[field] = self._value(kind, field, arguments, arguments[name], ins)
+            elif field not in _SWITCHES:
+                raise CannotBeSaved(f"what nnabla calls {field} of {kind.function}")
+        if kind.type in ("Reshape", "Broadcast"):
+            fields["shape"] = self.open(ins[0], shape)
+        return fields
+
+    def _value(self, kind: FunctionType, field: str, arguments: dict[str, Any], value: Any, ins: list[str]) -> Any:
+        """The value of an argument in the file, where None stands for what nnabla writes out."""
+        rank = len(self._shapes[ins[0]]) if ins else 0
+        if field == "axes" and (value is not None or kind.function in _ALL_AXES):
+            axes = range(rank) if value is None else (value,) if isinstance(value, int) else value
+            return tuple([axis % rank for axis in axes])
+        if value is None:
+            kernel = arguments.get("kernel", ())
+            standard = {"stride": kernel, "pad": (0,) * len(kernel)} if kernel else {}
+            if kind.function in _LAST_AXIS:
+                standard["axis"] = rank - 1
+            if field not in standard:
+                raise CannotBeSaved(f"{kind.function} with {field}=None")
+            return standard[field]
+        return value
+
+
+def _convolve(
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+) -> None:
+    fields = {**arguments, "base_axis": len(shape) - len(arguments["pad"]) - 1}
+    writer.emit("Convolution", ins, [given], [shape], fields)
+
+
+def _batch_matmul(
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+) -> None:
+    """nnabla's has axes of batches; a product of two matrices is its Affine."""
+    x, y = map(writer.shape, ins)
+    if (len(x), len(y)) == (2, 2):
+        turned = arguments["transpose_a"], arguments["transpose_b"]
+        ins = [writer.between("Transpose", name, writer.shape(name)[::-1], {"axes": (1, 0)}) if turn else name
+               for name, turn in zip(ins, turned, strict=True)]  # fmt: skip
+        writer.emit("Affine", ins, [given], [shape], {"base_axis": 1})
+    elif x[:-2] == y[:-2]:
+        writer.emit("BatchMatmul", ins, [given], [shape], arguments)
+    else:
+        raise CannotBeSaved(f"batch_matmul of shapes {x} and {y}, whose batches nnabla does not broadcast")
+
+
+def _take_slices(
+    writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
+) -> None:
+    """A slice, and a reshape that drops the axes that an index stands for."""
+    bounds = [(key, key + 1, 1) if isinstance(key, int) else (key[0], key[0] + key[1] * key[2], key[2])
+              for key in arguments["key"]]  # fmt: skip
+    old = writer.shape(ins[0])
+    bounds += [(0, n, 1) for n in old[len(bounds) :]]
+    if any([step < 1 for _, _, step in bounds]):
+        raise CannotBeSaved(f"a slice with a negative step, of shape {old}")
+    start, stop, step = zip(*bounds, strict=True)
+    sliced = tuple([-((first - last) // by) for first, last, by in bounds])
+    stop = tuple([min(last, n) for last, n in zip(stop, old, strict=True)])
+    whole = next((i for i, n in enumerate(old) if (start[i], stop[i], step[i]) != (0, n, 1)), 0)
+    fields = {"start": start[whole:], "stop": stop[whole:], "step": step[whole:]}  # of the last axes, as nnabla has it
+    if sliced == shape:
+        writer.emit("Slice", ins, [given], [shape], fields)
+    else:
+        part = writer.between("Slice", ins[0], sliced, fields)
+        writer.emit("Reshape", [part], [given], [shape], {"shape": writer.open(part, shape)})
+
+
+_SPECIAL: dict[str, Callable[..., None]] = {
+    "convolve": _convolve, "batch_matmul": _batch_matmul, "take_slices": _take_slices,
+}  # fmt: skip
+"""Ops that nnabla has otherwise."""

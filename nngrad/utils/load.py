@@ -1,0 +1,60 @@
+"""Networks and parameters read from files of nnabla's."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from pathlib import Path
+from typing import NamedTuple
+
+from ..files.parameter_files import load_parameters
+from .nnp_graph import EXTENSIONS, NnpLoader, NnpNetwork
+
+
+class Executor(NamedTuple):
+    """How a network is run."""
+
+    network: NnpNetwork
+    dataset_assign: dict[str, str]
+    """The names of data by those of the Variables that it goes into."""
+    output_assign: dict[str, str]
+    """The names of results by those of the Variables that give them."""
+
+
+class Info(NamedTuple):
+    """What files hold of networks. Data sets, optimizers and monitors in them are not read."""
+
+    networks: dict[str, NnpNetwork]
+    executors: dict[str, Executor]
+
+
+def load(
+    filenames: str | Path | Iterable[str | Path], batch_size: int | None = None, parameter_only: bool = False,
+    extension: str = ".nntxt",
+) -> Info:  # fmt: skip
+    """Read files of networks and parameters; the parameters go into the present scope.
+
+    Args:
+        filenames: Archives ('.nnp'), text ('.nntxt'), or parameters ('.h5', '.protobuf').
+        batch_size: The number of examples in a batch; by default the one that each network has.
+        parameter_only: Whether to leave networks out.
+        extension: What files are whose names end in something else.
+
+    Raises:
+        ImportError: A package is not installed that reads such files.
+        OSError: A file cannot be read.
+        ValueError: A file is damaged, or has what cannot be here; the message names it.
+    """
+    info = Info({}, {})
+    for path in [filenames] if isinstance(filenames, str | Path) else filenames:
+        if parameter_only or Path(path).suffix in (".h5", ".protobuf"):
+            load_parameters(path, None if Path(path).suffix in (*EXTENSIONS, ".h5", ".protobuf") else extension)
+            continue
+        loader = NnpLoader(path, extension=extension)
+        info.networks.update({name: loader.get_network(name, batch_size) for name in loader.get_network_names()})
+        for each in loader.executors:
+            if each.network_name not in info.networks:
+                raise ValueError(f"{path}: the executor {each.name!r} runs {each.network_name!r}, which is no network")
+            data, output = ({row.variable_name: row.data_name for row in rows}
+                            for rows in (each.data_variable, each.output_variable))  # fmt: skip
+            info.executors[each.name] = Executor(info.networks[each.network_name], data, output)
+    return info

@@ -1,0 +1,85 @@
+"""Networks and parameters written to a file of nnabla's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from ..files.archives import archive_of
+from ..files.nnabla_files import h5_of, package_for
+from ..files.nnabla_networks import network_message
+from ..files.nnabla_writing import CannotBeSaved, NetworkWriter
+from ..files.replacing import write_whole
+from ..graph import Variable
+from ..graph.leaf import arrays_in
+from ..parameter import get_parameters
+
+_VERSION = b"0.1\n"
+
+
+def save(
+    filename: str | Path, contents: Mapping[str, Any], include_params: bool = False, variable_batch_size: bool = True,
+    parameters: Mapping[str, Variable] | None = None,
+) -> None:  # fmt: skip
+    """Write networks with their parameters to an archive that nnabla loads ('.nnp').
+
+    Args:
+        filename: Its name, which ends in '.nnp'. The file is replaced as a whole.
+        contents: What nnabla's `save` takes: under 'networks' a list of dicts of 'name', 'batch_size', 'outputs' and
+            'names', of which the last two have Variables by their names; under 'executors' one of dicts of 'name',
+            'network', 'data' and 'output', of which the last two are names.
+        include_params: Of no account: an archive has the parameters anyway.
+        variable_batch_size: Let who loads the file choose the size of batches: first axes that have the batch size.
+        parameters: The parameters by their names; by default all below the present scope.
+
+    Raises:
+        ImportError: h5py or protobuf is not installed.
+        ValueError: The name ends otherwise, `contents` has what cannot be written, or a network has a function that
+            nnabla has not; the message names it.
+        OSError: The file cannot be written.
+    """
+    if Path(filename).suffix != ".nnp":
+        raise ValueError(f"filename: {str(filename)!r} does not end in '.nnp'; parameters alone are written by "
+                         "nn.save_parameters, and graphs of any functions by nn.save_graph")
+    unknown = contents.keys() - {"networks", "executors"}
+    if unknown:
+        raise ValueError(f"contents: {', '.join(sorted(map(repr, unknown)))} cannot be written, only 'networks' and "
+                         "'executors'")
+    text_format = package_for("google.protobuf.text_format", "protobuf", f"{filename}: networks of nnabla's")
+    chosen = get_parameters(grad_only=False) if parameters is None else dict(parameters)
+    message = network_message()()
+    names = {x: name for name, x in chosen.items()}
+    for network in contents.get("networks", ()):
+        written = message.network.add(name=network["name"], batch_size=network["batch_size"])
+        try:
+            NetworkWriter(written, network["outputs"], network["names"], names, variable_batch_size)
+        except CannotBeSaved as error:
+            raise ValueError(f"contents: the network {network['name']!r} cannot be saved: {error}") from None
+    for executor in contents.get("executors", ()):
+        _write_executor(message, executor)
+    arrays = [np.asarray(array) for array in arrays_in([x.data for x in chosen.values()])]
+    flags = {name: bool(x.need_grad) for name, x in chosen.items()}
+    members = {
+        "nnp_version.txt": _VERSION,
+        "network.nntxt": text_format.MessageToString(message).encode(),
+        "parameter.h5": h5_of(dict(zip(chosen, arrays, strict=True)), flags, str(filename)),
+    }
+    write_whole(filename, archive_of(members))
+
+
+def _write_executor(message: Any, executor: Mapping[str, Any]) -> None:
+    network = next((each for each in message.network if each.name == executor["network"]), None)
+    known = {} if network is None else {each.name: each.type for each in network.variable}
+    written = message.executor.add(name=executor["name"], network_name=executor["network"])
+    for names, rows in ((executor["data"], written.data_variable), (executor["output"], written.output_variable)):
+        for name in names:
+            if name not in known:
+                raise ValueError(f"contents: the executor {executor['name']!r} has {name!r}, which is no Variable of "
+                                 f"the network {executor['network']!r}")
+            rows.add(variable_name=name, data_name=name)
+    for name, kind in known.items():
+        if kind == "Parameter":
+            written.parameter_variable.add(variable_name=name)
