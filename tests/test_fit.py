@@ -245,6 +245,26 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
                 epochs=None)  # fmt: skip
 
 
+def logarithm(x: nn.Variable) -> nn.Variable:
+    """Infinite where all rows are 0, with a gradient that is NaN where some are."""
+    sums = F.sum(PF.affine(x, 2, name="a", with_bias=False), axis=1)
+    return F.mean(F.log(sums**2)) if x.shape[0] == 4 else F.sum((sums**2) ** 0.5)
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_function_is_named_that_made_the_first_one(rows: int, accumulate: int) -> None:
+    step = nn.train_step(logarithm, nn.get_parameters, S.Sgd(0.1), on_nan="raise", accumulate=accumulate)
+    good = np.random.default_rng(0).normal(size=(rows * accumulate, 3)).astype(np.float32)
+    with pytest.raises(FloatingPointError) as raised:
+        nn.fit(step, [good, good, 0 * good])
+    said = str(raised.value)
+    assert "as they were before the step. It begins here:\n" in said
+    assert ("infinity in <Log" if rows == 4 else "(order of differentiation 1, from the rule of") in said
+    assert raised.value.__notes__ == ["nn.fit: this was step 3"]
+    assert np.isfinite(nn.get_parameters()["a/affine/W"].d).all()
+
+
 # ---------------------------------------------------------------- interrupts
 
 
