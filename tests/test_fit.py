@@ -146,6 +146,7 @@ LISTED = [batch for epoch in range(2) for batch in batches(epoch)]
     ("data", "options", "steps"),
     [
         (feed, {"epochs": None}, 9), (iterator, {"epochs": 2}, 6), (iterator, {"epochs": None, "steps": 7}, 7),
+        (iterator, {"epochs": None}, 3),
         (lambda: LISTED, {"epochs": None}, 6), (lambda: LISTED, {"epochs": None, "steps": 8}, 8),
         (lambda: iter(LISTED), {"epochs": None}, 6), (lambda: LISTED, {"epochs": 2, "steps": 100}, 12),
     ],
@@ -156,7 +157,7 @@ def test_data_of_all_kinds_go_on_where_they_were(
     assert trained(tmp_path / "whole", data=data(), **options).step == steps
     expected = weight()
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "parts", at=5, do=interrupt, data=data(), **options)
+        trained(tmp_path / "parts", at=min(5, steps - 1), do=interrupt, data=data(), **options)
     assert trained(tmp_path / "parts", data=data(), **options).step == steps
     assert weight().tobytes() == expected.tobytes()
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
@@ -171,10 +172,10 @@ def test_a_step_without_data() -> None:
 def test_what_a_step_returns() -> None:
     results = [
         0.5, {"loss": np.float32(0.5)}, (np.float32(0.5), {"norm": 2.0, "y": np.ones(3)}), (0.5, (1, 2)),
-        nn.Variable.from_numpy_array(np.float32(0.5)),
+        nn.Variable.from_numpy_array(np.float32(0.5)), nn.NdArray.from_numpy_array(np.float32(0.5)),
     ]  # fmt: skip
-    found = nn.fit(results.__getitem__, range(5), every=1).history
-    assert [line["loss"] for line in found] == [0.5] * 5
+    found = nn.fit(results.__getitem__, range(6), every=1).history
+    assert [line["loss"] for line in found] == [0.5] * 6
     assert found[2].keys() == {"step", "seconds", "loss", "norm"}
     with pytest.raises(TypeError, match=r"accuracies: what is logged must be a number, .* of shape \(2,\)"):
         nn.fit(lambda: {"accuracies": np.ones(2)}, steps=1)
@@ -203,7 +204,7 @@ def falling_until(step: int) -> Callable[[int], dict[str, float]]:
 
 
 def test_early_stopping() -> None:
-    run = nn.fit(falling_until(5), range(100), every=1, callbacks=[nn.EarlyStopping("loss", patience=3)])
+    run = nn.fit(falling_until(5), range(100), every=1, callbacks=iter([nn.EarlyStopping("loss", patience=3)]))
     assert run.step == 9 and run.stopped == "loss has not become better 3 times in a row"
     assert run.history[-1]["loss"] == 3
     run = nn.fit(falling_until(5), range(100), every=4, callbacks=[nn.EarlyStopping("loss")])

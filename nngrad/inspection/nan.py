@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -110,7 +110,7 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
     return nan_in(outputs, arrays_of_last_forward(outputs), masked)
 
 
-def nan_in(outputs: list[Variable], arrays: Mapping[int, Any], masked: bool = False) -> NanReport | None:
+def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
     """What `find_nan` finds, with values of leaves by their ids."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
     values: dict[tuple[Any, int], Any] = {}

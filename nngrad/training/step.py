@@ -140,7 +140,7 @@ class TrainStep:
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
-        return self._checked(*results, arrays) if self._raises else results
+        return self._checked(results[0], results[1], arrays) if self._raises else results
 
     def to_jax(self) -> tuple[PureStep, Carried]:
         """The step as a plain JAX function, to be traced, exported or lowered for another platform.
