@@ -215,6 +215,7 @@ def test_what_attributes_hold_is_found(x: nn.Variable, tmp_path: Path) -> None:
     parameters = held.get_parameters()
     assert sorted(parameters) == HELD and list(held.submodules) == ["blocks.0", "blocks.1", "named.left.0"]
     assert held.blocks[1].get_path_name() == "@held/@blocks.1" and parameters["scale"] is held.scale
+    assert (held.scale.name, parameters["named.scales.a"].name) == ("scale", "named.scales.a")
     held.save_parameters(tmp_path / "held.safetensors")
     other = Held()
     other.load_parameters(tmp_path / "held.safetensors")

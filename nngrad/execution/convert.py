@@ -278,17 +278,15 @@ def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     ):
         return array
     name = f"array {i}"
-    if isinstance(array, Variable):
-        array = array.data.raw()
-    elif isinstance(array, NdArray):
-        array = array.raw()
+    if isinstance(array, Variable | NdArray):
+        array = (array.data if isinstance(array, Variable) else array).raw()
     elif not isinstance(array, jax.core.Tracer):
         array = array_of(array, name)
     if array.shape != x.spec.shape:
         shapes = f"{name} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}"
         raise ValueError(f"{shapes}, {SHAPES_ARE_FIXED}")
-    if isinstance(array, jax.core.Tracer) and array.dtype != x.dtype:
-        if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
-            raise TypeError(f"{name} is {array.dtype.name}; input {x.name or i} is {x.dtype.name}")
-        return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))
-    return converted(array, x.dtype, name)
+    if not isinstance(array, jax.core.Tracer) or array.dtype == x.dtype:
+        return converted(array, x.dtype, name)
+    if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
+        raise TypeError(f"{name} is {array.dtype.name}; input {x.name or i} is {x.dtype.name}")
+    return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))

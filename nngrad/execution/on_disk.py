@@ -190,25 +190,26 @@ def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
     device, committed = default_device(), False
     free = set()
     for leaf in leaves:
-        if isinstance(leaf, jax.core.Tracer):
-            return None
-        if isinstance(leaf, jax.Array):
-            found, is_bound = leaf.devices(), leaf.committed
-        elif isinstance(leaf, jax.ShapeDtypeStruct):
-            if leaf.sharding is None:
-                continue
-            found, is_bound = leaf.sharding.device_set, True
-        elif leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
-            continue
-        else:
-            return None
-        if len(found) != 1 or (is_bound and committed and device not in found):
+        devices, is_bound = _devices_of(leaf)
+        if devices is None or len(devices) > 1 or (is_bound and committed and device not in devices):
             return None
         if not is_bound:
-            free |= found
+            free |= devices
         elif not committed:
-            (device,), committed = found, True
+            (device,), committed = devices, True
     return (device, committed) if free <= {device} and device.platform in PLATFORMS else None
+
+
+def _devices_of(leaf: Any) -> tuple[set[jax.Device] | None, bool]:
+    """The devices that an argument lies on, and whether it is bound to them; None for the devices where JAX shall
+    decide."""
+    if leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
+        return set(), False
+    if isinstance(leaf, jax.ShapeDtypeStruct):
+        return (set(), False) if leaf.sharding is None else (leaf.sharding.device_set, True)
+    if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
+        return leaf.devices(), leaf.committed
+    return None, False
 
 
 _ON_HOST = (np.ndarray, float, int, bool)

@@ -201,28 +201,25 @@ def _tuple(written: Iterable[str]) -> str:
 def _written(argument: Any) -> str:
     """A static argument as text that no other one has; classes are compared as they are, since a subclass may be
     equal to a number and do something else."""
-    kind = argument.__class__
-    if kind is tuple:
-        return _tuple(map(_written, argument))
-    if argument is None or argument is Ellipsis or kind is bool or kind is int:
-        return repr(argument)
-    if kind is float or kind is NegativeZero:
-        return float.hex(argument)
-    if kind is HoistedLiteral:
-        return f"hoisted {argument.place}"
-    if kind is Fraction:
-        return f"fraction {argument.numerator}/{argument.denominator}"
-    if kind is str:
-        return f"text {argument!r}"
-    if kind is slice:
-        return f"slice{_tuple(map(_written, (argument.start, argument.stop, argument.step)))}"
+    write = _WRITERS.get(argument.__class__)
+    if write is not None:
+        return write(argument)
     if isinstance(argument, np.dtype) and argument.isbuiltin:
         return f"dtype {argument.name}"
-    if kind is Block:
-        return f"body {digest_of(_steps(argument.inputs, argument.steps, argument.outputs).encode()).hex()}"
-    if kind is Op:
-        return f"op {_op(argument)}"
     raise Unknown
+
+
+_WRITERS: dict[type, Callable[[Any], str]] = {
+    **dict.fromkeys((type(None), type(Ellipsis), bool, int), repr),
+    **dict.fromkeys((float, NegativeZero), float.hex),
+    tuple: lambda entries: _tuple(map(_written, entries)),
+    slice: lambda taken: f"slice{_tuple(map(_written, (taken.start, taken.stop, taken.step)))}",
+    str: lambda text: f"text {text!r}",
+    Fraction: lambda number: f"fraction {number.numerator}/{number.denominator}",
+    HoistedLiteral: lambda literal: f"hoisted {literal.place}",
+    Block: lambda body: f"body {digest_of(_steps(body.inputs, body.steps, body.outputs).encode()).hex()}",
+    Op: lambda op: f"op {_op(op)}",
+}
 
 
 def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) -> bytes | None:

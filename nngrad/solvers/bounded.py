@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 import optax
 
-from .rates import as_decay, as_rate
+from .rates import Rate, as_decay, as_rate, takes_lr
 from .solver import Solver, Transformation
 
 
@@ -26,18 +26,22 @@ class AdaBound(Solver):
         eps: Added to the root of v, in units of the gradient.
         final_lr: Learning rate of the end, in units of the parameter by the gradient.
         gamma: How fast the bounds close in, per step; above 0.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
     rate_name = "alpha"
 
+    @takes_lr
     def __init__(
         self,
-        alpha: float = 1e-3,
+        alpha: Rate = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         final_lr: float = 0.1,
         gamma: float = 1e-3,
+        *,
+        lr: Rate | None = None,
     ) -> None:
         super().__init__(alpha)
         self.beta1 = as_decay(beta1, "beta1")
@@ -93,17 +97,21 @@ class AMSBound(AdaBound):
         final_lr: As for `AdaBound`.
         gamma: As for `AdaBound`.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
+    @takes_lr
     def __init__(
         self,
-        alpha: float = 1e-3,
+        alpha: Rate = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         final_lr: float = 0.1,
         gamma: float = 1e-3,
         bias_correction: bool = False,
+        *,
+        lr: Rate | None = None,
     ) -> None:
         super().__init__(alpha, beta1, beta2, eps, final_lr, gamma)
         self.bias_correction = bias_correction

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 from collections.abc import Callable, Sequence
 from contextlib import nullcontext
 from typing import TYPE_CHECKING, Any
@@ -25,7 +26,7 @@ if TYPE_CHECKING:
 Results = tuple[Any, Any, Any, Any]
 """What an update returns: a result of its own, and the new arrays of other leaves, of parameters, of the state."""
 
-_LEAVES, _PARAMETERS, _STATE = 1, 2, 3
+_LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
 _COLD = 2
 """So many calls with arguments of one kind return through Python, where an interrupt may come before what they
 return is held. They are given copies to take over."""
@@ -33,6 +34,28 @@ return is held. They are given copies to take over."""
 
 STEP_TO_TRACE = "the to_jax() of a training step"
 """What JAX may trace instead of an update."""
+
+
+class StateValue(Value):
+    """The arrays of a solver's state, and after how many updates."""
+
+    __slots__ = ("updates",)
+
+    def __init__(self, arrays: tuple[Any, ...], updates: int) -> None:
+        super().__init__(arrays)
+        self.updates = updates
+
+
+class InPlaceState(InPlaceTuple):
+    """The same in place. The number is held with the arrays, by the same call in C."""
+
+    __slots__ = ()
+
+    @property
+    def updates(self) -> int:
+        with self.owner.lock:
+            count: int = self.owner.held[-1][_UPDATES]
+            return count
 
 
 class InPlaceUpdate:
@@ -106,7 +129,7 @@ class InPlaceUpdate:
         self._needs_x64 = needs_x64
         self._owner: InPlace | None = None
         self._values: list[InPlaceValue] = []
-        self._state: Value | None = None
+        self._state: InPlaceState | None = None
 
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
@@ -164,12 +187,12 @@ class InPlaceUpdate:
         mesh = None if self._placements is None else self._placements.mesh
         with owner.lock, nullcontext() if mesh is None else mesh.turn():
             held = owner.held
-            _, _, params, state = held[-1]
+            _, _, params, state, updates = held[-1]
             calls, is_quick = self._calls.get(kind, 0), self._executable.has_quick_calls  # which is another function
             if calls < _COLD or is_quick:
                 params, state = copied_together(params, state)
                 try:
-                    held.append(self._executable(params, state, arguments))
+                    held.append((*self._executable(params, state, arguments), updates + 1))
                 except BaseException:
                     self._compile()  # after such a call JAX would return through Python for ever
                     raise
@@ -179,10 +202,10 @@ class InPlaceUpdate:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
                 executable: Any = self._executable.optimised  # a function of C
-                held.extend(map(executable, (params,), (state,), (arguments,)))
+                held.extend(map(operator.add, map(executable, (params,), (state,), (arguments,)), ((updates + 1,),)))
             del held[:-1]
             if mesh is not None:
-                mesh.finished(held[-1])
+                mesh.finished(held[-1][:_UPDATES])
             if owner.left:
                 self._take_back(cells)
             return held[-1][0]
@@ -190,7 +213,7 @@ class InPlaceUpdate:
     def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
         """The update where nothing is taken over."""
         solver = self._solver
-        before = values_of(cells)
+        before, updates = values_of(cells), solver.updates
         given = raw_together(before)
         mesh = self._mesh_for(given)
         if mesh is None:
@@ -203,7 +226,7 @@ class InPlaceUpdate:
             own, leaves, params, state = results = self._executable(params, state, arguments)
             if mesh is not None:
                 mesh.finished(results)
-        replace(cells, before, [*params, *leaves], solver, Value(state))
+        replace(cells, before, [*params, *leaves], solver, StateValue(state, updates + 1))
         return own
 
     def _mesh_for(self, arrays: Sequence[Any]) -> Mesh | None:
@@ -240,10 +263,10 @@ class InPlaceUpdate:
             else:
                 placements, arrays, state = placed_on(mesh, solver, self._updated, given)
             self._become(placements)
-            owner = InPlace((None, arrays[count:], arrays[:count], state))
+            owner = InPlace((None, arrays[count:], arrays[:count], state, solver.updates))
             values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
             values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]
-            held = InPlaceTuple(owner, _STATE)
+            held = InPlaceState(owner, _STATE)
             if exchange(cells, before, values, solver, held):
                 self._owner, self._values, self._state = owner, values, held
                 before_this, solver.holder = solver.holder, self

@@ -11,7 +11,7 @@ from typing import Any
 
 import optax
 
-from .rates import as_decay, as_rate
+from .rates import Rate, as_decay, as_rate, takes_lr
 from .scaling import scale_by_amsgrad, scale_by_root_of_sum
 from .solver import Solver, Transformation
 
@@ -23,7 +23,7 @@ class Sgd(Solver):
         lr: Learning rate.
     """
 
-    def __init__(self, lr: float = 1e-3) -> None:
+    def __init__(self, lr: Rate = 1e-3) -> None:
         super().__init__(lr)
 
     def transformation(self, lr: Any) -> Transformation:
@@ -40,7 +40,7 @@ class Momentum(Solver):
         momentum: Share of v that is kept at each step; not negative.
     """
 
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
+    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
         self.momentum = as_rate(momentum, "momentum")
 
@@ -59,7 +59,7 @@ class Nesterov(Solver):
         momentum: Share of v that is kept at each step; not negative.
     """
 
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9) -> None:
+    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9) -> None:
         super().__init__(lr)
         self.momentum = as_rate(momentum, "momentum")
 
@@ -78,7 +78,7 @@ class SgdW(Solver):
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
-    def __init__(self, lr: float = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
+    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
         super().__init__(lr)
         self.momentum = as_rate(momentum, "momentum")
         self.wd = as_rate(wd, "wd")
@@ -98,11 +98,16 @@ class Adam(Solver):
         beta1: Share of m that is kept at each step, at least 0 and below 1.
         beta2: Share of v that is kept at each step, at least 0 and below 1.
         eps: Added to the root of v', in units of the gradient.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
     rate_name = "alpha"
 
-    def __init__(self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    @takes_lr
+    def __init__(
+        self, alpha: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, *,
+        lr: Rate | None = None,
+    ) -> None:
         super().__init__(alpha)
         self.beta1 = as_decay(beta1, "beta1")
         self.beta2 = as_decay(beta2, "beta2")
@@ -124,10 +129,13 @@ class AdamW(Adam):
         beta2: As for `Adam`.
         eps: As for `Adam`.
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
+    @takes_lr
     def __init__(
-        self, alpha: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4
+        self, alpha: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4, *,
+        lr: Rate | None = None,
     ) -> None:
         super().__init__(alpha, beta1, beta2, eps)
         self.wd = as_rate(wd, "wd")
@@ -147,9 +155,14 @@ class Adamax(Adam):
         beta1: As for `Adam`.
         beta2: Share of v that is kept at each step, at least 0 and below 1.
         eps: Added to |g|, in units of the gradient.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
-    def __init__(self, alpha: float = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8) -> None:
+    @takes_lr
+    def __init__(
+        self, alpha: Rate = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, *,
+        lr: Rate | None = None,
+    ) -> None:
         super().__init__(alpha, beta1, beta2, eps)
 
     def transformation(self, lr: Any) -> Transformation:
@@ -184,15 +197,19 @@ class AMSGRAD(Adam):
         beta2: As for `Adam`.
         eps: Added to the root of u, in units of the gradient.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
+    @takes_lr
     def __init__(
         self,
-        alpha: float = 1e-3,
+        alpha: Rate = 1e-3,
         beta1: float = 0.9,
         beta2: float = 0.999,
         eps: float = 1e-8,
         bias_correction: bool = False,
+        *,
+        lr: Rate | None = None,
     ) -> None:
         super().__init__(alpha, beta1, beta2, eps)
         self.bias_correction = bias_correction
@@ -213,7 +230,7 @@ class Lion(Solver):
         beta2: Share of m that is kept at each step, at least 0 and below 1.
     """
 
-    def __init__(self, lr: float = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
+    def __init__(self, lr: Rate = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
         super().__init__(lr)
         self.beta1 = as_decay(beta1, "beta1")
         self.beta2 = as_decay(beta2, "beta2")
@@ -232,7 +249,7 @@ class Adagrad(Solver):
         eps: Added to the root of v, in units of the gradient.
     """
 
-    def __init__(self, lr: float = 1e-2, eps: float = 1e-8) -> None:
+    def __init__(self, lr: Rate = 1e-2, eps: float = 1e-8) -> None:
         super().__init__(lr)
         self.eps = as_rate(eps, "eps")
 
@@ -252,7 +269,7 @@ class Adadelta(Solver):
         eps: Added to v and x.
     """
 
-    def __init__(self, lr: float = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
+    def __init__(self, lr: Rate = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
         super().__init__(lr)
         self.decay = as_decay(decay, "decay")
         self.eps = as_rate(eps, "eps")
@@ -272,7 +289,7 @@ class RMSprop(Solver):
         eps: Added to the root of v, in units of the gradient.
     """
 
-    def __init__(self, lr: float = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
+    def __init__(self, lr: Rate = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
         super().__init__(lr)
         self.decay = as_decay(decay, "decay")
         self.eps = as_rate(eps, "eps")
@@ -294,7 +311,7 @@ class RMSpropGraves(Solver):
         eps: Added under the root, in units of the gradient squared.
     """
 
-    def __init__(self, lr: float = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
+    def __init__(self, lr: Rate = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
         super().__init__(lr)
         self.decay = as_decay(decay, "decay")
         self.momentum = as_rate(momentum, "momentum")
@@ -319,7 +336,7 @@ class Lars(Solver):
     """
 
     def __init__(
-        self, lr: float = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
+        self, lr: Rate = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
     ) -> None:
         super().__init__(lr)
         self.momentum = as_rate(momentum, "momentum")
@@ -342,11 +359,16 @@ class Lamb(Solver):
         beta1: As for `Adam`.
         beta2: As for `Adam`.
         eps: As for `Adam`.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
     rate_name = "eta"
 
-    def __init__(self, eta: float = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6) -> None:
+    @takes_lr
+    def __init__(
+        self, eta: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6, *,
+        lr: Rate | None = None,
+    ) -> None:
         super().__init__(eta)
         self.beta1 = as_decay(beta1, "beta1")
         self.beta2 = as_decay(beta2, "beta2")
@@ -360,5 +382,6 @@ class Lamb(Solver):
 def decay_per_rate(wd: float, first: float) -> float:
     """Weight decay for a learning rate of 1, where `wd` is that for the first learning rate."""
     if wd and not first:
-        raise ValueError("wd: weight decay is in proportion to the first learning rate, so that must not be 0")
+        raise ValueError("wd: weight decay is in proportion to the first learning rate, so that must not be 0; a "
+                         "schedule that begins with 0 is given to set_learning_rate instead")
     return wd / first if wd else 0.0

@@ -2,8 +2,68 @@
 
 from __future__ import annotations
 
+import functools
+import inspect
 import math
-from typing import Any
+from collections.abc import Callable
+from contextlib import nullcontext
+from typing import Any, ParamSpec, Protocol, TypeAlias
+
+import jax
+
+P = ParamSpec("P")
+
+
+class Scheduler(Protocol):
+    """nnabla's schedule, such as those of `nngrad.utils.learning_rate_scheduler`."""
+
+    def get_learning_rate(self, iter: int, /) -> float:  # noqa: A002
+        """The learning rate of iteration `iter`, counted from 0."""
+
+
+Rate: TypeAlias = float | Callable[[int], Any] | Scheduler
+"""A learning rate; or a schedule: a function of the number of updates before, such as optax's, or one of nnabla's."""
+
+
+def scheduled(schedule: Callable[[int], Any], updates: int, name: str) -> float:
+    """The learning rate after so many updates.
+
+    It is evaluated in Python before each update: nnabla's schedules cannot be traced, and a number is not compiled in.
+
+    Raises:
+        TypeError: It is no number.
+        ValueError: It is negative or not finite.
+    """
+    platforms = jax.config.values.get("jax_platforms")
+    has_cpu = not platforms or "cpu" in platforms.split(",")
+    with jax.ensure_compile_time_eval(), jax.default_device("cpu") if has_cpu else nullcontext():
+        # An accelerator would first finish the step before.
+        return as_rate(schedule(updates), f"{name}: the schedule at update {updates}")
+
+
+def takes_lr(init: Callable[P, None]) -> Callable[P, None]:
+    """`__init__` of a solver with another name for the learning rate, its first argument: `lr` stands for it too."""
+    name = list(inspect.signature(init).parameters)[1]
+
+    @functools.wraps(init)
+    def call(*args: P.args, **kwargs: P.kwargs) -> None:
+        lr = kwargs.pop("lr", None)
+        if lr is not None:
+            if len(args) > 1 or name in kwargs:
+                raise TypeError(f"lr: is the same as {name}, which is given too")
+            kwargs[name] = lr
+        init(*args, **kwargs)
+
+    return call
+
+
+def schedule_of(rate: Any) -> Callable[[int], Any] | None:
+    """The function of the number of updates that `rate` is; None where it is none.
+
+    Optax's is compiled, as in optax: function by function JAX would take a millisecond for each update.
+    """
+    schedule: Any = getattr(rate, "get_learning_rate", rate if callable(rate) else None)
+    return jax.jit(schedule) if getattr(schedule, "__module__", "").startswith("optax.") else schedule
 
 
 def as_real(value: Any, name: str) -> float:

@@ -6,7 +6,7 @@ import math
 import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, TypeAlias
+from typing import Any, Protocol, TypeAlias, runtime_checkable
 
 import jax
 import numpy as np
@@ -21,14 +21,15 @@ from ..graph.leaf import arrays_in
 from ..graph.process import check_process
 from ..graph.refusals import explained
 from ..graph.spec import x64_if
-from ..graph.value import Value, Zeros, hold_together, values_of
+from ..graph.value import Zeros, hold_together, values_of
 from .gradient_methods import GradientMethods
 from .gradients import Arrays
-from .in_place import InPlaceUpdate, Results
+from .in_place import InPlaceState, InPlaceUpdate, Results, StateValue
 from .learning_rate import LearningRate
+from .loss_facts import Loss, transformed
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .loss_scale_methods import LossScaleMethods
-from .rates import as_rate
+from .rates import Rate
 from .state import first_state
 from .state_methods import StateMethods
 from .untrained import solvers, tell_of_untrained
@@ -50,6 +51,14 @@ def work_of_update(parameters: Sequence[Variable]) -> Work:
     return Work(_FUNCTIONS * count, _FUNCTIONS * elements, 3 * count)
 
 
+@runtime_checkable
+class HasParameters(Protocol):
+    """A Module: what says itself which parameters are trained."""
+
+    def get_parameters(self) -> Mapping[str, Variable]:
+        """Those that are trained, by name."""
+
+
 class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     """Moves parameters along their gradients.
 
@@ -61,11 +70,10 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it goes on with those.
 
     Args:
-        lr: The learning rate, not negative. Changing it later compiles nothing anew.
+        lr: The learning rate, not negative; or a schedule, as for `set_learning_rate`. Changing it later compiles
+            nothing anew.
     """
 
-    rate_name = "lr"
-    """How the solver's arguments call the learning rate."""
     opaque = False
     """Whether the transformation is the user's, which may call functions on the host."""
 
@@ -73,15 +81,15 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         if "__init__" in vars(cls):
             cls.__init__ = explained(cls.__init__)  # type: ignore[method-assign]
 
-    def __init__(self, lr: float) -> None:
+    def __init__(self, lr: Rate = 1e-3) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        self._state: Value | None = None  # the state's arrays in a flat tuple: passing that on is faster than a tree
+        # The state's arrays in a flat tuple: passing that on is faster than a tree.
+        self._state: StateValue | InPlaceState | None = None
         self._structure: Any = None
         self._needs_x64 = False
         self._scaling: LossScale | None = None
-        self._initial_lr = as_rate(lr, self.rate_name)
-        self._set_rate(self._initial_lr)
+        self._initial_lr = self._set_rate(lr, self.rate_name)
         self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
         self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
         self.unused_change = ""  # the method that has changed gradients since the last update, if one has
@@ -99,13 +107,13 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         raise NotImplementedError(f"{type(self).__name__} has no transformation")
 
     @staticmethod
-    def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: float | None = None) -> Solver:
+    def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
         """A solver made of any optax transformation.
 
         Args:
             tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
                 takes the solver with such a function, or a `functools.partial` of it, but not with a transformation.
-            lr: The learning rate, where `tx` is such a function. Without it the learning rate is
+            lr: The learning rate or a schedule, where `tx` is such a function. Without it the learning rate is
                 the transformation's own affair, and `set_learning_rate` raises.
         """
         return FromOptax(tx, lr)
@@ -125,15 +133,16 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {**self.settings(), "_lr": self._lr, "_params": self._params}
-        return kept if self._state is None else {**kept, "states": self.get_states()}
+        return kept if self._state is None else {**kept, "states": self.get_states(), "updates": self.updates}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         Solver.__init__(self, kept["_initial_lr"])
-        states = kept.pop("states", None)
+        states, updates = kept.pop("states", None), kept.pop("updates", 0)
         vars(self).update(kept)
         self._replace(self._params, [])
         if states is not None:
             self.set_states(states)
+            self.set_updates(updates)
 
     @property
     def name(self) -> str:
@@ -141,23 +150,25 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return type(self).__name__
 
     def __repr__(self) -> str:
-        return f"<{type(self).__name__} solver, lr {self._lr:g}, {len(self._params)} parameters>"
+        return f"<{type(self).__name__} solver, lr {self.learning_rate():g}, {len(self._params)} parameters>"
 
     # ---------------------------------------------------------------- parameters
 
     def set_parameters(
-        self, param_dict: Mapping[str, Variable], reset: bool = True, retain_state: bool = False
+        self, param_dict: Mapping[str, Variable] | HasParameters, reset: bool = True, retain_state: bool = False
     ) -> None:
         """Set what is trained.
 
         Args:
-            param_dict: Parameters by name, such as `nn.get_parameters()`.
+            param_dict: Parameters by name, such as `nn.get_parameters()`; or a Module.
             reset: Forget the parameters set before; else these are added to them.
             retain_state: Keep the state of parameters that were there under the same name.
         """
+        if isinstance(param_dict, HasParameters):
+            param_dict = param_dict.get_parameters()
         if not isinstance(param_dict, Mapping):
             raise TypeError("set_parameters: expected Variables by name, such as nn.get_parameters() or {'w': w}, "
-                            f"got {type(param_dict).__name__}")
+                            f"or a Module, got {type(param_dict).__name__}")
         given = dict(param_dict)
         for name, p in given.items():
             if not isinstance(p, Variable):
@@ -166,7 +177,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
                 raise TypeError(f"set_parameters: {name!r} is {p.dtype.name}; only floating dtypes can be trained")
         params = OrderedDict(given) if reset else OrderedDict({**self._params, **given})
         kept = [n for n in self._params if n in params and (retain_state or n not in given)]
-        if kept != list(params) or any([params[name] is not p for name, p in self._params.items()]):
+        if kept != list(params) or any([params.get(name) is not p for name, p in self._params.items()]):
             self._replace(params, kept)
 
     def get_parameters(self) -> OrderedDict[str, Variable]:
@@ -197,7 +208,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
                     p.cell.axes = ()
             solver._variables = tuple(params.values())
             solver._needs_x64 = any(p.spec.needs_x64 for p in solver._variables)
-            solver._set_rate(solver._lr)  # its dtype follows the parameters'
+            solver._held_rate = None  # its dtype follows the parameters'
             solver._start_from(old, kept)
 
         with self.updating:
@@ -216,7 +227,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     def _start_from(self, old: Mapping[str, np.ndarray[Any, Any]], kept: list[str]) -> None:
         """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
-        self._state = None
+        updates, self._state = self.updates if kept else 0, None
         if old:
             states = self.get_states()
             for key, array in states.items():
@@ -225,6 +236,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
                 if before is not None and (not owner or owner in kept) and before.shape == array.shape:
                     states[key] = before.astype(array.dtype)
             self.set_states(states)
+        if updates:
+            self.set_updates(updates)
 
     # ---------------------------------------------------------------- a step
 
@@ -268,6 +281,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         lr: Any,
         change: Callable[[Arrays, Arrays], Arrays] | None = None,
         finite: Any = None,
+        loss: Loss | None = None,
     ) -> tuple[Arrays, Any]:
         """One step as a pure function of arrays: the new parameters and the new state.
 
@@ -279,11 +293,13 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             change: What is done before with parameters and gradients, which are no longer scaled then; gives the
                 gradients to move along.
             finite: A traced bool: where it does not hold, all stays as it is, but a dynamic loss scale shrinks.
+            loss: The loss and a function that gives it for other parameters, for transformations that ask for them.
         """
 
         def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
-            grads = grads if change is None else change(params, grads)
-            updates, new = self.transformation(lr).update(grads, state, params)
+            changed = grads if change is None else change(params, grads)
+            tx = self.transformation(lr)
+            updates, new = transformed(tx, changed, state, params, {} if loss is None else loss.facts(grads))
             return optax.apply_updates(params, updates), jax.tree.map(like, new, state)
 
         if self._scaling is not None:
@@ -307,7 +323,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     @state.setter
     def state(self, value: Any) -> None:
         arrays, self._structure = jax.tree.flatten(value)
-        self._state = Value(tuple(arrays))
+        self._state = StateValue(tuple(arrays), self.updates)
 
     def _flat_state(self) -> Arrays:
         if self._state is None:
@@ -324,7 +340,7 @@ class FromOptax(Solver):
 
     opaque = True
 
-    def __init__(self, tx: Any, lr: float | None) -> None:
+    def __init__(self, tx: Any, lr: Rate | None) -> None:
         super().__init__(0.0 if lr is None else lr)
         if lr is None:
             self._lr = math.nan  # nobody knows it
@@ -340,7 +356,7 @@ class FromOptax(Solver):
     def transformation(self, lr: Any) -> Transformation:
         return self._tx if self._own_rate else self._tx(lr)
 
-    def set_learning_rate(self, learning_rate: float) -> None:
+    def set_learning_rate(self, learning_rate: Rate) -> None:
         if self._own_rate:
             raise ValueError("the learning rate is the transformation's own; "
                              "make the solver as Solver.from_optax(optax.adam, lr=...) to set it")

@@ -29,10 +29,13 @@ def names_of_state(init: Callable[[Any], Any], state: Any, parameters: tuple[str
     It is the array's place in the state, and the parameter that it belongs to: 'mu:conv/W', 'count'. With a loss scale
     the names are those without one, and its own.
     """
-    owners = optax.tree_utils.tree_map_params(
-        init, lambda _, name: name, state, parameters,
-        transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
-    )
+    try:
+        owners = optax.tree_utils.tree_map_params(
+            init, lambda _, name: name, state, parameters,
+            transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
+        )
+    except IndexError:  # that of `optax.lbfgs` looks at the first parameter, where optax has none
+        owners = _owners_by_size(init, parameters)
     scaled = isinstance(state, ScaledState)
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]]
     owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)
@@ -40,6 +43,13 @@ def names_of_state(init: Callable[[Any], Any], state: Any, parameters: tuple[str
         _name(path[1:] if scaled and path[0] == _INNER else path, owner)
         for path, owner in zip(paths, owned, strict=True)
     ]
+
+
+def _owners_by_size(init: Callable[[Any], Any], parameters: tuple[str, ...]) -> Any:
+    """The same, found from what sizes the state has for parameters of so many different sizes."""
+    sizes = {_PROBE + i: name for i, name in enumerate(parameters)}
+    made = jax.eval_shape(init, tuple([jax.ShapeDtypeStruct((size,), np.float32) for size in sizes]))
+    return jax.tree.map(lambda array: next((sizes[n] for n in array.shape if n in sizes), None), made)
 
 
 def _name(path: tuple[Any, ...], owner: str | None) -> str:
@@ -75,5 +85,7 @@ def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | Non
 
 _COUNTERS = {"count", "good_steps", "skipped"}
 """What optax calls its counters of steps, and those of the loss scale."""
+_PROBE = 1_000_003
+"""A size that no state has by itself."""
 _INNER = jax.tree_util.GetAttrKey("inner")
 NAMES_OF_LOSS_SCALE = {f"loss_scale.{field}" for field in DynamicState._fields}

@@ -15,8 +15,8 @@ import numpy as np
 from ..files.storage import read_into, write_arrays
 from ..graph import Variable
 from ..graph.spec import x64_if
-from ..graph.value import Value
 from .gradients import Arrays
+from .in_place import InPlaceState, StateValue
 from .loss_scale import LossScale
 from .state import fitting_states, names_of_state
 
@@ -27,9 +27,10 @@ class StateMethods:
     _params: OrderedDict[str, Variable]
     _needs_x64: bool
     _scaling: LossScale | None
-    _state: Value | None
+    _state: StateValue | InPlaceState | None
     updating: threading.RLock
     state: Any
+    _flat_state: Callable[[], Arrays]
     _init: Callable[[], Callable[[Arrays], Any]]
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
@@ -46,7 +47,7 @@ class StateMethods:
         own = self.named_state()
         given = fitting_states(states, own, self._scaling)
         with self.updating, x64_if(self._needs_x64):
-            self._state = Value(tuple([jnp.array(given[name]) for name in own]))
+            self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), self.updates)
 
     def save_states(self, path: str | Path) -> None:
         """Write the state to a safetensors file, which is replaced as a whole or not at all."""
@@ -60,6 +61,20 @@ class StateMethods:
             OSError: It cannot be read.
         """
         read_into(path, self.set_states)
+
+    @property
+    def updates(self) -> int:
+        """How many updates its state has seen, those among them that a loss scale or `on_nan` skipped: the number that
+        a schedule of the learning rate is asked with."""
+        state = self._state
+        return 0 if state is None else state.updates
+
+    def set_updates(self, count: int) -> None:
+        """Let schedules go on as after so many updates; counters in the state stay as they are."""
+        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
+            raise ValueError(f"set_updates: count must be an int, 0 or more, got {count!r}")
+        with self.updating:
+            self._state = StateValue(self._flat_state(), count)
 
     def named_state(self) -> dict[str, jax.Array]:
         """The arrays of the state by name, as they are held."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -12,6 +12,7 @@ from ..execution.lower import lower
 from ..graph import Spec
 from ..solvers.gradients import Arrays, widened_array
 from ..solvers.in_place import Results
+from ..solvers.loss_facts import Loss
 from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
 from ..solvers.solver import Solver
 from .auxiliary import Auxiliary, measures
@@ -93,16 +94,14 @@ class StepComputation:
         sources = [params, fitting(arrays, self.input_specs, self._input_names), live, scale]
         results = self._run(sources)
         loss, *values = [like(r, spec) for r, spec in zip(results, self._results, strict=False)]
-        grads = [
-            sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
-            for numbers, p in zip(self._gradients, params, strict=True)
-        ]
+        grads = self._summed(results, params)
         if scaling is None:  # else they are used in float32 as they are
             grads = [like(g, p) for g, p in zip(grads, params, strict=True)]
         flags = self._flags(loss, grads)
         allowed = self._allowed(flags)
         change = None if self._change.is_none else self._change
-        new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, change, allowed)
+        facts = Loss(loss, self._loss_of(sources, tree))
+        new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, change, allowed, facts)
 
         updates = list(results[self._updates_from :])
         if self._on_nan is not None:
@@ -121,6 +120,40 @@ class StepComputation:
                 flags = jax.lax.with_sharding_constraint(flags, self._mesh.sharding())
             own = own, flags
         return own, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
+
+    def _summed(self, results: Sequence[Any], params: Arrays) -> list[Any]:
+        """The gradient of each parameter, as the loss scale has it."""
+        return [
+            sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
+            for numbers, p in zip(self._gradients, params, strict=True)
+        ]
+
+    def _loss_of(self, sources: list[Any], state: Any) -> Callable[[Arrays], Any]:
+        """The loss as a function of the parameters, for line searches: all else is as in this step, random numbers too.
+
+        Its derivative is the program's own, since JAX could not go through all that a program may contain.
+        """
+        own, scaling = sources[LeafSource.PARAMETERS], self._solver.scaling
+        divisor = 1.0 if scaling is None else divisor_of(scaling, state)
+
+        def at(params: Arrays) -> Sequence[Any]:
+            moved = [*sources]
+            moved[LeafSource.PARAMETERS] = tuple([like(p, o) for p, o in zip(params, own, strict=True)])
+            return self._run(moved)
+
+        @jax.custom_jvp
+        def loss(params: Arrays) -> Any:
+            return like(at(params)[0], self._loss)
+
+        @loss.defjvp
+        def tangent(primals: Any, tangents: Any) -> tuple[Any, Any]:
+            (params,), (directions,) = primals, tangents
+            results = at(params)
+            grads = [divided(widened_array(g), divisor) for g in self._summed(results, own)]
+            change = sum([jnp.vdot(g.astype(d.dtype), d) for g, d in zip(grads, directions, strict=True)])
+            return like(results[0], self._loss), jnp.asarray(change, self._loss.dtype)
+
+        return loss
 
     def _run(self, sources: list[Any]) -> Sequence[Any]:
         """The results of the program, of the whole batch."""

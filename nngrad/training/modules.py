@@ -110,6 +110,7 @@ class Module:
                 if isinstance(scope.get(name), dict):
                     raise ValueError(f"{name}: a parameter of {type(self).__name__} and a scope; rename one of them")
                 scope[name] = value
+                value.name = value.name or name
 
     @property
     def parent(self) -> Module | None:

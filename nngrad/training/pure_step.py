@@ -31,8 +31,11 @@ def pure_step(
         raises: Whether its results come with flags that say whether they are finite.
 
     Raises:
-        ValueError: It writes to one of its inputs.
+        ValueError: It writes to one of its inputs, or the solver's learning rate follows a schedule.
     """
+    if solver.has_schedule:
+        raise ValueError("to_jax: the solver's learning rate follows a schedule, which Python evaluates at each "
+                         "step; set a number first, and carried['learning_rate'] in your loop")
     numbers = {id(x.cell): i for i, x in enumerate(live)}
     if not all([id(x.cell) in numbers for x in written]):
         raise ValueError("to_jax: the step writes to one of its inputs, which a function of JAX cannot")

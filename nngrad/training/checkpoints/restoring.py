@@ -227,7 +227,8 @@ class Restoring:
             solver.set_parameters({name: known[registered] for name, registered in facts["parameters"].items()})
         if facts["parameters"]:
             solver.set_states(_below(f"solvers/{key}/", arrays))
-        if not np.isnan(facts["learning_rate"]):
+            solver.set_updates(facts.get("updates", 0))
+        if not np.isnan(facts["learning_rate"]) and not solver.has_schedule:
             solver.set_learning_rate(facts["learning_rate"])
 
 

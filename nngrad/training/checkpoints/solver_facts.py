@@ -22,6 +22,7 @@ def facts_of_solver(solver: Solver, by_cell: Mapping[int, str]) -> tuple[dict[st
         "class": solver.name,
         "settings": settings_of(solver),
         "learning_rate": solver.learning_rate(),
+        "updates": solver.updates,
         "parameters": {name: by_cell.get(id(p.cell)) for name, p in solver.get_parameters().items()},
         "state": list(states),
     }
@@ -64,6 +65,10 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
     found = names_in_one_only(facts["parameters"], parameters, f"{key}: parameter")
     if found or not facts["parameters"]:
         return found
+    if solver.has_schedule and "updates" not in facts:
+        return [f"{key}: its learning rate follows a schedule, and the checkpoint does not say after how many updates "
+                "it was written; load it into a solver with a number as its learning rate, and call set_updates and "
+                "set_learning_rate"]
     states = solver.named_state()
     found = names_in_one_only(facts["state"], states, f"{key}: state")
     for name in facts["state"]:
