@@ -98,12 +98,14 @@ from .training.containers import ModuleDict, ModuleList, Parameter, Sequential
 from .training.feeding import feed
 from .training.mixed_precision import precision
 from .training.modules import Module
+from .training.runs import EarlyStopping, fit, training_log
 
 __all__ = [
     "Checkpointer",
     "Context",
     "Convergence",
     "DynamicLossScale",
+    "EarlyStopping",
     "Function",
     "FunctionHook",
     "FunctionNode",
@@ -147,6 +149,7 @@ __all__ = [
     "export",
     "feed",
     "find_nan",
+    "fit",
     "fixed_point",
     "forward_all",
     "from_jax",
@@ -210,6 +213,7 @@ __all__ = [
     "timing",
     "to_jax",
     "train_step",
+    "training_log",
     "unbiased_square",
     "unrolled",
     "unset_function_post_hook",

@@ -9,8 +9,8 @@ import tomllib
 from pathlib import Path
 
 import pytest
-from rich.console import Console
 
+import nngrad as nn
 import nngrad.functions as F
 import nngrad_command
 from nngrad import __version__
@@ -170,7 +170,9 @@ def test_demo_is_reproducible() -> None:
     from nngrad.command.digits import trained
     from nngrad.command.recipes.gan import DigitGan, GanConfiguration
 
-    first, second = (trained(DigitGan(GanConfiguration(steps=12, seed=3)), 12, Console()) for _ in range(2))
+    first, second = (
+        trained(DigitGan(GanConfiguration(steps=12, seed=3)), nn.training_log(steps=12)) for _ in range(2)
+    )
     assert [s.step for s in first] == [*range(11), 12]
     assert first == second
 

@@ -17,6 +17,7 @@ from typing import Any
 
 import pytest
 
+import nngrad as nn
 from nngrad.files.metrics_file import MetricsFile
 from nngrad_command.entry import main
 from nngrad_command.following.beside import FollowedBeside
@@ -97,7 +98,7 @@ def test_the_state_of_a_run(server: Server) -> None:
     assert "batch" not in first
     assert first["pictures"] == [2, 100000000]
     assert first["lines"] == HEAD + "1,0.5,2.0\n2,0.75,1.5\n3,1.0,nan\n"
-    assert first["begins"] and first["all"] and not first["finished"] and not first["ended"]
+    assert first["begins"] and first["all"] and not first.get("finished") and not first["ended"]
     assert first["written"] >= 0
 
 
@@ -160,7 +161,7 @@ def test_pictures(server: Server) -> None:
 def test_a_run_that_has_not_begun(tmp_path: Path) -> None:
     empty = RunFolder(tmp_path / "not there")
     assert empty.lines("") == ("", False, "", True)
-    assert (empty.pictures(), empty.settings(), empty.is_finished()) == ([], {}, False)
+    assert (empty.pictures(), empty.settings()) == ([], {})
     assert empty.seconds_since_written() is None
     assert empty.picture("step-00000001.png") is None
 
@@ -171,6 +172,32 @@ def test_a_configuration_that_is_none(folder: Path) -> None:
         assert RunFolder(folder).settings() == {}
     (folder / "config.toml").write_bytes(b"\xff\xfe")
     assert RunFolder(folder).settings() == {}
+
+
+def test_series_of_monitors(tmp_path: Path) -> None:
+    """Those of nnabla's programs, whose monitors have intervals of their own."""
+    from nngrad.monitor import Monitor, MonitorSeries
+
+    monitor = Monitor(tmp_path)
+    loss, error = (MonitorSeries(name, monitor, interval, verbose=False)
+                   for name, interval in (("Training loss", 2), ("Test error", 4)))  # fmt: skip
+    for index in range(8):
+        loss.add(index, 1 / (index + 1))
+        if index < 4:
+            error.add(index, index)
+    run = RunFolder(tmp_path)
+    read = run.lines("")
+    assert read.text == "step,Test-error,Training-loss\n1,,0.75\n3,1.5,0.291667\n5,,0.183333\n7,,0.133929\n"
+    assert read.begins and read.is_all
+    assert run.seconds_since_written() is not None
+    for index in range(8, 10):
+        loss.add(index, 1.0)
+    assert run.lines(read.place)[:2] == ("9,,1\n", False), "only what is new"
+    for index in range(4, 8):
+        error.add(index, 2.0)
+    assert run.lines(read.place).begins, "a line has become another one"
+    (tmp_path / "Link.series.txt").symlink_to(tmp_path / "Test-error.series.txt")
+    assert "Link" not in run.lines("").text
 
 
 # ---------------------------------------------------------------- what is refused
@@ -310,18 +337,19 @@ def test_a_server_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch, t
 def test_the_demo_writes_what_the_page_reads(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.command.digits import LIVE_PICTURES, Live, Standing
-    from nngrad.command.recipes.pictures import figure
+    from nngrad.command.digits import trained
+    from nngrad.command.recipes.gan import DigitGan, GanConfiguration
 
-    (tmp_path / "metrics.csv").write_text("an earlier run's\n")
+    (tmp_path / "metrics.csv").write_text("step\n1\n")
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "step-00000003.png").touch()
-    written = Live(tmp_path)
-    for step in (1, LIVE_PICTURES, LIVE_PICTURES + 1):
-        written.write(Standing(step, 0.5, -0.25, 1.0), lambda: figure(1, 1), LIVE_PICTURES + 1)
+    trained(DigitGan(GanConfiguration(steps=2)), nn.training_log(tmp_path, steps=2))
     run = RunFolder(tmp_path)
     head, first, *_ = run.lines("").text.splitlines()
     assert head == "step,seconds,distance,critic_loss,gradient_norm"
-    assert first.startswith("1,") and first.endswith(",0.5,-0.25,1.0")
-    assert run.pictures() == [LIVE_PICTURES, LIVE_PICTURES + 1]
-    assert (run.picture(f"step-{LIVE_PICTURES:08d}.png") or b"").startswith(b"\x89PNG")
+    assert first.startswith("1,")
+    assert run.settings() == {"steps": 2, "finished": True}
+    assert run.pictures() == [2]
+    assert (run.picture("step-00000002.png") or b"").startswith(b"\x89PNG")
+    assert (tmp_path / "earlier-1" / "metrics.csv").read_text() == "step\n1\n"
+    assert (tmp_path / "earlier-1" / "samples" / "step-00000003.png").exists()

@@ -26,11 +26,11 @@ from rich.console import Console
 import nngrad as nn
 from nngrad.command import cli
 from nngrad.command.recipes import NAMES
-from nngrad.command.recipes.progress import Shown
 from nngrad.command.recipes.recipe import Recipe
 from nngrad.command.recipes.run import recipe_named
 from nngrad.files.metrics_file import MetricsFile
 from nngrad.files.storage import read_arrays
+from nngrad.training.runs.progress import Shown
 
 from .slow import slow_but
 
@@ -311,10 +311,11 @@ def test_tensorboard(tmp_path: Path) -> None:
 def test_a_terminal_shows_a_bar(tmp_path: Path) -> None:
     screen = io.StringIO()
     console = Console(file=screen, force_terminal=True, width=80, color_system=None)
-    with Shown(console, 20000, 0) as shown:
-        shown.at(19998)
-        shown.values(19999, {"forces_loss": 1.0, "force_error": 0.00971, "energy_error": 0.00975})
-        shown.at(20000)
+    shown = Shown(console, 20000, 0)
+    shown.at(19998)
+    shown.values(19999, {"forces_loss": 1.0, "force_error": 0.00971, "energy_error": 0.00975})
+    shown.at(20000)
+    shown.stop()
     last = [line for line in re.split(r"[\r\n]", screen.getvalue()) if "20000" in line][-1]
     assert "20000/20000 force error 0.00971, energy error 0.00975" in last
 
@@ -325,16 +326,19 @@ def test_metrics_are_whole_lines(tmp_path: Path) -> None:
     for step in (1, 10, 20):
         first.append({"step": step, "seconds": step / 2, "a,b": 0.1})
     assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,10.0,0.1\n'
-    with pytest.raises(ValueError, match="has the columns step, seconds, a,b, not step"):
-        first.append({"step": 21})
     resumed = MetricsFile(path, 15)
-    assert resumed.last == {"step": "10", "seconds": "5.0", "a,b": "0.1"}
+    assert resumed.lines[-1] == {"step": "10", "seconds": "5.0", "a,b": "0.1"}
     resumed.append({"step": 20, "seconds": 7, "a,b": float("nan")})
     assert path.read_text() == 'step,seconds,"a,b"\n1,0.5,0.1\n10,5.0,0.1\n20,7,nan\n'
+    resumed.append({"step": 21, "new": 1.5})
+    resumed.append({"step": 22, "seconds": 8, "a,b": 0.2})
+    assert path.read_text() == (
+        'step,seconds,"a,b",new\n1,0.5,0.1,\n10,5.0,0.1,\n20,7,nan,\n21,,,1.5\n22,8,0.2,\n'
+    )
     path.write_text("step,sec")
     assert MetricsFile(path, 5).columns == []
     assert path.read_bytes() == b""
-    assert MetricsFile(tmp_path / "none.csv", 0).last == {}
+    assert MetricsFile(tmp_path / "none.csv", 0).lines == []
     assert not (tmp_path / "none.csv").exists()
 
 

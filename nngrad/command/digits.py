@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -16,11 +16,11 @@ from rich.console import Console
 import nngrad as nn
 from nngrad_command.following.beside import FollowedBeside
 
-from ..files.metrics_file import SECONDS, STEP, MetricsFile
 from ..files.replacing import write_whole
+from ..training.runs import TrainingLog, training_log
+from ..training.runs.log import as_png
 from .recipes.gan import DigitGan, GanConfiguration
-from .recipes.pictures import BLUE, GREY, ORANGE, as_png, draw_tiled, figure
-from .recipes.progress import Shown
+from .recipes.pictures import BLUE, GREY, ORANGE, draw_tiled, figure
 
 ROOM = 1 << 18
 """Bytes that both pictures fit in."""
@@ -63,40 +63,15 @@ def draw_digits(steps: int, output: Path, seed: int, device: str | None, console
     written: list[Path] = []
     try:
         with ExitStack() as entered:
-            shown = None
             if live:
-                shown = Live(output)
                 page = entered.enter_context(FollowedBeside(output))
                 console.print(page.said, markup=False, highlight=False, soft_wrap=True)
             entered.enter_context(nullcontext() if device is None else nn.context_scope(
                 nn.get_extension_context(device)))
-            _train_and_draw(steps, output, seed, console, written, shown)
+            _train_and_draw(steps, output, seed, console, written, live)
     except KeyboardInterrupt:
         kept = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
         raise KeyboardInterrupt(f"kept: {kept}") from None
-
-
-class Live:
-    """What a page reads that follows the training: metrics and pictures, of which an earlier run's are removed.
-
-    Args:
-        folder: Where they are written.
-    """
-
-    def __init__(self, folder: Path) -> None:
-        self._samples = folder / "samples"
-        for old in (folder / "metrics.csv", *self._samples.glob("step-????????.png")):
-            old.unlink(missing_ok=True)
-        self._metrics = MetricsFile(folder / "metrics.csv", 0)
-        self._began = time.perf_counter()
-
-    def write(self, standing: Standing, drawn: Callable[[], Any], steps: int) -> None:
-        """Write where training stands, and now and then a picture."""
-        step, seconds = standing.step, round(time.perf_counter() - self._began, 3)
-        self._metrics.append({STEP: step, SECONDS: seconds, **standing.figures})
-        if step % LIVE_PICTURES == 0 or step == steps:
-            self._samples.mkdir(exist_ok=True)
-            write_whole(self._samples / f"step-{step:08d}.png", as_png(drawn()))
 
 
 def _check_writable(folder: Path) -> None:
@@ -111,7 +86,7 @@ def _check_writable(folder: Path) -> None:
 
 
 def _train_and_draw(
-    steps: int, output: Path, seed: int, console: Console, written: list[Path], shown: Live | None
+    steps: int, output: Path, seed: int, console: Console, written: list[Path], live: bool
 ) -> None:
     """Adds to `written` each picture that is there."""
     began = time.perf_counter()
@@ -121,7 +96,8 @@ def _train_and_draw(
         "differentiates a gradient.", highlight=False,
     )
     gan = DigitGan(GanConfiguration(steps=steps, seed=seed, devices=1))
-    course = trained(gan, steps, console, shown)
+    progress = console if console.is_terminal else False
+    course = trained(gan, training_log(output if live else None, steps=steps, progress=progress))
     write_whole(output / "digits.png", as_png(digits_of(gan)))
     written.append(output / "digits.png")
     write_whole(output / "curves.png", as_png(curves_of(course)))
@@ -137,22 +113,23 @@ def _train_and_draw(
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def trained(gan: DigitGan, steps: int, console: Console, live: Live | None = None) -> list[Standing]:
+def trained(gan: DigitGan, log: TrainingLog) -> list[Standing]:
     """Take all steps; where it stands before the first one, after each of the first, and every so often later."""
+    steps = log.steps or 0
     course = [Standing(0, *gan.critique(0))]
-    with Shown(console, steps, 0) as shown:
+    with log:
         for step in range(1, steps + 1):
             gan.set_rates(step - 1)
             gan.step(step - 1)
-            shown.at(step)
             if step < MEASURED_EVERY or step % MEASURED_EVERY == 0 or step == steps:
                 standing = Standing(step, *gan.critique(step))
                 course.append(standing)
-                if console.is_terminal:
-                    shown.values(step, standing.figures)
-                if live is not None:
-                    gan.copy_parameters()
-                    live.write(standing, gan.drawn, steps)
+                log.write(step, standing.figures)
+            else:
+                log.moved(step)
+            if log.folder is not None and (step % LIVE_PICTURES == 0 or step == steps):
+                gan.copy_parameters()
+                log.draw(step, gan.drawn())
     gan.copy_parameters()
     return course
 

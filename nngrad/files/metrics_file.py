@@ -1,11 +1,11 @@
-"""What is measured of a run: lines of a CSV file."""
+"""The metrics of a run as lines of a CSV file."""
 
 from __future__ import annotations
 
 import csv
 import io
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from .replacing import read_whole, write_whole
@@ -16,8 +16,9 @@ STEP, SECONDS = "step", "seconds"
 class MetricsFile:
     """A CSV file to which lines are appended, each in one call to the system, so that a reader sees whole lines.
 
-    The first line has the names of the columns. Where a run is resumed, lines past the step at which it goes on are
-    taken away, and what a killed process has left of a line: so no step is missing, and none is there twice.
+    The first line has the names of the columns; a cell is empty where nothing was measured. A line with new names
+    replaces the file by one that has their columns too. Where a run is resumed, lines past the step at which it goes on
+    are taken away, and what a killed process has left of a line: so no step is missing, and none is there twice.
 
     Args:
         path: The file; begun anew where there is none.
@@ -31,35 +32,28 @@ class MetricsFile:
         self._path = path
         content = read_whole(path) if path.exists() else b""
         whole = content[: content.rfind(b"\n") + 1].decode(errors="replace")
-        lines = whole.splitlines(keepends=True)
-        kept = [line for line in lines[1:] if _step_of(line) <= step]
-        self.columns = next(csv.reader(lines[:1]), [])
+        reader = csv.DictReader(io.StringIO(whole, newline=""))
+        self.lines = [{name: text for name, text in row.items() if name and text}
+                      for row in reader if _number(row.get(STEP)) <= step]
+        """What each line has, as texts by the names of their columns."""
+        self.columns = list(reader.fieldnames or []) if self.lines else []
         """The names of the columns, once there are any."""
-        self.last = dict(zip(self.columns, next(csv.reader(kept[-1:]), []), strict=False))
-        """The last line that is there, as texts by the names of their columns."""
-        left = "".join(lines[:1] + kept).encode() if kept else b""
-        if not kept:
-            self.columns = []
-        if left != content:
-            write_whole(path, left)
+        if self._content() != content:
+            write_whole(path, self._content())
 
     def append(self, values: Mapping[str, float]) -> None:
         """Add a line.
 
         Raises:
-            ValueError: The file has other columns than these.
             OSError: It cannot be written.
         """
-        text = io.StringIO()
-        writer = csv.writer(text, lineterminator="\n")
-        if not self.columns:
-            self.columns = list(values)
-            writer.writerow(self.columns)
-        if list(values) != self.columns:
-            raise ValueError(f"{self._path}: has the columns {', '.join(self.columns)}, not {', '.join(values)}")
-        self.last = {name: repr(value) for name, value in values.items()}
-        writer.writerow(self.last.values())
-        line = text.getvalue().encode()
+        new = [name for name in values if name not in self.columns]
+        self.columns += new
+        self.lines.append({name: repr(value) for name, value in values.items()})
+        if new:
+            write_whole(self._path, self._content())
+            return
+        line = _line(self.lines[-1].get(name, "") for name in self.columns)
         try:
             file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
             try:
@@ -71,10 +65,20 @@ class MetricsFile:
         if written < len(line):
             raise OSError(28, "cannot be written: no space is left", str(self._path))
 
+    def _content(self) -> bytes:
+        rows = [[line.get(name, "") for name in self.columns] for line in self.lines]
+        return b"".join(map(_line, [self.columns, *rows])) if rows else b""
 
-def _step_of(line: str) -> float:
-    """The step of a line of the file; infinite where it has none."""
+
+def _line(cells: Iterable[str]) -> bytes:
+    text = io.StringIO()
+    csv.writer(text, lineterminator="\n").writerow(cells)
+    return text.getvalue().encode()
+
+
+def _number(text: str | None) -> float:
+    """The number of a step; infinite where there is none."""
     try:
-        return float(line.partition(",")[0])
+        return float(text or "inf")
     except ValueError:
         return float("inf")

@@ -15,6 +15,7 @@ import numpy as np
 
 from ..execution.compiled import BoundedCache
 from ..graph import Op, Spec
+from ..graph.block import Block
 from ..graph.body_op import ControlOp
 from ..graph.jaxpr import name_of, parameters_of
 from ..graph.spec import arguments_need_x64, x64_if
@@ -67,6 +68,14 @@ class Application(NamedTuple):
     """How often it runs."""
 
 
+def applications_in(block: Block) -> list[Application]:
+    """The applications of ops in a block, and in the bodies within it."""
+    return [
+        each for (op, arguments, ins), order in zip(block.steps, block.orders, strict=True)
+        for each in applications_of(op, arguments, tuple([block.spec(i) for i in ins]), order)
+    ]  # fmt: skip
+
+
 def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...], order: int) -> list[Application]:
     """The application of an op, and those in its bodies. A loop costs nothing but what is in it; of branches it is the
     dearest one.
@@ -82,10 +91,7 @@ def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...],
     alternatives: list[list[Application]] = []
     found = [Application(op, order, Cost(), 1)]
     for within in op.within(arguments, len(given)):
-        body, inner = within.body, []
-        for (inner_op, inner_arguments, ins), inner_order in zip(body.steps, body.orders, strict=True):
-            specs = tuple([body.spec(i) for i in ins])  # as deep as there are loops within loops
-            inner += applications_of(inner_op, inner_arguments, specs, inner_order)
+        inner = applications_in(within.body)  # as deep as there are loops within loops
         if within.alternative:
             alternatives.append(inner)
         else:

@@ -13,6 +13,7 @@ from ..autodiff.request import variables
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
+from ..graph.closing import Closing
 from ..graph.shortening import argument_text
 from ..graph.source_location import SourceLocation
 from .cost import Cost, applications_of, cost_of
@@ -56,7 +57,9 @@ class Description:
     reads them. Made by `describe`.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, block: Block) -> None:
+        self.block = block
+        """The leaves and functions outside of bodies, closed."""
         self.names: list[str] = []
         """A name for each node, not given twice: that of a Variable, the path of a parameter, else v12. It is
         printable, and short."""
@@ -118,6 +121,21 @@ class Description:
         self.leaves = {}
 
     @cached_property
+    def members(self) -> dict[int, list[int]]:
+        """The nodes of each body, by its number; those that are in no body by -1."""
+        return _grouped(self.body_of)
+
+    @cached_property
+    def bodies_of(self) -> dict[int, list[int]]:
+        """The numbers of the bodies of each node that has any."""
+        return _grouped([entry.node for entry in self.bodies])
+
+    @cached_property
+    def top(self) -> list[int]:
+        """The functions that are in no body."""
+        return [i for i in self.members.get(-1, ()) if self.ops[i] is not None]
+
+    @cached_property
     def runs(self) -> list[int]:
         """How often each node runs when the graph runs once; a loop of an unknown number of rounds counts one."""
         total: list[int] = []
@@ -174,6 +192,14 @@ class Description:
         return "" if op is None else formula_of(op)
 
 
+def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
+    """The places of each number."""
+    found: dict[int, list[int]] = {}
+    for place, key in enumerate(keys):
+        found.setdefault(key, []).append(place)
+    return found
+
+
 def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = None) -> Description:
     """What is known of each function that computes `outputs`. Nothing is run, and each function is looked at once.
 
@@ -192,179 +218,148 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
     return _Describing(listed, parameter_names(parameters)).run()
 
 
+class _Node(NamedTuple):
+    """What the first columns say of a node."""
+
+    name: str
+    results: tuple[str, ...]
+    op: Op | None
+    kind: Kind
+    order: int
+    specs: tuple[Spec, ...]
+    static: tuple[Any, ...]
+    operands: tuple[tuple[int, int], ...]
+    rank: int
+    function: Function | None
+    body: int
+    place: SourceLocation | None
+
+
 class _Describing:
-    """Fills the columns: nodes first, then what follows from where they come from."""
+    """Numbers the nodes of a block, and of the bodies within it, and finds out what a block does not know of them."""
 
     def __init__(self, outputs: Sequence[Variable], parameters: Mapping[int, str]) -> None:
-        self._outputs = outputs
         self._parameters = parameters
-        self._made = Description()
         self._names = Names()
-        self._at: dict[Any, int] = {}
-        """The node of a function, or of a leaf by its id."""
-        self._read: set[Any] = set()
-        """The outputs that are read, by function and index."""
+        self._nodes: list[_Node] = []
+        closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
+        closing.write(as_made(functions_of(outputs)))
+        self._closing, self._made = closing, Description(closing.block(closing.numbers(outputs)))
 
     def run(self) -> Description:
         """The description."""
-        made = self._made
-        functions = as_made(functions_of(self._outputs))
-        self._leaves(functions)
-        read = self._read
-        for f in functions:
-            for x in f.inputs:
-                if x.parent is not None:
-                    read.add((x.parent, x.index))
-        read.update([(y.parent, y.index) for y in self._outputs if y.parent is not None])
-        for f in functions:
-            self._function(f)
-        made.outputs = [self._value(y) for y in self._outputs]
-        self._where_from()
-        made.states = states_of(made.functions, self._at)
-        made.scopes = scopes_of(made, self._parameters)
+        made, closing = self._made, self._closing
+        values = {i: (self._leaf(x), 0) for i, x in enumerate(closing.leaves)}
+        given = {number: x.name for x, number in closing.items() if x.name}
+        self._steps(made.block, values, given, closing.functions)
+        made.outputs = [values[n] for n in made.block.outputs]
+        (made.names, made.results, made.ops, made.kinds, made.orders, made.specs, made.static, made.operands,
+         made.ranks, made.functions, made.body_of, _) = map(list, zip(*self._nodes, strict=True))  # fmt: skip
+        at = {f: i for i, f in enumerate(made.functions) if f is not None}
+        sources = self._where_from(at)
+        made.states = states_of(made.functions, at)
+        made.scopes = scopes_of(made, sources, self._parameters)
         return made
 
-    def _value(self, x: Variable) -> tuple[int, int]:
-        return self._at[id(x) if x.parent is None else x.parent], x.index
+    def _node(self, node: _Node) -> int:
+        self._nodes.append(node)
+        return len(self._nodes) - 1
 
-    # ---------------------------------------------------------------- nodes
-
-    def _leaves(self, functions: Sequence[Function]) -> None:
-        leaves = {id(y): y for y in self._outputs if y.parent is None}
-        for f in functions:
-            for x in f.inputs:
-                if x.parent is None:
-                    leaves[id(x)] = x
-        for x in leaves.values():
-            path = self._parameters.get(id(x._data))
-            name = self._names.given(path or x.name) if path or x.name else self._names.new("leaf")
-            kind = Kind.LEAF if path is None else Kind.PARAMETER
-            node = self._node(None, (), (), x.spec.alone, (name,), kind, 0, 0, -1)
-            self._at[id(x)] = node
-            self._made.leaves[node] = x
-            self._made.leaf_refs[node] = ref(x)
-            self._made.needs_grad[node] = bool(x.need_grad)
-
-    def _function(self, f: Function) -> None:
-        op, at = f.op, self._at
-        operands = tuple([(at[id(x)], 0) if x.parent is None else (at[x.parent], x.index) for x in f.inputs])
-        names = []
-        for k, output in enumerate(f._outputs):
-            y = output()
-            name = "" if y is None else y.name
-            if (f, k) not in self._read:
-                names.append("")
-            else:
-                names.append(self._names.given(name) if name else self._names.new("v"))
-        kind = Kind.LOOP if isinstance(op, ControlOp) else Kind.FUNCTION if operands else Kind.CONSTANT
-        node = self._node(op, f.arguments, operands, f.specs, tuple(names), kind, f.order, f.rank + 1, -1, f)
-        at[f] = node
-        if isinstance(op, ControlOp):
-            self._bodies(node)
-
-    def _node(
-        self, op: Op | None, arguments: tuple[Any, ...], operands: tuple[tuple[int, int], ...],
-        specs: tuple[Spec, ...], results: tuple[str, ...], kind: Kind, order: int, rank: int, body: int,
-        f: Function | None = None,
-    ) -> int:  # fmt: skip
-        made = self._made
-        node = len(made.names)
-        name = next(filter(None, results), "")
-        made.names.append(name or self._names.new("v"))
-        made.results.append(results)
-        made.ops.append(op)
-        made.kinds.append(kind)
-        made.orders.append(order)
-        made.specs.append(specs)
-        made.static.append(arguments)
-        made.operands.append(operands)
-        made.ranks.append(rank)
-        made.body_of.append(body)
-        made.functions.append(f)
-        made.places.append(None)
+    def _leaf(self, x: Variable) -> int:
+        made, path = self._made, self._parameters.get(id(x._data))
+        name = self._names.given(path or x.name) if path or x.name else self._names.new("leaf")
+        kind = Kind.LEAF if path is None else Kind.PARAMETER
+        node = self._node(_Node(name, (name,), None, kind, 0, x.spec.alone, (), (), 0, None, -1, None))
+        made.leaves[node], made.leaf_refs[node], made.needs_grad[node] = x, ref(x), bool(x.need_grad)
         return node
 
-    # ---------------------------------------------------------------- bodies
+    def _steps(
+        self, block: Block, values: dict[int, tuple[int, int]], names: Mapping[int, str],
+        functions: Sequence[Function] = (), body: int = -1, wanted: Iterable[int] = (),
+    ) -> None:  # fmt: skip
+        """Enter the steps of a block, and the bodies within it: as deep as there are loops within loops.
 
-    def _bodies(self, node: int) -> None:
-        made = self._made
-        op, operands = made.ops[node], made.operands[node]
-        assert isinstance(op, ControlOp)
-        for within in op.within(made.static[node], len(operands)):
-            self._body(node, within, operands)
+        Args:
+            block: The block.
+            values: The node and output of each input, by number; those of the steps are entered.
+            names: Names that values have, by number.
+            functions: The function of each step; none for a body.
+            body: The number of the body that it is.
+            wanted: Numbers of values that are read besides its outputs.
+        """
+        read = {i for _, _, ins in block.steps for i in ins}.union(block.outputs, wanted)
+        places = block.places or (None,) * len(block.steps)
+        columns = block.steps, block.orders, places, block.results, block.outs
+        for k, ((op, arguments, ins), order, place, specs, numbers) in enumerate(zip(*columns, strict=True)):
+            results = tuple([self._name_of(names.get(n)) if n in read else "" for n in numbers])
+            name = next(filter(None, results), "") or self._names.new("v")
+            operands = tuple([values[i] for i in ins])
+            if functions:
+                f, rank = functions[k], functions[k].rank + 1
+                kind = Kind.LOOP if isinstance(op, ControlOp) else Kind.FUNCTION if ins else Kind.CONSTANT
+            else:
+                f, rank, kind = None, self._nodes[self._made.bodies[body].node].rank, Kind.IN_BODY
+            node = self._node(
+                _Node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, place)
+            )
+            for output, n in enumerate(numbers):
+                values[n] = node, output
+            if isinstance(op, ControlOp):
+                for within in op.within(arguments, len(ins)):
+                    self._body(node, within)
 
-    def _body(self, node: int, within: Within, given: Sequence[tuple[int, int]]) -> None:
-        made, body = self._made, within.body
-        number, rank, order = len(made.bodies), made.ranks[node], made.orders[node]
+    def _name_of(self, name: str | None) -> str:
+        return self._names.given(name) if name else self._names.new("v")
+
+    def _body(self, owner: int, within: Within) -> None:
+        node, bodies = self._nodes[owner], self._made.bodies
         values: dict[int, tuple[int, int]] = {}
-        made.bodies.append(BodyEntry(node, within.role, within, within.runs, values))
+        number = len(bodies)
+        bodies.append(BodyEntry(owner, within.role, within, within.runs, values))
         for i, (name, taken) in enumerate(zip(within.inputs, within.taken, strict=True)):
-            kind = name.rstrip("0123456789")
-            values[i] = given[taken]
+            kind, values[i] = name.rstrip("0123456789"), node.operands[taken]
             if kind in OF_THE_BODY:
-                own = self._names.new(kind)
-                values[i] = self._node(None, (), (given[taken],), body.inputs[i].alone, (own,), Kind.IN_BODY, order,
-                                       rank, number), 0  # fmt: skip
-                made.begins[values[i][0]] = OF_THE_BODY[kind]
-        self._steps(number, body, within, made.results[node], rank)
+                own, spec = self._names.new(kind), within.body.inputs[i].alone
+                read = (node.operands[taken],)
+                values[i] = self._node(
+                    _Node(own, (own,), None, Kind.IN_BODY, node.order, spec, (), read, node.rank, None, number, None)
+                ), 0  # fmt: skip
+                self._made.begins[values[i][0]] = OF_THE_BODY[kind]
+        wanted = [value for (_, value), name in zip(within.gives, node.results, strict=False) if name]
+        self._steps(within.body, values, {}, (), number, wanted)
 
-    def _steps(self, number: int, body: Block, within: Within, asked: Sequence[str], rank: int) -> None:
-        """Enter the functions of a body; `asked` has a name for each output of the function that somebody reads."""
-        made, values = self._made, self._made.bodies[number].values
-        wanted = {value for (_, value), name in zip(within.gives, asked, strict=False) if name}
-        read = {i for _, _, ins in body.steps for i in ins}.union(body.outputs, wanted)
-        places = body.places or (None,) * len(body.steps)
-        columns = body.steps, body.orders, places, body.results, body.outs
-        for (op, arguments, ins), order, place, specs, numbers in zip(*columns, strict=True):
-            names = tuple([self._names.new("v") if n in read else "" for n in numbers])
-            node = self._node(op, arguments, tuple([values[i] for i in ins]), specs, names, Kind.IN_BODY, order, rank,
-                              number)  # fmt: skip
-            made.places[node] = place
-            values.update({n: (node, k) for k, n in enumerate(numbers)})
-            if isinstance(op, ControlOp):  # as deep as there are loops within loops
-                self._bodies(node)
+    def _where_from(self, at: Mapping[Function, int]) -> list[Function | None]:
+        """Enter what each node comes from; what is in a body comes of the same as the function that has it.
 
-    # ---------------------------------------------------------------- where it comes from
-
-    def _where_from(self) -> None:
-        made, at = self._made, self._at
-        ends: dict[Function, Function] = {}
-        for i, f in enumerate(made.functions):
-            origin = None if f is None else f.origin
-            if f is None or origin is None:
-                known = f is not None and f.order == 0
-                made.origins.append(-1)
-                made.bases.append(i if known else -1)
-                made.base_ranks.append(made.ranks[i] if known else -1)
-                made.rules.append(None)
-                if f is not None:
-                    own = getattr(f, "place", None)
-                    made.places[i] = own if f.order == 0 else None
-                    made.asked.append(own if f.order else None)
-                else:
-                    made.asked.append(None)
-                continue
-            base = _end_of(origin, ends)
-            known = base.order == 0  # else what it was emitted for is gone
-            made.origins.append(at.get(origin, -1))
-            made.bases.append(at.get(base, -1) if known else -1)
-            made.base_ranks.append(base.rank + 1 if known else -1)
-            # A copy that computes something again has what it copies as its origin, and is of the same order.
-            made.rules.append(origin.op if f.order > origin.order else None)
-            made.places[i] = getattr(base, "place", None)
-            made.asked.append(getattr(f, "place", None))
-        self._in_bodies()
-
-    def _in_bodies(self) -> None:
-        """What is in a body stands beside the function that has it, and comes of the same."""
-        made = self._made
-        for i, kind in enumerate(made.kinds):
-            if kind is Kind.IN_BODY:
-                node = made.bodies[made.body_of[i]].node
-                made.bases[i] = i if made.orders[i] == 0 else made.bases[node]
-                made.base_ranks[i] = made.base_ranks[node]
-                made.places[i] = made.places[i] or made.places[node]
-                made.asked[i] = made.asked[node]
+        Returns:
+            The functions at the ends of the chains of origins.
+        """
+        made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
+        for i, node in enumerate(self._nodes):
+            f, given = node.function, None if node.function is None else node.function.origin
+            own = node.place if f is None else getattr(f, "place", None)
+            end, origin, base, rank, rule, place, asked = f, -1, -1, -1, None, None, None
+            if node.body >= 0:
+                owner = made.bodies[node.body].node
+                base = i if node.order == 0 else made.bases[owner]
+                rank, place, asked = made.base_ranks[owner], own or made.places[owner], made.asked[owner]
+            elif f is not None and given is None:
+                base, rank, place, asked = (i, node.rank, own, None) if node.order == 0 else (-1, -1, None, own)
+            elif given is not None:
+                end = _end_of(given, ends)
+                if end.order == 0:  # else what it was emitted for is gone
+                    base, rank = at.get(end, -1), end.rank + 1
+                origin, place, asked = at.get(given, -1), getattr(end, "place", None), own
+                # A copy that computes something again has what it copies as its origin, and is of the same order.
+                rule = given.op if node.order > given.order else None
+            sources.append(end)
+            made.origins.append(origin)
+            made.bases.append(base)
+            made.base_ranks.append(rank)
+            made.rules.append(rule)
+            made.places.append(place)
+            made.asked.append(asked)
+        return sources
 
 
 def as_made(functions: Sequence[Function]) -> list[Function]:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
-from .cost import applications_of
+from .cost import applications_in
 from .count import Tally, short_number, tally_of
 from .description import Description
 from .layout import checked_width, html_of, lines_of_text, rich_lines, width_of_output
@@ -43,12 +43,12 @@ class Difference:
     @cached_property
     def before(self) -> Tally:
         """What the first graph costs, as `nn.count` counts it."""
-        return total_of(self._described[0])
+        return tally_of(applications_in(self._described[0].block))
 
     @cached_property
     def after(self) -> Tally:
         """What the second graph costs."""
-        return total_of(self._described[1])
+        return tally_of(applications_in(self._described[1].block))
 
     @property
     def summary(self) -> str:
@@ -119,14 +119,6 @@ def _changed(before: int, after: int) -> str:
     return f"{short_number(before)} → {short_number(after)}{share}"
 
 
-def total_of(described: Description) -> Tally:
-    """What all functions of a graph cost, as `nn.count` has it."""
-    return tally_of([
-        each for i, op in enumerate(described.ops) if op is not None and described.body_of[i] < 0
-        for each in applications_of(op, described.static[i], described.given(i), described.orders[i])
-    ])  # fmt: skip
-
-
 def listing_difference(before: Listing, after: Listing, context: int | None = 2) -> Difference:
     """The difference of two graphs; see `Listing.diff`."""
     if context is not None and (isinstance(context, bool) or not isinstance(context, int)):
@@ -163,14 +155,14 @@ def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int
     """The lines of both, in the order of the second; what it lacks comes after what it follows in the first."""
     gone: dict[int, list[int]] = {-1: []}
     before = -1
-    for i in old.top:
+    for i in old.nodes:
         if i in there:
             before = there[i]
             gone[before] = []
         else:
             gone[before].append(i)
     yield from [("-", line) for i in gone[-1] for line in old.node_lines(i)]
-    for j in new.top:
+    for j in new.nodes:
         theirs = [line for i in (here.get(j),) if i is not None for line in old.node_lines(i)]
         yield from _either(theirs, list(new.node_lines(j)))
         yield from [("-", line) for i in gone.get(j, ()) for line in old.node_lines(i)]

@@ -6,7 +6,7 @@ reads is in every block a value of the same place in that block or in the one be
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from typing import Any, NamedTuple
 
 from ..execution.periods import Stretch, stretches_of
@@ -35,9 +35,8 @@ class Fold(NamedTuple):
 
 def folds_of(described: Description) -> list[Fold]:
     """The blocks that repeat, in order; none overlaps another. The work is in proportion to the size of the graph."""
-    top = [i for i, op in enumerate(described.ops) if op is not None and described.body_of[i] < 0]
-    finder = _Finder(described, top)
-    taken = bytearray(len(top))
+    finder = _Finder(described)
+    taken = bytearray(len(described.top))
     folds = []
     for stretch in stretches_of(finder.labels, LEAST):
         for start, end in stretch.free_parts(taken, LEAST):
@@ -69,12 +68,12 @@ def static_key(arguments: tuple[Any, ...]) -> Any:
 class _Finder:
     """Finds out what functions read, by their positions among those that are in no body."""
 
-    def __init__(self, described: Description, top: Sequence[int]) -> None:
+    def __init__(self, described: Description) -> None:
         self._described = described
-        self._top = top
-        self._position = {node: n for n, node in enumerate(top)}
+        self._top = described.top
+        self._position = {node: n for n, node in enumerate(self._top)}
         known: dict[Any, int] = {}
-        self.labels = [known.setdefault(self._label(node), len(known)) for node in top]
+        self.labels = [known.setdefault(self._label(node), len(known)) for node in self._top]
         """Equal numbers for functions that do the same to arrays of the same shapes."""
 
     def _label(self, node: int) -> Any:

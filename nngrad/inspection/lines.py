@@ -60,25 +60,17 @@ class Writer:
         self._columns = columns
         self._folds = {fold.nodes[0][0]: fold for fold in folds}
         self._folded = bool(folds)
-        self._bodies: dict[int, list[int]] = {}
-        for number, entry in enumerate(described.bodies):
-            self._bodies.setdefault(entry.node, []).append(number)
-        self._within: dict[int, list[int]] = {}
-        for node, number in enumerate(described.body_of):
-            self._within.setdefault(number, []).append(node)
-        self.top = self._within.get(-1, [])
-        """The nodes that are in no body."""
+        self.nodes = described.members[-1]
+        """Those that are in no body."""
         self._last_place: Any = None
 
     def lines(self) -> Iterator[Line]:
         """All lines."""
-        d, top = self._d, self.top
-        leaves = [i for i in top if d.ops[i] is None]
-        for leaf in leaf_lines(d, leaves, self._folded):
+        d, n = self._d, 0
+        for leaf in leaf_lines(d, d.leaf_refs, self._folded):
             yield self._leaf(leaf)
-        n = len(leaves)
-        while n < len(top):
-            node = top[n]
+        while n < len(d.top):
+            node = d.top[n]
             fold = self._folds.get(node)
             if fold is None:
                 yield from self._function(node, 0)
@@ -119,7 +111,7 @@ class Writer:
         parts = (*_separated(named), Part(" = "), Part(d.op_name(node), None, True), Part("("), *given, Part(")"))
         origin = self._origin(node) if "origin" in self._columns else ""
         yield Line(depth, parts, d.shape(node), order, origin, self._cells(node), node)
-        for number in self._bodies.get(node, ()):
+        for number in d.bodies_of.get(node, ()):
             yield from self._body(number, depth)
 
     def _named(self, node: int, output: int) -> Part:
@@ -168,7 +160,7 @@ class Writer:
                 said += [Part("; " if said else ": "), own[name], Part(f" {OF_THE_BODY[kind]} "), begins]
         times = f", {within.runs} times" if within.runs != 1 else ""
         yield Line(depth, (Part(f"  {within.role}{times}"), *said))
-        for node in self._within.get(number, ()):
+        for node in d.members.get(number, ()):
             if d.ops[node] is not None:
                 yield from self._function(node, depth + 1)  # as deep as there are loops within loops
         ends = self._ends(entry, own)

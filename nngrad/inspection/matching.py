@@ -38,20 +38,20 @@ def matching(a: Description, b: Description) -> Matching:
     taken = set(leaves.values())
     for copies in (False, True):  # what computes something again is new where there is but one of it
         waiting: dict[int, deque[int]] = {}
-        for j in _functions(b):
+        for j in b.top:
             if j not in taken and (b.states[j] is State.COPY) in (False, copies):
                 waiting.setdefault(of_b.nodes[j], deque()).append(j)
-        for i in _functions(a):
+        for i in a.top:
             if i not in there and (a.states[i] is State.COPY) in (False, copies) and waiting.get(of_a.nodes[i]):
                 there[i] = waiting[of_a.nodes[i]].popleft()
                 taken.add(there[i])
     same = set(there)
     places: dict[Any, list[int]] = {}
-    for j in _functions(b):
+    for j in b.top:
         if j not in taken and b.states[j] is not State.COPY:
             places.setdefault(_place(b, j, of_b), []).append(j)
     unsure: list[tuple[int, Any]] = []
-    keys = {i: _place(a, i, of_a) for i in _functions(a) if i not in there and a.states[i] is not State.COPY}
+    keys = {i: _place(a, i, of_a) for i in a.top if i not in there and a.states[i] is not State.COPY}
     wanted = Counter(keys.values())
     for i, key in keys.items():
         alike = [_alike(a.operands[i], b.operands[j], there) for j in places.get(key, ())[:_MOST_TRIED]]
@@ -77,10 +77,6 @@ def _alike(
 ) -> int:
     """How many operands of two functions correspond to each other."""
     return sum([there.get(a) == b and k == n for (a, k), (b, n) in zip(ours, theirs, strict=True)])
-
-
-def _functions(d: Description) -> Iterator[int]:
-    return (i for i, op in enumerate(d.ops) if op is not None and d.body_of[i] < 0)
 
 
 def _leaves(a: Description, b: Description) -> dict[int, int]:

@@ -12,7 +12,7 @@ from ..execution.interpret import interpret, results_of
 from ..execution.stepwise import MarkedArray, Trail, run_in_steps, written_at
 from ..graph import Function, Variable, leaves_of
 from ..graph.body_op import ControlOp
-from ..graph.leaf import arrays_of
+from .nonfinite import Beginning, Checker, arrays_of_last_forward, first_of
 
 
 class InputState(NamedTuple):
@@ -107,139 +107,59 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
         TypeError: Something is not a Variable.
     """
     outputs = variables(outputs, "outputs")
-    graph = _BadValues(outputs)
-    reaches = tuple([i for i, y in enumerate(outputs) if graph.has(y, "nan") or graph.has(y, "inf")])
-    roots = [outputs[i] for i in reaches]
-    found = graph.source("nan", roots) or graph.source("inf", roots)
+    checker = Checker(nan=np.isnan, inf=np.isinf)
+    arrays = arrays_of_last_forward(outputs)
+    values: dict[tuple[Any, int], Any] = {}
+    for x in leaves_of(outputs):
+        values[id(x), 0] = arrays[id(x)]
+        checker.leaf(x, arrays[id(x)])
+
+    def computed(f: Function, results: tuple[Any, ...]) -> None:
+        given = [values[(id(x), 0) if x.parent is None else (x.parent, x.index)] for x in f.inputs]
+        checker.ran(f, given, results)
+        values.update({(f, k): result for k, result in enumerate(results)})
+
+    interpret(outputs, arrays, computed=computed)
+    marks = [checker.marks_of(y) for y in outputs]
+    found = first_of("nan", marks) or first_of("inf", marks)
     if found is None and masked:
-        found = graph.first("nan") or graph.first("inf")
-    return None if found is None else found._replace(reaches=reaches)
+        found = checker.first("nan") or checker.first("inf")
+    reaches = tuple([i for i, each in enumerate(marks) if each])
+    return None if found is None else _report(found)._replace(reaches=reaches)
 
 
-class _BadValues:
-    """The values of a graph that hold NaN or infinity."""
-
-    def __init__(self, outputs: list[Variable]) -> None:
-        self._values: dict[tuple[Any, int], Any] = {}
-        self._bad: dict[tuple[Any, int], dict[str, np.ndarray[Any, Any]]] = {}
-        self._functions: list[Function] = []
-        self._leaves = leaves_of(outputs)
-        arrays = {id(x): a for x, a in zip(self._leaves, arrays_of(self._leaves, draw=False), strict=True)}
-        for y in outputs:
-            snapshot = None if y.parent is None else y.parent.snapshot
-            arrays |= {} if snapshot is None else snapshot.by_leaf()
-        for x in self._leaves:
-            self._look(x, arrays[id(x)])
-        interpret(outputs, arrays, computed=self._computed)
-
-    def _computed(self, f: Function, results: tuple[Any, ...]) -> None:
-        self._functions.append(f)
-        for y, array in zip(f.outputs, results, strict=True):
-            self._look(y, array)
-
-    def _look(self, x: Variable, array: Any) -> None:
-        values = self._values[_key(x)] = np.asarray(array)
-        if not x.spec.differentiable:
-            return
-        if kinds := _kinds(values):
-            self._bad[_key(x)] = kinds
-
-    def has(self, x: Variable, kind: str) -> bool:
-        """Whether `x` has an element of the kind."""
-        bad = self._bad.get(_key(x))
-        return bad is not None and kind in bad
-
-    def source(self, kind: str, roots: list[Variable]) -> NanReport | None:
-        """Where what is of the kind in `roots` comes from: what made the first of it, in the order of running."""
-        seen: set[tuple[Any, int]] = set()
-        stack = [x for x in roots if self.has(x, kind)]
-        sources: list[Variable] = []
-        while stack:
-            x = stack.pop()
-            if _key(x) in seen:
-                continue
-            seen.add(_key(x))
-            above = [] if x.parent is None else [z for z in x.parent.inputs if self.has(z, kind)]
-            stack += above
-            if not above:
-                sources.append(x)
-        return self._report(kind, min(sources, key=lambda x: x.rank)) if sources else None
-
-    def first(self, kind: str) -> NanReport | None:
-        """Returns what made the first of the kind, whether it reaches anything or not."""
-        for x in (*self._leaves, *(y for f in self._functions for y in f.outputs)):
-            if self.has(x, kind):
-                return self._report(kind, x)
-        return None
-
-    def _report(self, kind: str, x: Variable) -> NanReport:
-        f, mask = x.parent, self._bad[_key(x)][kind]
-        place = tuple(int(i) for i in np.argwhere(mask)[0])
-        if f is None:
-            return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
-        cause = self.source("inf", list(f.inputs)) if kind == "nan" else None
-        states = input_states(f, [self._values[_key(z)] for z in f.inputs], place)
-        within = None if not isinstance(f.op, ControlOp) else self._within(kind, f, x.index)
-        return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within)
-
-    def _within(self, kind: str, f: Function, index: int) -> NanReport | None:
-        """What made the first of the kind in the bodies of `f`: it is run once more, a step at a time."""
-        inputs = [MarkedArray(self._values[_key(z)], None) for z in f.inputs]
-        mark: _Marks | None = run_in_steps(f, inputs, results_of, _InBodies())[index].mark
-        return None if mark is None else mark.get(kind)
+def _report(begun: Beginning) -> NanReport:
+    """What there is to say of a NaN or an infinity that begins there."""
+    kind, x, f = begun.kind, begun.variable, begun.variable.parent
+    mask = (np.isnan if kind == "nan" else np.isinf)(np.asarray(begun.array))
+    place = tuple([int(i) for i in np.argwhere(mask)[0]])
+    if f is None:
+        return NanReport(kind, None, x, 0, place, int(mask.sum()), (), None, ())
+    cause = None if begun.cause is None else _report(begun.cause)
+    states = input_states(f, [np.asarray(array) for array in begun.given], place)
+    within = _within(begun, f) if isinstance(f.op, ControlOp) else None
+    return NanReport(kind, f, x, f.order, place, int(mask.sum()), states, cause, (), within, begun.trail)
 
 
-_Marks = dict[str, NanReport]
-"""What made the first NaN, and the first infinity, that an array has."""
-
-
-class _InBodies:
-    """Looks at functions in bodies: of a NaN or an infinity that one gives it knows where that comes from."""
-
-    def marks(
-        self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
-    ) -> list[_Marks | None]:
-        """The marks of the results of a function."""
-        return [self._of_result(f, y, inputs, result, trail) for y, result in zip(f.outputs, results, strict=True)]
-
-    def of_part(self, mark: _Marks, array: Any) -> _Marks | None:
-        """The mark of a part of an array."""
-        return {kind: report for kind, report in mark.items() if _kinds(array).get(kind) is not None} or None
-
-    def _of_result(
-        self, f: Function, y: Variable, inputs: Sequence[MarkedArray], result: Any, trail: Trail
-    ) -> _Marks | None:
-        found: _Marks = {}
-        for kind, mask in _kinds(result).items():
-            earlier = [x.mark[kind] for x in inputs if x.mark is not None and kind in x.mark]
-            if earlier:
-                found[kind] = earlier[0]
-                continue
-            place = tuple(int(i) for i in np.argwhere(mask)[0])
-            causes = [x.mark["inf"] for x in inputs if x.mark is not None and "inf" in x.mark]
-            cause = causes[0] if causes and kind == "nan" else None
-            states = input_states(f, [np.asarray(x.array) for x in inputs], place)
-            found[kind] = NanReport(
-                kind, f, y, f.order, place, int(mask.sum()), states, cause, (), steps=trail
-            )
-        return found or None
-
-
-def _kinds(array: Any) -> dict[str, np.ndarray[Any, Any]]:
-    """Where an array has NaN and where infinity, if it has any."""
-    values = np.asarray(array)
-    if values.dtype.kind in "biu" or np.isfinite(values).all():
-        return {}
-    return {kind: mask for kind, mask in (("nan", np.isnan(values)), ("inf", np.isinf(values))) if mask.any()}
+def _within(begun: Beginning, f: Function) -> NanReport | None:
+    """Where it begins in the bodies of a function: that is run once more, a step at a time."""
+    given = [MarkedArray(np.asarray(array), None) for array in begun.given]
+    checker = Checker(nan=np.isnan, inf=np.isinf)
+    inner = first_of(begun.kind, [run_in_steps(f, given, results_of, checker)[begun.variable.index].mark])
+    return None if inner is None else _report(inner)
 
 
 def input_states(f: Function, arrays: Sequence[Any], place: tuple[int, ...]) -> tuple[InputState, ...]:
     """The inputs of a function, of which the result at `place` is not finite."""
     names = f.op.names_of(len(f.inputs))
     return tuple([
-        InputState(f"{name} {x.name!r}" if x.name else name, not _kinds(array), _element(x, array, place, f))
+        InputState(f"{name} {x.name!r}" if x.name else name, _is_finite(array), _element(x, array, place, f))
         for name, x, array in zip(names, f.inputs, arrays, strict=True)
     ])
+
+
+def _is_finite(array: Any) -> bool:
+    return array.dtype.kind in "biu" or bool(np.isfinite(array).all())
 
 
 def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> float | None:
@@ -251,7 +171,3 @@ def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> fl
         return None  # a condition may stand for the first axes
     own = place[len(place) - x.ndim :]
     return float(array[tuple([i if n > 1 else 0 for i, n in zip(own, x.shape, strict=True)])])
-
-
-def _key(x: Variable) -> tuple[Any, int]:
-    return (id(x), -1) if x.parent is None else (x.parent, x.index)

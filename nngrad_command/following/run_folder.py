@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import csv
 import hashlib
+import io
 import os
 import re
 import stat
@@ -13,7 +15,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple
 
-METRICS, CONFIGURATION, PARAMETERS, SAMPLES = "metrics.csv", "config.toml", "parameters.safetensors", "samples"
+METRICS, CONFIGURATION, RUN, SAMPLES = "metrics.csv", "config.toml", "run.toml", "samples"
+SERIES = ".series.txt"
+"""How files of nnabla's monitors end, which have lines of an index and a value."""
 PICTURE = re.compile(r"step-(\d{1,12})\.png")
 """Names of pictures, which have the number of the step."""
 MOST_BYTES = 1 << 18
@@ -21,6 +25,7 @@ MOST_BYTES = 1 << 18
 MOST_PICTURE = 1 << 25
 """Bytes of a picture."""
 _MOST_CONFIGURATION = 1 << 20
+_MOST_SERIES = 1 << 24
 _BEFORE = 256
 """So many bytes before a place tell whether it is still the same place."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
@@ -58,13 +63,13 @@ class RunFolder:
         Args:
             place: That of what was read before; empty for nothing.
         """
-        with self._opened(METRICS) as file:
+        with self._metrics() as file:
             if file is None:
                 return Lines("", bool(place), "", True)
             begin = _place_in(file, place)
             file.seek(begin)
             read = file.read(MOST_BYTES)
-            size = os.fstat(file.fileno()).st_size
+            size = file.seek(0, os.SEEK_END)
             whole = read[: read.rfind(b"\n") + 1]
             if not whole and len(read) == MOST_BYTES:  # no run writes such a line
                 whole = read
@@ -73,10 +78,37 @@ class RunFolder:
             is_all = end >= size or len(read) < MOST_BYTES
             return Lines(whole.decode(errors="replace"), is_first, f"{end}-{_mark(file, end)}" if end else "", is_all)
 
+    @contextlib.contextmanager
+    def _metrics(self) -> Iterator[BinaryIO | None]:
+        """The file with the metrics or, where there is none, what it would have of the series of nnabla's monitors."""
+        with self._opened(METRICS) as file:
+            yield file if file is not None else self._series()
+
+    def _series(self) -> BinaryIO | None:
+        names: list[str] = []
+        with contextlib.suppress(OSError), self._listed() as found:
+            names = [name for name in found if name.endswith(SERIES)]
+        rows: dict[str, dict[str, str]] = {}
+        for name in names:
+            with self._opened(name) as file:
+                content = b"" if file is None else file.read(_MOST_SERIES)
+            for line in content[: content.rfind(b"\n") + 1].decode(errors="replace").splitlines():
+                index, _, value = line.partition(" ")
+                if index.isdecimal():
+                    rows.setdefault(index, {})[name] = value
+        names = sorted({name for row in rows.values() for name in row})
+        if not names:
+            return None
+        text = io.StringIO()
+        writer = csv.writer(text, lineterminator="\n")
+        writer.writerow(["step", *[name.removesuffix(SERIES) for name in names]])
+        writer.writerows([index, *[rows[index].get(name, "") for name in names]] for index in sorted(rows, key=int))
+        return io.BytesIO(text.getvalue().encode())
+
     def pictures(self) -> list[int]:
         """The steps after which there is a picture, in their order."""
         found = []
-        with contextlib.suppress(OSError), self._listed() as names:
+        with contextlib.suppress(OSError), self._listed(SAMPLES) as names:
             for name in names:
                 matched = PICTURE.fullmatch(name)
                 if matched:
@@ -92,26 +124,28 @@ class RunFolder:
             return content if content is not None and len(content) <= MOST_PICTURE else None
 
     def settings(self) -> dict[str, Any]:
-        """What the configuration says of the run: `recipe` and `steps`, as far as it does."""
-        with self._opened(CONFIGURATION) as file:
-            if file is None:
-                return {}
-            try:
-                keys = tomllib.loads(file.read(_MOST_CONFIGURATION).decode(errors="replace"))
-            except (tomllib.TOMLDecodeError, RecursionError):
-                return {}
-        kinds = {"recipe": str, "steps": int}
+        """What is said of the run: `recipe`, `steps` and whether it is `finished`, as far as that is said."""
+        keys = self._keys(CONFIGURATION) | self._keys(RUN)
+        kinds = {"recipe": str, "steps": int, "finished": bool}
         return {key: keys[key] for key, kind in kinds.items() if type(keys.get(key)) is kind}
 
-    def is_finished(self) -> bool:
-        """Whether the run has written its parameters, which it does at the end."""
-        with self._opened(PARAMETERS) as file:
-            return file is not None
+    def _keys(self, name: str) -> dict[str, Any]:
+        with self._opened(name) as file:
+            try:
+                return {} if file is None else tomllib.loads(file.read(_MOST_CONFIGURATION).decode(errors="replace"))
+            except (tomllib.TOMLDecodeError, RecursionError):
+                return {}
 
     def seconds_since_written(self) -> float | None:
         """How long ago the metrics were written to; None where there are none."""
-        with self._opened(METRICS) as file:
-            return None if file is None else max(0.0, time.time() - os.fstat(file.fileno()).st_mtime)
+        names = [METRICS]
+        with contextlib.suppress(OSError), self._listed() as found:
+            names += [name for name in found if name.endswith(SERIES)]
+        times = []
+        for name in names:
+            with self._opened(name) as file:
+                times += [] if file is None else [os.fstat(file.fileno()).st_mtime]
+        return max(0.0, time.time() - max(times)) if times else None
 
     # ---------------------------------------------------------------- opening
 
@@ -154,13 +188,13 @@ class RunFolder:
             yield number
 
     @contextlib.contextmanager
-    def _listed(self) -> Iterator[list[str]]:
-        """The names of what is in the folder of pictures."""
+    def _listed(self, *names: str) -> Iterator[list[str]]:
+        """The names of what is in the folder, or in one in it."""
         if os.listdir not in os.supports_fd:
-            path = self.path / SAMPLES
-            yield [] if path.is_symlink() else os.listdir(path)
+            path = self.path.joinpath(*names)
+            yield [] if names and path.is_symlink() else os.listdir(path)
             return
-        with self._folder(SAMPLES) as folder:
+        with self._folder(*names) as folder:
             yield os.listdir(folder)
 
 
@@ -180,7 +214,7 @@ def _place_in(file: BinaryIO, place: str) -> int:
 
 def _mark(file: BinaryIO, end: int) -> str:
     """A digest of what is right before a place; empty where the file is shorter."""
-    if end > os.fstat(file.fileno()).st_size:
+    if end > file.seek(0, os.SEEK_END):
         return ""
     begin = max(0, end - _BEFORE)
     file.seek(begin)

@@ -84,7 +84,7 @@ class Server(ThreadingHTTPServer):
         return {
             **self.folder.settings(), "name": self.folder.path.resolve().name, "pictures": self.folder.pictures(),
             "lines": lines.text, "begins": lines.begins, "place": lines.place, "all": lines.is_all,
-            "written": self.folder.seconds_since_written(), "finished": self.folder.is_finished(), "ended": has_ended,
+            "written": self.folder.seconds_since_written(), "ended": has_ended,
         }  # fmt: skip
 
 

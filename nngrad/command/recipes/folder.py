@@ -11,6 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from ...files.replacing import write_whole
+from ...training.runs.log import METRICS, RUN, SAMPLES, TENSORBOARD
 from .configuration import ConfigurationError, changed_keys, values_in
 
 try:
@@ -42,10 +43,7 @@ class TrainingFolder:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.configuration = path / "config.toml"
-        self.metrics = path / "metrics.csv"
-        self.samples = path / "samples"
         self.checkpoints = path / "checkpoints"
-        self.tensorboard = path / "tensorboard"
         self.parameters = path / "parameters.safetensors"
         self._locked = ExitStack()
 
@@ -78,9 +76,9 @@ class TrainingFolder:
         """
         if not self.configuration.exists():
             return False
-        for folder in self.checkpoints, self.samples, self.tensorboard:
+        for folder in self.checkpoints, self.path / SAMPLES, self.path / TENSORBOARD:
             shutil.rmtree(folder, ignore_errors=True)
-        for file in self.metrics, self.parameters, self.configuration:
+        for file in self.path / METRICS, self.path / RUN, self.parameters, self.configuration:
             file.unlink(missing_ok=True)
         return True
 
@@ -115,8 +113,3 @@ class TrainingFolder:
         """
         if not self.configuration.exists() or changed_keys(values_in(self.configuration), configuration):
             write_whole(self.configuration, text.encode())
-
-    def sample(self, step: int) -> Path:
-        """The file with the picture after a step."""
-        self.samples.mkdir(exist_ok=True)
-        return self.samples / f"step-{step:08d}.png"

@@ -1,12 +1,10 @@
-"""Figures of matplotlib's, and what they are as PNG files."""
+"""Figures of matplotlib's."""
 
 from __future__ import annotations
 
-import io
 from typing import Any
 
 import numpy as np
-from matplotlib.backends.backend_agg import FigureCanvasAgg
 from matplotlib.figure import Figure
 
 BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
@@ -15,13 +13,6 @@ BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
 def figure(width: float, height: float) -> Figure:
     """An empty figure, of a size in inches."""
     return Figure(figsize=(width, height), layout="constrained", dpi=90)
-
-
-def as_png(drawn: Any) -> bytes:
-    """The content of a PNG file with a figure."""
-    picture = io.BytesIO()
-    FigureCanvasAgg(drawn).print_png(picture)
-    return picture.getvalue()
 
 
 def draw_tiled(axes: Any, images: np.ndarray[Any, Any], title: str = "", columns: int = 10) -> None:

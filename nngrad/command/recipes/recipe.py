@@ -15,6 +15,7 @@ import nngrad as nn
 import nngrad.solvers as S
 from nngrad import hosts
 
+from ...training.runs.progress import NORM
 from .configuration import ConfigurationError
 from .settings import RecipeSettings
 
@@ -165,6 +166,18 @@ class Recipe(ABC):
         for solver in self.solvers.values():
             solver.set_learning_rate(rate)
         return rate
+
+    def taken(self, number: int) -> dict[str, Any]:
+        """Take a step of training; returns its losses and the norms of its gradients, by name."""
+        self.step(number)
+        return {f"{name}_loss": loss for name, loss in self.losses.items()} | {
+            f"{name}{NORM}": norm for name, norm in self.gradient_norms.items()
+        }
+
+    def evaluated(self) -> dict[str, float]:
+        """What tells how good the parameters are by now, by name."""
+        self.copy_parameters()
+        return self.measured()
 
     def not_finite(self) -> list[str]:
         """Which losses, or gradients of theirs, have been infinite or not a number since this was asked before."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import signal
 import sys
 from contextlib import ExitStack
 from importlib import import_module
@@ -17,10 +16,10 @@ import nngrad as nn
 from nngrad_command.following.beside import FollowedBeside
 
 from ...files.replacing import read_whole
+from ...training.runs.log import RATE, TrainingLog
 from .configuration import ConfigurationError, as_toml
 from .folder import TrainingFolder
 from .recipe import Recipe
-from .record import RunRecord
 from .settings import RecipeSettings
 
 
@@ -92,36 +91,69 @@ def train(
             folder.checkpoints, trained.solvers, parameters=trained.kept(), keep=settings.checkpoint.keep,
             every=settings.checkpoint.every,
         ))
-        begin = keeper.restore()
-        if is_first:
-            folder.write(settings, printed(recipe, settings))
-        record = RunRecord(trained, settings, folder, console, begin) if is_first else None
-
-        def say(text: str) -> None:
-            if is_first:
-                console.print(text, highlight=False, markup=False, soft_wrap=True)
-
-        if begin >= settings.steps:
-            say(f"{out}: finished after {begin:,} steps: {record}. --fresh begins anew.")
-            return
-        say(f"{trained.title}\n{out}: {_beginning(settings, begin)}")
+        log = RecipeLog(trained, settings, folder, console, live)
         try:
-            if record is not None:
-                if live:
-                    say(entered.enter_context(FollowedBeside(out)).said)
-                entered.enter_context(record)
-            _train(trained, settings, keeper, record, begin)
-        except SystemExit as ending:
-            kept = f"kept: {_last(keeper, folder)}; the same command goes on"
-            if ending.code == 128 + signal.SIGINT:
-                raise KeyboardInterrupt(kept) from None
-            say(f"{out}: ended by a signal; {kept}")
+            nn.fit(
+                lambda number: _take(trained, settings, keeper, number), range(settings.steps),
+                steps=settings.steps, every=settings.log.every, evaluate=trained.evaluated if is_first else None,
+                log=log, checkpoints=keeper, callbacks=[lambda run: log.draw_due(run.step)],
+            )  # fmt: skip
+        except SystemExit:
+            log.say(f"{out}: ended by a signal; kept: {keeper.kept}; the same command goes on")
             raise
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"kept: {_last(keeper, folder)}; the same command goes on") from None
-        if record is not None:
-            record.finish()
-        say(f"{out}: finished after {settings.steps:,} steps: {record}.")
+            raise KeyboardInterrupt(f"kept: {keeper.kept}; the same command goes on") from None
+        if is_first and not log.was_finished:
+            nn.save_parameters(folder.parameters, trained.copy_parameters())
+        log.say(f"{out}: finished after {log.step:,} steps: {log}."
+                f"{' --fresh begins anew.' if log.was_finished else ''}")
+
+
+class RecipeLog(TrainingLog):
+    """The log of a run of a recipe, which also says how the run begins, and draws.
+
+    Args:
+        recipe: What is trained.
+        settings: How.
+        folder: That of the run.
+        console: Where the first process prints.
+        live: Whether a process beside it serves a page that follows the run.
+    """
+
+    def __init__(
+        self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console, live: bool
+    ) -> None:
+        super().__init__(folder.path, 0, settings.steps, 1, settings.log.tensorboard, console)
+        self._recipe, self._settings, self._run_folder, self._console = recipe, settings, folder, console
+        self._live = live
+        self.was_finished = False
+        """Whether nothing was left to be done."""
+
+    def say(self, text: str) -> None:
+        """Print a line, in the first process."""
+        if nn.hosts.is_first():
+            self._console.print(text, highlight=False, markup=False, soft_wrap=True)
+
+    def __enter__(self) -> RecipeLog:
+        settings, folder, is_first = self._settings, self._run_folder, nn.hosts.is_first()
+        if is_first:
+            folder.write(settings, printed(type(self._recipe), settings))
+        self.was_finished = self.step >= settings.steps
+        if self.was_finished:
+            self._progress = self._tensorboard = False
+        else:
+            self.say(f"{self._recipe.title}\n{folder.path}: {_beginning(settings, self.step)}")
+        super().__enter__()
+        if self._live and is_first and not self.was_finished:
+            self.say(self._closed.enter_context(FollowedBeside(folder.path)).said)
+        return self
+
+    def draw_due(self, step: int) -> None:
+        """Draw a picture, if it is its turn after a step."""
+        pictures = self._settings.log.pictures
+        if pictures and nn.hosts.is_first() and (step == self._settings.steps or step % pictures == 0):
+            self._recipe.copy_parameters()
+            self.draw(step, self._recipe.drawn())
 
 
 def _beginning(settings: RecipeSettings, begin: int) -> str:
@@ -132,31 +164,12 @@ def _beginning(settings: RecipeSettings, begin: int) -> str:
     return f"{steps}, on {where}{processes}"
 
 
-def _train(
-    recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, record: RunRecord | None, begin: int
-) -> None:
-    log, steps = settings.log, settings.steps
-    signals = (signal.SIGTERM,) if jax.process_count() > 1 else (signal.SIGTERM, signal.SIGINT)
-    with keeper.saving_on_signals(*signals):
-        for step in range(begin + 1, steps + 1):
-            rate = recipe.set_rates(step - 1)
-            recipe.step(step - 1)
-            measures = step in (1, steps) or step % log.every == 0
-            if measures or step % settings.checkpoint.every == 0:
-                _check_finite(recipe, step, keeper)
-            if record is not None:
-                record.moved(step)
-                if measures:
-                    record.measure(step, rate)
-                if log.pictures and (step == steps or step % log.pictures == 0):
-                    record.draw(step)
-            if step == steps:
-                keeper.save(step)
-            keeper.after_step(step)
-
-
-def _check_finite(recipe: Recipe, step: int, keeper: nn.Checkpointer) -> None:
-    wrong = recipe.not_finite()
+def _take(recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, number: int) -> dict[str, Any]:
+    """Take a step; returns what is logged of it. Now and then it is looked whether all is finite."""
+    values = {RATE: recipe.set_rates(number), **recipe.taken(number)}
+    step = number + 1
+    is_measured = step in (1, settings.steps) or step % settings.log.every == 0
+    wrong = recipe.not_finite() if is_measured or step % settings.checkpoint.every == 0 else []
     if wrong:
         steps = keeper.steps()
         kept = f"the last good checkpoint is that of step {steps[-1]:,}" if steps else "there is no checkpoint yet"
@@ -164,8 +177,4 @@ def _check_finite(recipe: Recipe, step: int, keeper: nn.Checkpointer) -> None:
             f"the loss {' and '.join(map(repr, wrong))} or its gradient is infinite or not a number, at step {step:,} "
             f"or shortly before; {kept}. A lower solver.rate may help, or clip"
         )
-
-
-def _last(keeper: nn.Checkpointer, folder: TrainingFolder) -> str:
-    steps = keeper.steps()
-    return f"{folder.checkpoints / str(steps[-1])}" if steps else "nothing, since there is no checkpoint yet"
+    return values

@@ -10,9 +10,9 @@ import numpy as np
 
 from ...execution.interpret import interpret, wait_for
 from ...graph import Function, Variable
-from ...graph.leaf import arrays_of
 from ...graph.value import on_host
 from ..description import Description
+from ..nonfinite import arrays_of_last_forward
 
 Statistics = tuple[float | None, float | None, float | None, float | None, float, int, int]
 """Least and largest element, mean and standard deviation of those that are finite, None where none is; share of zeros;
@@ -115,7 +115,7 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
     was none, their present ones."""
     seen = _SeenValues(described)
     at = _numbers(described)
-    arrays = _leaves(described, outputs)
+    arrays = arrays_of_last_forward(outputs)
     for node, x in described.leaves.items():
         seen.look(node, [arrays[id(x)]])
     interpret(outputs, arrays, computed=lambda f, results: seen.look(at[f], results))
@@ -126,7 +126,7 @@ def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[floa
     """How long each function takes by itself, the shortest of a few runs; None for nodes that are no functions, or are
     in bodies, whose time is that of their owner. The compiled graph is faster than their sum."""
     at = _numbers(described)
-    arrays = _leaves(described, outputs)
+    arrays = arrays_of_last_forward(outputs)
     shortest: list[float | None] = [None] * len(described)
     began = 0.0
 
@@ -147,13 +147,3 @@ def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[floa
 
 def _numbers(described: Description) -> dict[Function, int]:
     return {f: i for i, f in enumerate(described.functions) if f is not None}
-
-
-def _leaves(described: Description, outputs: Sequence[Variable]) -> dict[int, Any]:
-    """The leaves' arrays, by their ids: those of the last forward where there was one."""
-    leaves = list(described.leaves.values())
-    arrays = {id(x): a for x, a in zip(leaves, arrays_of(leaves, draw=False), strict=True)}
-    for y in outputs:
-        snapshot = None if y.parent is None else y.parent.snapshot
-        arrays |= {} if snapshot is None else snapshot.by_leaf()
-    return arrays

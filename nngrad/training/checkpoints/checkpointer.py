@@ -93,6 +93,20 @@ class Checkpointer:
         self._noted: NotedSignals | None = None
         self._at: int | None = None  # the step after which the run stands
 
+    def hold(self, **holders: Any) -> None:
+        """Save and restore these too, as what is given in `extra`.
+
+        Raises:
+            TypeError: One has no state.
+        """
+        self._contents.holders |= _named_holders(None, holders)
+
+    @property
+    def kept(self) -> str:
+        """Where the last checkpoint is, in words; waits until it is written."""
+        steps = self.steps()
+        return str(self._store.path / str(steps[-1])) if steps else "nothing, since there is no checkpoint yet"
+
     # ---------------------------------------------------------------- saving
 
     def after_step(self, step: int, loss: Any = None, metrics: Mapping[str, Any] | None = None) -> None:

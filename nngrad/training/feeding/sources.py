@@ -117,8 +117,8 @@ def _as_text(state: Any) -> Any:
     return {"bytes": state.decode()} if isinstance(state, bytes) else state
 
 
-def source_of(given: Any, epochs: int | None) -> BatchSource:
-    """What `nn.feed` is given, as a Source.
+def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSource:
+    """What `nn.feed` is given, as a source of batches; errors call it by `name`.
 
     Raises:
         TypeError: It is nothing of that kind.
@@ -127,7 +127,7 @@ def source_of(given: Any, epochs: int | None) -> BatchSource:
     if callable(given) and not hasattr(given, "__iter__"):
         return Counted(given, epochs, is_once=False)
     if not hasattr(given, "__iter__"):
-        raise TypeError(f"source: expected an iterable, a function of the epoch, or a loader or data set of grain, "
+        raise TypeError(f"{name}: expected an iterable, a function of the epoch, or a loader or data set of grain, "
                         f"got {type(given).__name__}")
     if type(given).__module__.partition(".")[0] == "grain":
         if epochs != 1:

@@ -1,11 +1,10 @@
-"""How a run is shown while it goes on: a bar on a terminal, and lines where the output is piped."""
+"""How far a run is: a bar with the time left on a terminal, and lines where the output is piped."""
 
 from __future__ import annotations
 
 import math
 import time
 from collections.abc import Mapping
-from types import TracebackType
 
 from rich.console import Console
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
@@ -17,31 +16,28 @@ SHOWN_EVERY = 0.1
 
 
 class Shown:
-    """A run as it is shown; a context.
+    """A run as it is shown, from when this is made until `stop`.
 
     Args:
-        console: Where to print.
-        steps: How many there are in all.
+        console: Where to print; None for the standard error, and nothing where that is no terminal.
+        steps: How many there are in all, as far as that is known.
         step: How many are done.
     """
 
-    def __init__(self, console: Console, steps: int, step: int) -> None:
-        self._console, self._steps = console, steps
+    def __init__(self, console: Console | None, steps: int | None, step: int) -> None:
+        self._is_quiet = console is None
+        self._console = Console(stderr=True) if console is None else console
+        self._steps = steps
         self._next = 0.0
         self._bar: Progress | None = None
-        if console.is_terminal:
+        if self._console.is_terminal:
             columns = BarColumn(16), MofNCompleteColumn(), TextColumn("{task.fields[values]}"), TimeRemainingColumn()
-            self._bar = Progress(*columns, console=console)
+            self._bar = Progress(*columns, console=self._console)
             self._task = self._bar.add_task("train", total=steps, completed=step, values="compiling")
-
-    def __enter__(self) -> Shown:
-        if self._bar is not None:
             self._bar.start()
-        return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def stop(self) -> None:
+        """Leave the bar as it is."""
         if self._bar is not None:
             self._bar.stop()
 
@@ -57,9 +53,9 @@ class Shown:
         if self._bar is not None:
             chosen = {name: value for name, value in values.items() if not name.endswith(("_loss", NORM))}
             self._bar.update(self._task, completed=step, values=in_words(chosen or values))
-        else:
-            text = in_words(values)
-            self._console.print(f"step {step:,} of {self._steps:,}: {text}", highlight=False, soft_wrap=True)
+        elif not self._is_quiet:
+            of = "" if self._steps is None else f" of {self._steps:,}"
+            self._console.print(f"step {step:,}{of}: {in_words(values)}", highlight=False, soft_wrap=True)
 
 
 def in_words(values: Mapping[str, float]) -> str:

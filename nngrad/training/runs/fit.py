@@ -1,0 +1,236 @@
+"""`nn.fit`: a training loop with a log, evaluation, checkpoints and callbacks."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import AbstractContextManager, nullcontext
+from pathlib import Path
+from typing import Any
+
+import jax
+import numpy as np
+
+from ..checkpoints import Checkpointer
+from ..checkpoints.finite import RecentLosses
+from .batches import FitBatches
+from .log import TrainingLog, check_count, training_log, value_of
+
+Step = Callable[..., Any]
+Evaluate = Callable[[], Mapping[str, Any]]
+
+
+class Run:
+    """A run of `nn.fit`: what callbacks are called with, and what it returns."""
+
+    def __init__(self, batches: FitBatches, log: TrainingLog, callbacks: list[Callable[[Run], object]]) -> None:
+        self.step = 0
+        """How many steps are done."""
+        self.result: Any = None
+        """What the last step returned."""
+        self.metrics: dict[str, float] = {}
+        """What was measured after the last step; empty where it was not its turn."""
+        self.stopped = ""
+        """Why a callback has stopped the run; empty where none has."""
+        self.log = log
+        self.callbacks = callbacks
+        self._batches = batches
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """The lines of the log: what was measured, with `step` and `seconds`."""
+        return self.log.lines
+
+    def stop(self, reason: str = "a callback has stopped it") -> None:
+        """End the run after this step."""
+        self.stopped = reason
+
+    def get_state(self) -> dict[str, Any]:
+        """What a checkpoint is to hold of the run: the position in the data, and the states of callbacks."""
+        states = [call.get_state() if hasattr(call, "get_state") else None for call in self.callbacks]
+        return {"data": self._batches.get_state(), "stopped": self.stopped, "callbacks": states}
+
+    def set_state(self, state: dict[str, Any]) -> None:
+        """Go on from a state that `get_state` gave.
+
+        Raises:
+            ValueError: The run had other callbacks, or other data.
+        """
+        has_state = [hasattr(call, "set_state") for call in self.callbacks]
+        if [held is not None for held in state["callbacks"]] != has_state:
+            raise ValueError("callbacks: the run that is resumed had others")
+        self._batches.set_state(state["data"])
+        self.stopped = state["stopped"]
+        for call, held in zip(self.callbacks, state["callbacks"], strict=True):
+            if held is not None:
+                call.set_state(held)  # type: ignore[attr-defined]
+
+    def __repr__(self) -> str:
+        return f"<run, {self.step} steps{self.stopped and ', stopped: ' + self.stopped}>"
+
+
+def fit(
+    step: Step,
+    data: Any = None,
+    *,
+    epochs: int | None = None,
+    steps: int | None = None,
+    every: int = 100,
+    evaluate: Evaluate | None = None,
+    evaluate_every: int | None = None,
+    log: TrainingLog | str | Path | None = None,
+    checkpoints: Checkpointer | None = None,
+    callbacks: Iterable[Callable[[Run], object]] = (),
+) -> Run:
+    """A training loop: calls a step with each batch, and logs, evaluates, saves and stops as it is told to.
+
+        step = nn.train_step(loss_of, nn.get_parameters, solver, on_nan="raise")
+        nn.fit(step, batches, epochs=10, evaluate=lambda: {"accuracy": accuracy()}, log="runs/one",
+               checkpoints=nn.Checkpointer("runs/one/checkpoints", solver, every=1000))
+
+    With `checkpoints` the same call goes on after the last one, and comes to the same parameters, to the bit, as a run
+    that was not interrupted. The last step is saved too. Ctrl-C and SIGTERM let the step finish and save it; a second
+    Ctrl-C does not wait. A loss that is infinite or no number ends the run; a step of `nn.train_step(...,
+    on_nan="raise")` also names the function that made it.
+
+    Args:
+        step: What `nn.train_step` returns, or any function of a batch. It returns a loss, or a loss and a dict of
+            metrics, or such a dict; of these, numbers and arrays of one element are logged.
+        data: Batches: an iterable; a function that returns one for the number of an epoch, from 0 on; what `nn.feed`
+            returns; an iterator of nnabla's; or a loader of grain. A tuple or a list becomes the arguments of the
+            step, anything else its only one. None: the step has no arguments.
+        epochs: How often `data` is gone through; by default once or, where `steps` is given, as often as it takes.
+        steps: After how many steps the run ends, if the data do not end before.
+        every: Of how many steps a line is logged; the first and the last one are, too.
+        evaluate: A function without arguments that measures how good the model is: it returns numbers by name.
+        evaluate_every: After how many steps it is called, and after the first and the last one; by default `every`.
+        log: A folder for `metrics.csv`, which `nngrad follow` reads, or what `nn.training_log` returns; by default
+            there is a progress bar alone.
+        checkpoints: What saves the run and restores it, with `every` and all else.
+        callbacks: Functions that are called after each step with the `Run`. What they return is not used. Those that
+            have `get_state` and `set_state` are saved in checkpoints.
+
+    Returns:
+        The `Run`: its `history` is a list of the lines, each a dict.
+
+    Raises:
+        TypeError: An argument is of the wrong kind.
+        ValueError: Numbers do not go with the data; there are no batches; or `evaluate` gives a name that the step
+            has given already.
+        FloatingPointError: The loss is infinite or no number.
+        KeyboardInterrupt: It was interrupted; where there are checkpoints the message says what is kept.
+        SystemExit: SIGTERM has ended it, and all is saved.
+    """
+    for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("evaluate_every", evaluate_every)):
+        if value is not None:
+            check_count(value, name, 1)
+    if checkpoints is not None and not isinstance(checkpoints, Checkpointer):
+        raise TypeError(f"checkpoints: expected an nn.Checkpointer, got {type(checkpoints).__name__}")
+    for call in (step, *callbacks) if evaluate is None else (step, evaluate, *callbacks):
+        if not callable(call):
+            raise TypeError(f"fit: expected a function for step, evaluate and each of callbacks, got {call!r}")
+    batches = FitBatches(data, epochs, steps)
+    log = log if isinstance(log, TrainingLog) else training_log(log)
+    run = Run(batches, log, list(callbacks))
+    if checkpoints is not None:
+        checkpoints.hold(fit=run)
+        run.step = checkpoints.restore()
+    log.step, log.steps = run.step, batches.steps
+    loop = _Loop(run, step, batches.steps, (every, evaluate_every or every), evaluate, checkpoints)
+    try:
+        with _saving(checkpoints), log:
+            loop.take_all(iter(batches), steps)
+    except SystemExit as ending:
+        if checkpoints is None or ending.code != 128 + signal.SIGINT:
+            raise
+        raise KeyboardInterrupt(f"kept: {checkpoints.kept}; the same call of nn.fit goes on") from None
+    return run
+
+
+def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
+    """Within it signals end the run where a step is finished; Python gives them to the main thread alone."""
+    if checkpoints is None or threading.current_thread() is not threading.main_thread():
+        return nullcontext()
+    # On several hosts only SIGTERM does so, since all have to save the same step.
+    return checkpoints.saving_on_signals(*[signal.SIGTERM, signal.SIGINT][: 1 if jax.process_count() > 1 else 2])
+
+
+class _Loop:
+    """The loop of `fit`, with its arguments; `every` is after how many steps a line is written, and evaluated."""
+
+    def __init__(
+        self, run: Run, step: Step, steps: int | None, every: tuple[int, int], evaluate: Evaluate | None,
+        checkpoints: Checkpointer | None,
+    ) -> None:  # fmt: skip
+        self._run, self._step, self._steps, self._every = run, step, steps, every
+        self._evaluate, self._checkpoints = evaluate, checkpoints
+        self._losses = RecentLosses()
+        self._measured = self._evaluated = 0  # after which step that was at last
+
+    def take_all(self, batches: Iterator[tuple[Any, ...]], most: int | None) -> None:
+        """Take the steps that are left, `most` with those before."""
+        run, begin = self._run, self._run.step
+        while not run.stopped and (most is None or run.step < most) and (
+            batch := next(batches, None)
+        ) is not None:
+            self._take(batch)
+        if run.step == 0:
+            raise ValueError("data: there are no batches")
+        if run.step == begin:
+            return
+        self._losses.look_at_all()
+        if self._measured != run.step or (self._evaluate is not None and self._evaluated != run.step):
+            self._measure(values_of(run.result) if self._measured != run.step else {}, self._evaluate)
+        if self._checkpoints is not None:
+            self._checkpoints.save(run.step, run.metrics)
+
+    def _take(self, batch: tuple[Any, ...]) -> None:
+        run = self._run
+        number = run.step + 1
+        try:
+            run.result = self._step(*batch)
+        except FloatingPointError as error:
+            kept = "" if self._checkpoints is None else f"; kept: {self._checkpoints.kept}"
+            error.add_note(f"nn.fit: this was step {number}{kept}")
+            raise
+        run.step, run.metrics = number, {}
+        values = values_of(run.result)
+        writes, evaluates = [number in (1, self._steps) or number % every == 0 for every in self._every]
+        evaluate = self._evaluate if evaluates else None
+        if writes or evaluate is not None:
+            self._measure(values, evaluate)
+        else:
+            run.log.moved(number)
+        for call in self._run.callbacks:
+            call(run)
+        if self._checkpoints is None:
+            self._losses.add(number, values.get("loss", 0.0))
+        else:
+            self._checkpoints.after_step(number, values.get("loss"), run.metrics)
+
+    def _measure(self, values: Mapping[str, Any], evaluate: Evaluate | None) -> None:
+        run = self._run
+        if evaluate is not None:
+            found = evaluate()
+            if not isinstance(found, Mapping):
+                raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
+            twice = [name for name in found if name in values]
+            if twice:
+                raise ValueError(f"evaluate: {twice[0]!r} is a name that the step has given; take another one, such as "
+                                 f"'val_{twice[0]}'")
+            values = {**values, **found}
+            self._evaluated = run.step
+        self._measured = run.step
+        run.metrics = run.log.write(run.step, values)
+
+
+def values_of(result: Any) -> dict[str, Any]:
+    """What is logged of what a step returns: a loss, a loss and more, or a dict; it is not read yet."""
+    if result is None:
+        return {}
+    loss, more = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
+    if isinstance(loss, Mapping):
+        return {name: value_of(value) for name, value in loss.items()}
+    named = more if isinstance(more, Mapping) else {}
+    return {"loss": value_of(loss), **{name: value for name, value in named.items() if np.size(value) == 1}}

@@ -1,0 +1,248 @@
+"""`nn.training_log`: what a run measures, in files and on the terminal."""
+
+from __future__ import annotations
+
+import io
+import shutil
+import time
+from collections.abc import Mapping
+from contextlib import ExitStack, suppress
+from importlib import import_module
+from pathlib import Path
+from types import TracebackType
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from ...distributed import hosts
+from ...files.metrics_file import SECONDS, STEP, MetricsFile
+from ...files.replacing import write_whole
+from ...graph import NdArray, Variable
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from .progress import Shown
+
+METRICS, RUN, SAMPLES, TENSORBOARD = "metrics.csv", "run.toml", "samples", "tensorboard"
+RATE = "rate"
+"""The name of the learning rate, which is written and not shown."""
+
+
+class TrainingLog:
+    """The log of a run. Made by `training_log`; a context, which can be called."""
+
+    def __init__(
+        self, folder: Path | None, step: int, steps: int | None, every: int, tensorboard: bool,
+        progress: bool | Console,
+    ) -> None:  # fmt: skip
+        self.folder, self.step, self.steps, self.every = folder, step, steps, every
+        self.lines: list[dict[str, float]] = []
+        """What was measured, a dict for each line; of a run that is resumed also before."""
+        self._tensorboard, self._progress = tensorboard, progress
+        self._last: tuple[int, dict[str, Any]] | None = None  # what was not written, since it was not its turn
+        self._file: MetricsFile | None = None
+        self._shown: Shown | None = None
+        self._board: Any = None
+        self._closed = ExitStack()
+
+    def __enter__(self) -> TrainingLog:
+        with ExitStack() as opened:
+            if self.folder is not None and hosts.is_first():
+                self._open(self.folder, opened)
+            if self._progress is not False and hosts.is_first():
+                from .progress import Shown
+
+                self._shown = Shown(None if self._progress is True else self._progress, self.steps, self.step)
+                opened.callback(self._shown.stop)
+            self._closed = opened.pop_all()
+        self._before = self.lines[-1].get(SECONDS, 0.0) if self.lines else 0.0
+        self._began = time.monotonic()
+        return self
+
+    def _open(self, folder: Path, opened: ExitStack) -> None:
+        folder.mkdir(parents=True, exist_ok=True)
+        if self.step == 0 and (folder / METRICS).exists():
+            _put_aside(folder)
+        self._file = MetricsFile(folder / METRICS, self.step)
+        self.lines = [{name: int(text) if name == STEP else float(text) for name, text in line.items()}
+                      for line in self._file.lines]
+        if self._tensorboard:
+            later = self.step + 1 if self.step else None  # what is there of these steps is not shown
+            self._board = _tensorboard_writer()(str(folder / TENSORBOARD), purge_step=later)
+            opened.callback(self._board.close)
+        self._tell(finished=False)
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        with self._closed:
+            if kind is None:
+                if self._last is not None:
+                    self.write(*self._last)
+                self._tell(finished=True)
+
+    def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
+        """Say what a step gave. Every so many steps, of the first and of the last one it is read and written.
+
+        Args:
+            step: How many steps are done, this one included.
+            values: Numbers, and arrays of one element, by name.
+            **named: The same.
+
+        Raises:
+            TypeError: A value is no number; the message names it.
+            ValueError: The step does not come after the one before.
+            OSError: A file cannot be written.
+        """
+        if step <= self.step:
+            raise ValueError(f"step: {step} does not come after {self.step}; count the steps that are done, and give "
+                             "training_log the step with which a resumed run begins")
+        given = {**(values or {}), **named}
+        if step % self.every == 0 or step == self.steps or (self._last is None and not self.lines):
+            self.write(step, given)
+        else:
+            self.moved(step)
+            self._last = step, given
+
+    def moved(self, step: int) -> None:
+        """A step was done, of which nothing is written."""
+        self.step = step
+        if self._shown is not None:
+            self._shown.at(step)
+
+    def write(self, step: int, values: Mapping[str, Any]) -> dict[str, float]:
+        """Read what a step gave, and write it.
+
+        Returns:
+            The numbers by name.
+        """
+        numbers = {name: as_number(value, name) for name, value in values.items()}
+        seconds = round(self._before + time.monotonic() - self._began, 3)
+        line = {STEP: step, SECONDS: seconds, **numbers}
+        self.lines.append(dict(line))
+        if self._file is not None:
+            self._file.append(line)
+        if self._board is not None:
+            for name in (SECONDS, *numbers):
+                self._board.add_scalar(name, line[name], step)
+            self._board.flush()
+        self._last = None
+        self.moved(step)
+        if self._shown is not None:
+            self._shown.values(step, {name: number for name, number in numbers.items() if name != RATE})
+        return numbers
+
+    def draw(self, step: int, figure: Any) -> None:
+        """Write a picture, for `nngrad follow` and for TensorBoard.
+
+        Args:
+            step: How many steps are done.
+            figure: A figure of matplotlib's.
+        """
+        if self._file is None or self.folder is None:
+            return
+        (self.folder / SAMPLES).mkdir(exist_ok=True)
+        write_whole(self.folder / SAMPLES / f"step-{step:08d}.png", as_png(figure))
+        if self._board is not None:
+            self._board.add_figure("samples", figure, step, close=False)
+
+    def _tell(self, finished: bool) -> None:
+        """Write what `nngrad follow` is to know besides."""
+        if self._file is not None and self.folder is not None:
+            steps = "" if self.steps is None else f"steps = {self.steps}\n"
+            write_whole(self.folder / RUN, f"{steps}finished = {str(finished).lower()}\n".encode())
+
+    def __str__(self) -> str:
+        """What was measured at last."""
+        from .progress import NORM, in_words
+
+        last = self.lines[-1] if self.lines else {}
+        return in_words({n: v for n, v in last.items() if n not in (STEP, SECONDS, RATE) and not n.endswith(NORM)})
+
+
+def training_log(
+    folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
+    tensorboard: bool = False, progress: bool | Console = True,
+) -> TrainingLog:  # fmt: skip
+    """The log of a training loop: `metrics.csv` in a folder, a progress bar on a terminal, and what else is asked for.
+
+        with nn.training_log("runs/one", steps=1000) as log:
+            for step in range(1, 1001):
+                log(step, loss=train(*batch(step)))
+
+    `nngrad follow runs/one` shows the run in a browser, while it goes on and afterwards. Each line is in the file when
+    it is written. With several processes the first one writes. What an earlier run has left in the folder is put aside,
+    into a folder `earlier-1` there, unless this one goes on after a step of it.
+
+    Args:
+        folder: Where files are written; None for none.
+        step: How many steps are done before: lines of later ones, which an interrupted run has left, are taken away.
+        steps: How many there will be in all, as far as that is known.
+        every: Of how many steps one is written; the first and the last one are, too.
+        tensorboard: Whether TensorBoard's files are written, to `tensorboard/`. Needs tensorboardX, or PyTorch's.
+        progress: Whether a terminal shows a bar with the time left; or a rich Console, which gets lines where it is
+            no terminal.
+
+    Raises:
+        TypeError: A number is none.
+        ValueError: A number is less than it may be, or TensorBoard's files have no folder.
+    """
+    for name, value, least in (("step", step, 0), ("steps", steps, 1), ("every", every, 1)):
+        if name != "steps" or value is not None:
+            check_count(value, name, least)
+    if tensorboard and folder is None:
+        raise ValueError("tensorboard: needs a folder; give training_log one")
+    return TrainingLog(None if folder is None else Path(folder), step, steps, every, tensorboard, progress)
+
+
+def check_count(value: Any, name: str, least: int) -> None:
+    """Raise unless a value is a whole number, and large enough."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: must be {least} or more, got {value}")
+
+
+def value_of(value: Any) -> Any:
+    """The array of a Variable or an NdArray; what is neither, as it is."""
+    return value.d if isinstance(value, Variable) else value.data if isinstance(value, NdArray) else value
+
+
+def as_number(value: Any, name: str) -> float:
+    """The number in a number, or in an array of one element."""
+    array = np.asarray(value_of(value))
+    if array.size != 1 or array.dtype.kind == "O" or (array.dtype.kind in "USV" and array.dtype.name != "bfloat16"):
+        what = f"an array of shape {array.shape}" if array.ndim else repr(value)
+        raise TypeError(f"{name}: what is logged must be a number, or an array of one element, got {what}")
+    return float(array.reshape(()))
+
+
+def as_png(figure: Any) -> bytes:
+    """The content of a PNG file with a figure of matplotlib's."""
+    picture = io.BytesIO()
+    figure.savefig(picture, format="png")
+    return picture.getvalue()
+
+
+def _tensorboard_writer() -> Any:
+    """The class that writes TensorBoard's files.
+
+    Raises:
+        ImportError: Neither tensorboardX nor PyTorch's writer is installed.
+    """
+    for module in ("tensorboardX", "torch.utils.tensorboard"):
+        with suppress(ImportError):
+            return import_module(module).SummaryWriter
+    raise ImportError("tensorboard: needs tensorboardX, which is not installed: pip install 'nngrad[train]'")
+
+
+def _put_aside(folder: Path) -> None:
+    """Move what an earlier run has left to a folder of its own."""
+    number = 1
+    while (aside := folder / f"earlier-{number}").exists():
+        number += 1
+    aside.mkdir()
+    for name in (METRICS, RUN, SAMPLES, TENSORBOARD):
+        if (folder / name).exists():
+            shutil.move(folder / name, aside / name)
