@@ -1,5 +1,6 @@
 """nngrad: turns a computation into the graph of its gradients, to any order, on JAX."""
 
+import sys as _sys
 from inspect import isfunction as _isfunction
 from typing import TYPE_CHECKING, Any
 
@@ -8,7 +9,10 @@ from nngrad_command import __version__ as __version__
 
 from . import functions as functions
 from . import initializer as initializer
+from . import parameter as parameter
 from . import parametric_functions as parametric_functions
+from . import random as random
+from . import solver as solver
 from . import solvers as solvers
 from .autodiff import Grad, backward, grad, vmap
 from .autodiff.custom import FunctionNode, PythonFunction, custom_gradient
@@ -53,6 +57,7 @@ from .files.graphs import load_graph, save_graph
 from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
+from .graph.elsewhere import ImportsLeadOn as _ImportsLeadOn
 from .graph.elsewhere import no_attribute as _no_attribute
 from .graph.refusals import explained as _explained
 from .inspection import checks as checks
@@ -231,9 +236,12 @@ if not TYPE_CHECKING:  # checkers of types say it themselves
         if _isfunction(_function := globals()[_name]):
             _function = globals()[_name] = _explained(_function)
             _function.__module__, _function.__qualname__ = __name__, _name  # where pickle finds it
+    parameter.load_parameters, parameter.save_parameters = load_parameters, save_parameters  # where nnabla has them
 
     def __dir__() -> list[str]:
         return [*__all__, "__version__"]
 
     def __getattr__(name: str) -> Any:
         raise _no_attribute(f"nngrad has no {name!r}", name, __all__)
+
+    _sys.meta_path.append(_ImportsLeadOn)

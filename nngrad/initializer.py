@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from . import random as random
 from .graph import Variable
 from .random import next_key
 

@@ -6,12 +6,16 @@ import threading
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextvars import ContextVar
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from .graph import Variable
 from .graph.scopes import Layer, WithBlock
+
+if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
+    from .files.parameter_files import load_parameters as load_parameters
+    from .files.parameter_files import save_parameters as save_parameters
 
 Scope = OrderedDict[str, Any]
 """Parameters and further scopes by name."""

@@ -186,6 +186,10 @@ class _PerThread(threading.local):
     """What a process that this thread forks starts from."""
 
 
+prng: np.random.RandomState
+"""nnabla's NumPy generator: a new one each time that the attribute is read, which follows from `nn.seed` and from what
+has been drawn since."""
+
 _seeding = _Seeding(_DEFAULT_SEED)
 _streams = _OwnStreams()
 _own = _PerThread()
@@ -276,6 +280,12 @@ def _before_fork() -> None:
 
 def _in_child() -> None:
     seed(_own.seed_of_child)
+
+
+def __getattr__(name: str) -> np.random.RandomState:
+    if name == "prng":
+        return np.random.RandomState(next_key())
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 if hasattr(os, "register_at_fork"):

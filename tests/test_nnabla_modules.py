@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.parametric_functions as PF
+import nngrad.utils
 from nngrad import monitor
 from nngrad.ext_utils import get_extension_context, import_extension_module, list_extensions
 from nngrad.utils import data_iterator as iterators
@@ -349,3 +350,77 @@ def test_layers_of_ones_own_are_described() -> None:
     assert y.d == [6.0] and list(nn.get_parameters()) == ["scaled/w"]
     assert scaled.__doc__ == "x by a factor.\n\nParameters:\n    w (1,): A factor"
     nn.clear_parameters()
+
+
+# ---------------------------------------------------------------- doors, and names that lead on
+
+
+def test_modules_have_what_nnablas_have() -> None:
+    program = """
+import nngrad as nn
+import nngrad.initializer as I
+from nngrad.backward_functions import register, registry, show_registry
+from nngrad.function import Function, PythonFunction
+from nngrad.logger import logger
+from nngrad.parameter import get_parameter_or_create, load_parameters, save_parameters
+from nngrad.random import prng
+from nngrad.solver import Solver
+"""
+    given: dict[str, Any] = {}
+    exec(program, given)
+    assert given["logger"] is nn.logger and given["Solver"] is nn.solver.Solver is nn.solvers.Solver
+    assert given["registry"] is nn.registry and given["register"].__name__ == "register"
+    assert given["Function"] is nn.Function and given["PythonFunction"] is nn.PythonFunction
+    assert given["save_parameters"] is nn.parameter.save_parameters is nn.save_parameters
+    assert given["load_parameters"] is nn.load_parameters
+    assert given["I"].random is nn.random
+
+
+def test_prng_follows_from_the_seed() -> None:
+    def draws() -> Any:
+        nn.seed(7)
+        kept = nn.random.prng
+        return np.stack([nn.random.prng.rand(3), nn.random.prng.rand(3), kept.rand(3), kept.rand(3)])
+
+    first = draws()
+    np.testing.assert_array_equal(first, draws())
+    assert len(np.unique(first)) == first.size
+    with pytest.raises(AttributeError, match="no attribute 'reseed'"):
+        nn.random.__getattr__("reseed")
+
+
+PAGE = "docs/from_nnabla.md"
+
+
+@pytest.mark.parametrize(("program", "said"), [
+    ("import nngrad.models.imagenet", ["nnabla.models", "cannot download", PAGE]),
+    ("from nngrad.models.imagenet import ResNet18", ["nnabla.models", "cannot download", PAGE]),
+    ("from nngrad.experimental.viewers import SimpleGraph", ["nnabla.experimental", "`nn.draw`", PAGE]),
+    ("import nngrad.utils.converter.commands", ["nnabla.utils.converter", PAGE]),
+    ("from nngrad.utils import audio_utils", ["nnabla.utils.audio_utils", PAGE]),
+    ("from nngrad import prefer_cached_array", ["nnabla.prefer_cached_array", "JAX's", PAGE]),
+    ("from nngrad.variable import Variable", ["nnabla.variable is nn.Variable here", PAGE]),
+    ("from nngrad import tensor", ["torch.tensor is nn.Variable.from_numpy_array(array) here"]),
+    ("from nngrad.functions import silu", ["torch.nn.functional.silu is F.swish here"]),
+    ("import nngrad.auto_forward", ["no module but a function", "from nngrad import auto_forward"]),
+])  # fmt: skip
+def test_imports_of_what_is_not_here_lead_on(program: str, said: list[str]) -> None:
+    with pytest.raises(ImportError) as caught:
+        exec(program, {})
+    assert not [part for part in said if part not in str(caught.value)], str(caught.value)
+
+
+def test_attributes_that_are_not_here_lead_on() -> None:
+    for owner, name, said in [
+        (nn, "prefer_cached_array", "JAX's"), (nn, "experimental", "nn.train_step"),
+        (nn.Variable(()), "info", "`name`"), (nngrad.utils, "profiler", "nn.timing"),
+    ]:  # fmt: skip
+        with pytest.raises(AttributeError, match=PAGE) as caught:
+            getattr(owner, name)
+        assert said in str(caught.value) and not hasattr(owner, name)
+
+
+def test_other_imports_fail_as_ever() -> None:
+    for program in ("import nngrad.graph.nothing", "import nothing_of_anybody", "from nothing_of_anybody import x"):
+        with pytest.raises(ModuleNotFoundError, match="No module named"):
+            exec(program, {})

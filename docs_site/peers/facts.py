@@ -1,8 +1,7 @@
-"""Where public names of nnabla and Chainer are here: the tables beside this file.
+"""Where public names of nnabla and Chainer are here.
 
-`nnabla.csv` has a line for each public name of nnabla 1.39: its module, itself, where it is here and a note. The place
-here is an expression such as `nn.timing`. '=' stands for the same name in the same module, as `nnabla.functions.tanh`
-is `F.tanh`. A name that is not here has none, and the note says why.
+nnabla's names are in a table of nngrad's own (`nngrad/graph/elsewhere.py`), which leads on from those that are not
+here.
 """
 
 from __future__ import annotations
@@ -14,18 +13,22 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 import nngrad
-from nngrad import communicators, ext_utils, monitor, utils
+from nngrad import backward_functions, communicators, ext_utils, function, monitor, utils
+from nngrad.graph.elsewhere import names_of_nnabla
 from nngrad.training import sequences
 
 _ROOTS: dict[str, Any] = {
     "nn": nngrad,
+    "nngrad.functions": nngrad.functions,
     "F": nngrad.functions,
     "PF": nngrad.parametric_functions,
     "S": nngrad.solvers,
     "I": nngrad.initializer,
     "C": communicators,
+    "nngrad.backward_functions": backward_functions,
     "nngrad.communicators": communicators,
     "nngrad.ext_utils": ext_utils,
+    "nngrad.function": function,
     "nngrad.monitor": monitor,
     "nngrad.training.sequences": sequences,
     "nngrad.utils": utils,
@@ -42,6 +45,9 @@ _ROOMS = {
     "nnabla.communicators": "C",
     "nnabla.ext_utils": "nngrad.ext_utils",
     "nnabla.monitor": "nngrad.monitor",
+    "nnabla.utils": "nngrad.utils",
+    "nnabla.function": "nngrad.function",
+    "nnabla.backward_functions": "nngrad.backward_functions",
     "nnabla.function.Function": "nn.Function",
 }
 """Where '=' leads to, by modules of nnabla; `nnabla.X` leads to `nn.X`."""
@@ -67,8 +73,8 @@ def lines_of(name: str) -> Iterator[dict[str, str]]:
 def nnabla_names() -> tuple[Place, ...]:
     """All public names of nnabla; those that are marked '=' and are not there yet have no place, and a note says so."""
     places = []
-    for line in lines_of("nnabla.csv"):
-        module, name, here, note = line["module"], line["name"], line["here"], line["note"]
+    for (module, name), line in names_of_nnabla().items():
+        here, note = line["here"], line["note"]
         if here == "=":
             room = _ROOMS.get(module, module.replace("nnabla.", "nn.", 1))
             here = f"{room}.{name}"

@@ -28,7 +28,9 @@ Most programs written for nnabla run unchanged except for their imports:
 | `import nnabla.communicators as C` | `import nngrad.communicators as C` ([communicators.md](communicators.md)) |
 
 A few things [differ on purpose](departures.md). The tables below list every public name of nnabla 1.39 and its
-counterpart here. [functions.md](functions.md) shows how often each function can be differentiated, here and elsewhere.
+counterpart here; its modules come last in the first table. Importing a module or a name that is not here raises an
+`ImportError`, and reading it an `AttributeError`, that says what to use instead. [functions.md](functions.md) shows
+how often each function can be differentiated, here and elsewhere.
 
 ## Programs that run in both
 The programs in [examples/nnabla](../examples/nnabla) run in nnabla 1.36 when `nngrad` is replaced by `nnabla` in

@@ -49,7 +49,7 @@ class ShownVariable:
             if name.startswith("_"):  # a protocol that is asked for
                 raise AttributeError(f"a Variable has no attribute {name!r}")
             known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
-            raise no_attribute(f"a Variable has no attribute {name!r}", name, known)
+            raise no_attribute(f"a Variable has no attribute {name!r}", name, known, nnabla="nnabla.Variable")
 
     def __repr__(self) -> str:
         x = cast("Variable", self)

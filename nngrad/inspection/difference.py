@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 from .cost import applications_in
 from .count import Tally, short_number, tally_of
 from .description import Description
-from .layout import checked_width, html_of, lines_of_text, rich_lines, width_of_output
 from .lines import Line, Part, Writer
 from .matching import matching
 from .naming import Names
+from .printed import Printed
 
 if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
     from .listing import Listing
 
 
-class Difference:
+class Difference(Printed):
     """What is different in two graphs; `str()` of it is a text, in which lines of functions that only the first one has
     begin with '-', and those that only the second one has with '+'. What both have is called as in the first one.
     """
@@ -58,33 +56,8 @@ class Difference:
         pairs = [(title, getattr(self.before, name), getattr(self.after, name)) for title, name in said]
         return ", ".join([f"{title} {_changed(x, y)}" for title, x, y in pairs if x or y])
 
-    def text(self, width: int | None = None) -> str:
-        """The difference in at most `width` columns; None for as many as it takes.
-
-        Raises:
-            ValueError: `width` is below 20.
-        """
-        lines, marks = self._shown()
-        summary = [self.summary] if self.summary else []  # there is none of leaves and constants
-        return "\n".join([*lines_of_text(lines, checked_width(width), marks), *summary])
-
-    def __str__(self) -> str:
-        return self.text(width_of_output())
-
     def __repr__(self) -> str:
         return f"<difference of two graphs: {self.summary or 'no functions'}>"
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        from rich.text import Text
-
-        lines, marks = self._shown()
-        yield from rich_lines(lines, options.max_width, marks)
-        if self.summary:
-            yield Text(self.summary)
-
-    def _repr_html_(self) -> str:
-        lines, marks = self._shown()
-        return html_of(lines, marks) + f"<div>{self.summary}</div>"
 
     def _shown(self) -> tuple[list[Line], list[str]]:
         """The lines with what is different, and some around them."""

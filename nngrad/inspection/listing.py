@@ -3,21 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from ..graph import Variable
 from ..graph.spelling import did_you_mean
 from .description import Description, describe
 from .difference import Difference, listing_difference
 from .folding import folds_of
-from .layout import checked_width, html_of, lines_of_text, rich_lines, width_of_output
 from .lines import Line, Writer
 from .naming import Parameters
+from .printed import Printed
 from .recomputation import State
-
-if TYPE_CHECKING:
-    from rich.console import Console, ConsoleOptions, RenderResult
-
 
 COLUMNS = {
     "origin": "the function whose backward rule a gradient comes from",
@@ -28,7 +24,8 @@ COLUMNS = {
 }
 """What may be said of a function beside what it computes, its shape, and its order."""
 
-class Listing:
+
+class Listing(Printed):
     """A graph as text; `str()` of it is the text, as wide as the terminal that it is printed to. With `rich` and in
     notebooks it has colours, one for each order of differentiation.
 
@@ -44,13 +41,8 @@ class Listing:
         self.described = described
         """What is known of the graph, without its Variables."""
 
-    def text(self, width: int | None = None) -> str:
-        """The listing in at most `width` columns; None for as many as it takes.
-
-        Raises:
-            ValueError: `width` is below 20.
-        """
-        return "\n".join(lines_of_text(self.lines, checked_width(width)))
+    def _shown(self) -> tuple[Sequence[Line], Sequence[str]]:
+        return self.lines, ()
 
     def diff(self, other: Listing, context: int | None = 2) -> Difference:
         """What is different in another graph: which functions are gone and which are new. Functions are matched by what
@@ -72,18 +64,9 @@ class Listing:
             raise TypeError(f"other: expected a listing, nn.show(...), got {type(other).__name__}")
         return listing_difference(self, other, context)
 
-    def __str__(self) -> str:
-        return self.text(width_of_output())
-
     def __repr__(self) -> str:
         functions = sum([op is not None for op in self.described.ops])
         return f"<listing of {functions} functions in {len(self.lines)} lines; print it>"
-
-    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
-        yield from rich_lines(self.lines, options.max_width)
-
-    def _repr_html_(self) -> str:
-        return html_of(self.lines)
 
 
 def show(

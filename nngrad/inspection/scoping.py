@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 from ..graph import Function
@@ -90,14 +90,14 @@ def _outer(name: str) -> str:
 
 def common(scopes: Iterable[Scope]) -> Scope:
     """The innermost scope that all of these lie in, but for None; None if there are none."""
-    result: Scope = None
-    for scope in scopes:
-        if scope is not None and scope != result:
-            result = scope if result is None else "/".join(_shared(result.split("/"), scope.split("/")))
-    return result
+    known = {scope for scope in scopes if scope is not None}
+    if len(known) < 2:
+        return next(iter(known), None)
+    return "/".join(common_path([tuple(scope.split("/")) for scope in known]))
 
 
-def _shared(a: Sequence[str], b: Sequence[str]) -> Sequence[str]:
-    """What two paths begin with."""
-    differ = next((k for k, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
-    return a[:differ]
+def common_path(paths: Collection[tuple[str, ...]]) -> tuple[str, ...]:
+    """What all paths begin with."""
+    first, last = min(paths, default=()), max(paths, default=())
+    differ = (k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
+    return first[: next(differ, min(len(first), len(last)))]

@@ -6,6 +6,7 @@ import statistics
 import warnings
 from collections.abc import Callable
 from contextlib import nullcontext
+from dataclasses import dataclass
 from time import perf_counter
 from typing import TYPE_CHECKING, Any, NamedTuple
 
@@ -63,32 +64,20 @@ class Stages(NamedTuple):
 NOT_KNOWN = Stages()
 
 
+@dataclass(slots=True, eq=False, repr=False)
 class Timing:
-    """What `measure` found.
+    """What `measure` found."""
 
-    Args:
-        samples: The times of each iteration.
-        first: Milliseconds of the first iteration, which compiles.
-        device: Where it ran.
-        title: What it was.
-        stages: What of `first` was spent on what.
-    """
-
-    __slots__ = ("device", "first", "samples", "stages", "title")
-
-    def __init__(
-        self,
-        samples: list[Milliseconds],
-        first: float,
-        device: jax.Device,
-        title: str = "",
-        stages: Stages = NOT_KNOWN,
-    ) -> None:
-        self.samples = samples
-        self.first = first
-        self.stages = stages
-        self.device = device
-        self.title = title
+    samples: list[Milliseconds]
+    """The times of each iteration."""
+    first: float
+    """Milliseconds of the first iteration, which compiles."""
+    device: jax.Device
+    """Where it ran."""
+    title: str = ""
+    """What it was."""
+    stages: Stages = NOT_KNOWN
+    """What of `first` was spent on what."""
 
     def _each(self, function: Callable[[list[float]], float]) -> Milliseconds:
         return Milliseconds(*[function(list(column)) for column in zip(*self.samples, strict=True)])

@@ -38,4 +38,5 @@ for _file in _FILES:
 
 
 def __getattr__(name: str) -> Any:
-    raise no_attribute(f"nngrad.parametric_functions has no function {name!r}", name, globals())
+    message = f"nngrad.parametric_functions has no function {name!r}"
+    raise no_attribute(message, name, globals(), nnabla="nnabla.parametric_functions")

@@ -62,4 +62,4 @@ __all__ = [
 if not TYPE_CHECKING:  # checkers of types say it themselves
 
     def __getattr__(name: str) -> Any:
-        raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__)
+        raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__, nnabla="nnabla.solvers")

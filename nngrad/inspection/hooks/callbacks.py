@@ -13,31 +13,29 @@ Callback = Callable[[Function], Any]
 
 
 class _Callback(FunctionHook):
-    """Calls a function before, or after, each Function runs, forward and backward."""
+    """Calls a function with each Function that runs, forward and backward."""
 
-    def __init__(self, when: str, key: str, callback: Callback) -> None:
-        self.name = _name(when, key)
-        self._before = self._after = None
-        if when == "pre":
-            self._before = callback
-        else:
-            self._after = callback
+    def __init__(self, name: str, callback: Callback) -> None:
+        self.name, self._callback = name, callback
 
+
+class _PreHook(_Callback):
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        if self._before is not None:
-            self._before(function)
-
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        if self._after is not None:
-            self._after(function)
+        self._callback(function)
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        if self._before is not None:
-            self._before(function)
+        self._callback(function)
+
+
+class _PostHook(_Callback):
+    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
+        self._callback(function)
 
     def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        if self._after is not None:
-            self._after(function)
+        self._callback(function)
+
+
+_KINDS = {"pre": _PreHook, "post": _PostHook}
 
 
 def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
@@ -79,7 +77,7 @@ def _set(when: str, key: str, callback: Callback | None) -> None:
     if not callable(callback):
         raise TypeError(f"function_{when}_hook: expected a function of a Function, got {callback!r}")
     _unset(when, key)
-    hook = _Callback(when, key, callback)
+    hook = _KINDS[when](_name(when, key), callback)
     put_layers((*build_options().layers, (hook, {"hooks": (hook,)})))
 
 

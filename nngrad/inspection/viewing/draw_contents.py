@@ -56,7 +56,7 @@ _NUMBERED = re.compile(r"(v|leaf)\d+")
 
 def contents_of(described: Description, choices: Choices) -> DrawingContents:
     """A graph as it is drawn."""
-    nodes = [i for i, body in enumerate(described.body_of) if body < 0]
+    nodes = described.members[-1]
     rows = _rows(described, nodes)
     readers: dict[int, list[int]] = {}
     for i in nodes:
@@ -142,18 +142,11 @@ class _Bodies:
 
     def __init__(self, described: Description, choices: Choices) -> None:
         self._described, self._choices = described, choices
-        self._entries: dict[int, list[int]] = {}
-        for b, entry in enumerate(described.bodies):
-            self._entries.setdefault(entry.node, []).append(b)
-        self._members: dict[int, list[int]] = {}
-        for i, b in enumerate(described.body_of):
-            if b >= 0:
-                self._members.setdefault(b, []).append(i)
 
     def of(self, node: int) -> tuple[tuple[str, DrawingContents], ...]:
         """The bodies of a node, and those within them: this goes as deep as there are loops within loops."""
         found = []
-        for b in self._entries.get(node, ()):
+        for b in self._described.bodies_of.get(node, ()):
             entry = self._described.bodies[b]
             times = f", {entry.runs:,} times" if entry.runs != 1 else ""
             found.append((entry.role + times, self._body(b, entry)))
@@ -161,7 +154,7 @@ class _Bodies:
 
     def _body(self, b: int, entry: BodyEntry) -> DrawingContents:
         """What comes into a body, its functions, and what leaves it. Functions that nobody asks for are left out."""
-        described, members = self._described, self._members.get(b, [])
+        described, members = self._described, self._described.members.get(b, [])
         ends = self._ends(entry)
         needed = _needed(described, set(members), [node for _, _, (node, _) in ends])
         boxes: list[Box] = []

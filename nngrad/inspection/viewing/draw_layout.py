@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
+from ..scoping import common_path
 from .draw_contents import Box, DrawingContents
 from .draw_layers import DrawingLayers, layers_of
 from .draw_places import Link, Thing, column_centres
@@ -202,9 +203,7 @@ def _frames(boxes: Sequence[Box], layers: DrawingLayers, placed: Places) -> list
     """Frames of each scope that has parameters, around boxes that are side by side and in layers that follow each
     other. What all scopes begin with is left out of their titles."""
     named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
-    parts = [scope.split("/")[:-1] for scope in named]
-    levels = [len(set(level)) == 1 for level in zip(*parts, strict=False)]
-    common = [*levels, False].index(False)
+    common = len(common_path([tuple(scope.split("/")[:-1]) for scope in named]))
     scopes: dict[tuple[str, int], list[int]] = {}
     in_layer: dict[tuple[int, int], list[int]] = {}
     for i in sorted(range(len(boxes)), key=lambda i: placed.x[i]):

@@ -9,6 +9,7 @@ from typing import Any
 from ...graph import Spec
 from ..description import Description, Kind
 from ..formulas import formula_of
+from ..scoping import common_path
 
 _SHAPES = {Kind.LEAF: "ellipse", Kind.PARAMETER: "ellipse", Kind.CONSTANT: "plain", Kind.LOOP: "box3d"}
 _COLOURS = ("#dbe7f6", "#fbe3c8", "#d9efd8", "#eadcf4", "#f6d9de")
@@ -42,8 +43,7 @@ def _clusters(described: Description) -> Iterator[str]:
     paths = [_path(described, i) for i in range(len(described))]
     opened: tuple[str, ...] = ()
     for i in sorted(range(len(described)), key=lambda i: (paths[i], i)):
-        same = next((k for k, (a, b) in enumerate(zip(opened, paths[i], strict=False)) if a != b),
-                    min(len(opened), len(paths[i])))
+        same = len(common_path([opened, paths[i]]))
         for depth in range(len(opened), same, -1):
             yield "  " * depth + "}"
         for depth in range(same, len(paths[i])):

@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...execution.periods import stretches_of
+from ..scoping import common_path
 from .rows import Ints, Rows, Structure
 
 Path = tuple[str, ...]
@@ -123,14 +124,8 @@ def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
     parts = [tuple(path.split("/")) if path else () for path in labels.scopes]
     paths = []
     for a, b, start, end in zip(low.tolist(), high.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        paths.append(parts[a] if a == b else _common([parts[i] for i in np.unique(scope[start:end]).tolist()]))
+        paths.append(parts[a] if a == b else common_path([parts[i] for i in np.unique(scope[start:end]).tolist()]))
     return paths
-
-
-def _common(paths: Sequence[Path]) -> Path:
-    a, b = min(paths), max(paths)
-    n = next((i for i, (p, q) in enumerate(zip(a, b, strict=False)) if p != q), min(len(a), len(b)))
-    return a[:n]
 
 
 def _filled(paths: Sequence[Path]) -> list[Path]:
@@ -144,7 +139,7 @@ def _filled(paths: Sequence[Path]) -> list[Path]:
         waiting.append(k)
     filled: list[Path] = []
     for path, later in zip(paths, deeper, strict=True):
-        between = _common([filled[-1], later]) if filled else ()
+        between = common_path([filled[-1], later]) if filled else ()
         filled.append(between if len(between) > len(path) and between[: len(path)] == path else path)
     return filled
 
@@ -155,9 +150,7 @@ def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Inter
     opened: list[tuple[str, int]] = []
     before = -1
     for row, path in [*zip(used, paths, strict=True), (-1, ())]:
-        same = 0
-        while same < min(len(opened), len(path)) and opened[same][0] == path[same]:
-            same += 1
+        same = len(common_path([tuple([name for name, _ in opened]), path]))
         for name, first in opened[same:]:
             outer = found.get((first, before))
             found[first, before] = name if outer is None else f"{outer}/{name}"

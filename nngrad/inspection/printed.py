@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
+    from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
 
     from .lines import Line
@@ -39,7 +40,42 @@ class Segment(NamedTuple):
     """'op', 'dim', '+', '-', or the order of differentiation of what it names."""
 
 
-def checked_width(width: Any) -> int | None:
+class Printed:
+    """What is shown as lines: as text, in colours on a terminal, and in a notebook."""
+
+    @property
+    def summary(self) -> str:
+        """What is said below the lines."""
+        return ""
+
+    def _shown(self) -> tuple[Sequence[Line], Sequence[str]]:
+        """The lines, and the marks in front of them, if there are any."""
+        raise NotImplementedError
+
+    def text(self, width: int | None = None) -> str:
+        """The text in at most `width` columns; None for as many as it takes.
+
+        Raises:
+            ValueError: `width` is below 20.
+        """
+        lines, marks = self._shown()
+        return "\n".join([*lines_of_text(lines, _checked_width(width), marks), *filter(None, [self.summary])])
+
+    def __str__(self) -> str:
+        return self.text(_width_of_output())
+
+    def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
+        yield from rich_lines(*self._shown(), options.max_width)
+        if self.summary:
+            from rich.text import Text
+
+            yield Text(self.summary)
+
+    def _repr_html_(self) -> str:
+        return html_of(*self._shown()) + (f"<div>{self.summary}</div>" if self.summary else "")
+
+
+def _checked_width(width: Any) -> int | None:
     """A number of columns that a caller has given."""
     if width is None:
         return None
@@ -50,7 +86,7 @@ def checked_width(width: Any) -> int | None:
     return width
 
 
-def width_of_output() -> int | None:
+def _width_of_output() -> int | None:
     """The columns of the terminal that is printed to; None where it is none."""
     try:
         return max(20, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
@@ -58,12 +94,12 @@ def width_of_output() -> int | None:
         return None
 
 
-def lines_of_text(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> list[str]:
+def lines_of_text(lines: Sequence[Line], width: int | None, marks: Sequence[str]) -> list[str]:
     """The lines as text without colours, in at most `width` columns; None for as many as it takes."""
     return ["".join([segment.text for segment in row]).rstrip() for row in rows_of_segments(lines, width, marks)]
 
 
-def rows_of_segments(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> Iterator[list[Segment]]:
+def rows_of_segments(lines: Sequence[Line], width: int | None, marks: Sequence[str]) -> Iterator[list[Segment]]:
     """The lines in columns.
 
     Args:
@@ -171,7 +207,7 @@ def _cropped(segments: list[Segment], width: int | None) -> list[Segment]:
 # ---------------------------------------------------------------- colours
 
 
-def rich_lines(lines: Sequence[Line], width: int | None, marks: Sequence[str] = ()) -> Iterator[Text]:
+def rich_lines(lines: Sequence[Line], marks: Sequence[str], width: int | None) -> Iterator[Text]:
     """The lines for a terminal, with colours where it has them."""
     from rich.text import Text
 
@@ -189,7 +225,7 @@ def _terminal_style(style: str) -> str:
     return {"op": "bold", "dim": "dim", "+": "bold green", "-": "bold red"}.get(style, "")
 
 
-def html_of(lines: Sequence[Line], marks: Sequence[str] = (), most: int = 1000) -> str:
+def html_of(lines: Sequence[Line], marks: Sequence[str], most: int = 1000) -> str:
     """The lines for a notebook; of more than `most` the first ones, and how many there are."""
     rows = [
         "".join([_html(segment) for segment in row]).rstrip()

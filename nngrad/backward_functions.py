@@ -1,0 +1,5 @@
+"""nnabla's module of backward rules, which are in `backward_registry` here."""
+
+from backward_registry import register as register
+from backward_registry import registry as registry
+from backward_registry import show_registry as show_registry
