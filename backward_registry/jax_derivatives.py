@@ -7,16 +7,16 @@ from typing import NamedTuple
 
 from nngrad.functions.array import zeros_like
 from nngrad.functions.jax_derivatives import (
-    ArrayFunction,
-    GradientFunction,
     by_columns,
     custom_jax_derivative,
     custom_jax_gradient,
+    gradient_function,
     has_derivative,
     inputs_of,
     jax_derivative,
     jax_gradient,
 )
+from nngrad.functions.jaxpr_structure import TracedFunction
 from nngrad.graph import Function, Variable, apply
 
 from .rules import backward
@@ -27,7 +27,7 @@ Variables = tuple[Variable, ...]
 class Point(NamedTuple):
     """Where a derivative of a function is taken: its inputs, and directions in the space of the active ones."""
 
-    fun: ArrayFunction
+    fun: TracedFunction
     xs: Variables
     directions: tuple[Variables, ...]
 
@@ -111,8 +111,7 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     slot = f.args["slot"]
     if slot == 0 and not has_derivative(point.fun, point.order + 1):
         # No forward mode for it (custom_vjp): the gradient is differentiated as a function like any other.
-        fun = GradientFunction(*f.arguments)
-        return Point(fun, f.inputs, ()).gradients(gs)
+        return Point(gradient_function(*f.arguments), f.inputs, ()).gradients(gs)
     w = _direction(point, f.args["wrt"], gs)
     if slot == 0:
         moved = point._replace(directions=(*point.directions, w))

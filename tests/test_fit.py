@@ -146,6 +146,7 @@ LISTED = [batch for epoch in range(2) for batch in batches(epoch)]
     ("data", "options", "steps"),
     [
         (feed, {"epochs": None}, 9), (iterator, {"epochs": 2}, 6), (iterator, {"epochs": None, "steps": 7}, 7),
+        (iterator, {"epochs": None}, 3),
         (lambda: LISTED, {"epochs": None}, 6), (lambda: LISTED, {"epochs": None, "steps": 8}, 8),
         (lambda: iter(LISTED), {"epochs": None}, 6), (lambda: LISTED, {"epochs": 2, "steps": 100}, 12),
     ],
@@ -156,7 +157,7 @@ def test_data_of_all_kinds_go_on_where_they_were(
     assert trained(tmp_path / "whole", data=data(), **options).step == steps
     expected = weight()
     with pytest.raises(KeyboardInterrupt):
-        trained(tmp_path / "parts", at=5, do=interrupt, data=data(), **options)
+        trained(tmp_path / "parts", at=min(5, steps - 1), do=interrupt, data=data(), **options)
     assert trained(tmp_path / "parts", data=data(), **options).step == steps
     assert weight().tobytes() == expected.tobytes()
     assert rows(tmp_path / "parts") == rows(tmp_path / "whole")
@@ -171,10 +172,10 @@ def test_a_step_without_data() -> None:
 def test_what_a_step_returns() -> None:
     results = [
         0.5, {"loss": np.float32(0.5)}, (np.float32(0.5), {"norm": 2.0, "y": np.ones(3)}), (0.5, (1, 2)),
-        nn.Variable.from_numpy_array(np.float32(0.5)),
+        nn.Variable.from_numpy_array(np.float32(0.5)), nn.NdArray.from_numpy_array(np.float32(0.5)),
     ]  # fmt: skip
-    found = nn.fit(results.__getitem__, range(5), every=1).history
-    assert [line["loss"] for line in found] == [0.5] * 5
+    found = nn.fit(results.__getitem__, range(6), every=1).history
+    assert [line["loss"] for line in found] == [0.5] * 6
     assert found[2].keys() == {"step", "seconds", "loss", "norm"}
     with pytest.raises(TypeError, match=r"accuracies: what is logged must be a number, .* of shape \(2,\)"):
         nn.fit(lambda: {"accuracies": np.ones(2)}, steps=1)
@@ -203,7 +204,7 @@ def falling_until(step: int) -> Callable[[int], dict[str, float]]:
 
 
 def test_early_stopping() -> None:
-    run = nn.fit(falling_until(5), range(100), every=1, callbacks=[nn.EarlyStopping("loss", patience=3)])
+    run = nn.fit(falling_until(5), range(100), every=1, callbacks=iter([nn.EarlyStopping("loss", patience=3)]))
     assert run.step == 9 and run.stopped == "loss has not become better 3 times in a row"
     assert run.history[-1]["loss"] == 3
     run = nn.fit(falling_until(5), range(100), every=4, callbacks=[nn.EarlyStopping("loss")])
@@ -243,6 +244,26 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
     with pytest.raises(FloatingPointError, match=r"loss of step 7 is nan; the last good checkpoint is that of step 5"):
         trained(tmp_path, data=[(x * (np.nan if i == 6 else 1), t) for i, (x, t) in enumerate([*LISTED, *LISTED])],
                 epochs=None)  # fmt: skip
+
+
+def logarithm(x: nn.Variable) -> nn.Variable:
+    """Infinite where all rows are 0, with a gradient that is NaN where some are."""
+    sums = F.sum(PF.affine(x, 2, name="a", with_bias=False), axis=1)
+    return F.mean(F.log(sums**2)) if x.shape[0] == 4 else F.sum((sums**2) ** 0.5)
+
+
+@pytest.mark.parametrize("rows", [4, 6])
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_function_is_named_that_made_the_first_one(rows: int, accumulate: int) -> None:
+    step = nn.train_step(logarithm, nn.get_parameters, S.Sgd(0.1), on_nan="raise", accumulate=accumulate)
+    good = np.random.default_rng(0).normal(size=(rows * accumulate, 3)).astype(np.float32)
+    with pytest.raises(FloatingPointError) as raised:
+        nn.fit(step, [good, good, 0 * good])
+    said = str(raised.value)
+    assert "as they were before the step. It begins here:\n" in said
+    assert ("infinity in <Log" if rows == 4 else "(order of differentiation 1, from the rule of") in said
+    assert raised.value.__notes__ == ["nn.fit: this was step 3"]
+    assert np.isfinite(nn.get_parameters()["a/affine/W"].d).all()
 
 
 # ---------------------------------------------------------------- interrupts

@@ -153,22 +153,16 @@ def test_the_size_of_a_function_is_seen() -> None:
 
 
 DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}
-ASKS_JAX = LIBRARY / "functions" / "jax_derivatives.py"
-"""The one file that may ask JAX for a derivative: of JAX functions of the user's own."""
-IS_ASKED_BY_JAX = LIBRARY / "execution" / "platforms.py"
-"""The one file that tells JAX how to differentiate something: what JAX was given as a function of its own."""
-
-
-COMPARES = LIBRARY / "functions" / "jaxpr_structure.py"
-"""The one file that looks at JAX's derivatives: whether two functions whose derivatives are set have the same."""
-OPENS = LIBRARY / "jax" / "pointwise.py"
-"""The one file that takes JAX's derivatives as functions to be opened in turn: of those that go element by element."""
-
-STANDS_IN = LIBRARY / "jax" / "pushed_by_jax.py"
-"""The one file that lets JAX differentiate a graph: where JAX cannot transpose the graph's own derivative."""
-
-
-MAY_NOT_ASK = [p for p in sources() if p not in (ASKS_JAX, IS_ASKED_BY_JAX, COMPARES, OPENS, STANDS_IN)]
+ASKS_JAX = LIBRARY / "graph" / "by_jax.py"
+"""The one file that may ask JAX for a derivative."""
+ASK_IT = {
+    "functions/jax_derivatives.py",  # of JAX functions of the user's own
+    "functions/jaxpr_structure.py",  # whether two functions whose derivatives are set have the same
+    "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
+    "jax/pointwise.py",  # of functions that go element by element, to be opened in turn
+    "execution/platforms.py",  # for JAX, which asks for that of a function of nngrad's
+}
+"""The files for which it asks, and of what."""
 
 
 def taken_of(path: Path, modules: tuple[str, ...]) -> list[tuple[str, str]]:
@@ -184,11 +178,13 @@ def taken_of(path: Path, modules: tuple[str, ...]) -> list[tuple[str, str]]:
 
 def test_no_derivative_is_left_to_jax() -> None:
     asked = DERIVATIVES | {f"jax: {name}" for name in DERIVATIVES}
-    assert [each for path in MAY_NOT_ASK for each in taken_of(path, ("jax",)) if each[0] in asked] == []
-    assert any([name in asked for name, _ in taken_of(ASKS_JAX, ("jax",))]), "where it may be, it is found"
+    asking = {path for path in sources() for name, _ in taken_of(path, ("jax",)) if name in asked}
+    assert asking == {ASKS_JAX}
 
 
 def test_only_what_wraps_jax_functions_uses_their_derivatives() -> None:
+    users = [path for path in sources() if "by_jax import" in path.read_text()]
+    assert {path.relative_to(LIBRARY).as_posix() for path in users} == ASK_IT
     users = [path for path in sources() if "jax_derivatives" in path.read_text()]
     assert {"/".join(path.parts[-2:]) for path in users} == {
         "functions/jax_functions.py",

@@ -17,6 +17,7 @@ from jax.extend.core import ClosedJaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ..graph import Spec
+from ..graph.by_jax import along, of_some
 
 Way = Callable[..., tuple[Any, ...]]
 """Arrays in, arrays out."""
@@ -97,14 +98,7 @@ def _results(*avals: Any, ways: Ways, settings: _Settings) -> list[Any]:
 
 def _differentiated(primals: Sequence[Any], tangents: Sequence[Any], *, ways: Ways, settings: _Settings) -> Any:
     moving = [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero)]
-
-    def function(*moved: Any) -> tuple[Any, ...]:
-        arrays = list(primals)
-        for i, array in zip(moving, moved, strict=True):
-            arrays[i] = array
-        return ways.expanded(*arrays)
-
-    return jax.jvp(function, [primals[i] for i in moving], [tangents[i] for i in moving])
+    return along(ways.expanded, primals, moving, [tangents[i] for i in moving])
 
 
 def _batched(arrays: Sequence[Any], axes: Sequence[Any], *, ways: Ways, settings: _Settings) -> Any:
@@ -114,15 +108,9 @@ def _batched(arrays: Sequence[Any], axes: Sequence[Any], *, ways: Ways, settings
 
 def _transposed(gradients: Sequence[Any], *arrays: Any, ways: Ways, settings: _Settings) -> list[Any]:
     linear = [i for i, array in enumerate(arrays) if ad.is_undefined_primal(array)]
-
-    def function(*given: Any) -> tuple[Any, ...]:
-        taken = list(arrays)
-        for i, array in zip(linear, given, strict=True):
-            taken[i] = array
-        return ways.expanded(*taken)
-
     shapes = [jax.ShapeDtypeStruct(arrays[i].aval.shape, arrays[i].aval.dtype) for i in linear]
-    found = jax.linear_transpose(function, *shapes)(tuple(map(ad.instantiate_zeros, gradients)))
+    transpose = jax.linear_transpose(of_some(ways.expanded, arrays, linear), *shapes)
+    found = transpose(tuple(map(ad.instantiate_zeros, gradients)))
     results: list[Any] = [None] * len(arrays)
     for i, gradient in zip(linear, found, strict=True):
         results[i] = gradient

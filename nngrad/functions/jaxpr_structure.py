@@ -13,6 +13,7 @@ from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ..graph import Spec, spec_of
+from ..graph.by_jax import along, back
 from ..graph.half_made import unharmed
 from ..graph.jaxpr import CUSTOM_RULES, alone, called_function, does_much, name_of, primitives_in
 from ..graph.spec import x64_if
@@ -136,16 +137,13 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     run = jaxpr_as_fun(alone(call))
     abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
     first, count = int(call.params.get("num_consts", 0)), len(abstract)  # no rule is for what is closed over
-    along = name_of(call) == "custom_jvp_call"
-    moved = abstract[first:] if along else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
-    if along:
+    forward = name_of(call) == "custom_jvp_call"
+    moved = abstract[first:] if forward else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
+    if forward:
         moved = [jax.ShapeDtypeStruct(v.shape, _tangent_dtype(v.dtype)) for v in moved]
 
     def derivative(*given: Any) -> Any:
-        fixed, at, beside = given[:first], given[first:count], given[count:]
-        if along:
-            return jax.jvp(lambda *xs: run(*fixed, *xs), at, beside)
-        return jax.vjp(lambda *xs: run(*fixed, *xs), *at)[1](list(beside))
+        return (along if forward else back)(run, given[:count], range(first, count), given[count:])
 
     with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
         closed: ClosedJaxpr = unharmed(jax.make_jaxpr(derivative))(*abstract, *moved)
@@ -269,7 +267,7 @@ class TracedFunction:
             )
 
     def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, TracedFunction) and self._key == other._key)
+        return self is other or (type(other) is type(self) and self._key == other._key)
 
     def __hash__(self) -> int:
         return self._hash

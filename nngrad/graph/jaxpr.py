@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Var
 
-from .spec import x64_if
+from .half_made import unharmed
+from .spec import Spec, x64_if
 
 CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
 """Primitives whose derivative the function's author has set."""
@@ -38,6 +39,14 @@ _LITTLE = {
     "scatter-mul", "threefry2x32",
 }
 """Primitives beside those of `jax.lax` that do a few operations for each element, or what functions inside do."""
+
+
+def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJaxpr:
+    """A function of arrays as it is now, traced for inputs of these shapes and dtypes."""
+    with x64_if(any([s.needs_x64 for s in inputs])):
+        # As another function each time: JAX remembers what it has traced by the function.
+        closed: ClosedJaxpr = unharmed(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
+    return closed
 
 
 def does_much(jaxpr: Jaxpr) -> bool:

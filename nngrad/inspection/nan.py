@@ -107,8 +107,12 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
         TypeError: Something is not a Variable.
     """
     outputs = variables(outputs, "outputs")
+    return nan_in(outputs, arrays_of_last_forward(outputs), masked)
+
+
+def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
+    """What `find_nan` finds, with values of leaves by their ids."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
-    arrays = arrays_of_last_forward(outputs)
     values: dict[tuple[Any, int], Any] = {}
     for x in leaves_of(outputs):
         values[id(x), 0] = arrays[id(x)]

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Hashable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
+import jax.numpy as jnp
 
 from backward_registry import registry
 
@@ -16,19 +18,34 @@ from ..functions.jax_functions import Fixed, KeyData, StaticLeaf
 from ..functions.jaxpr_structure import ByIdentity
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.block import bodies_in
+from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes, Graph
 from .from_jax import from_jax
-from .pushed_by_jax import jax_transposes_loops, pushed_by_jax
 from .rows import NotByRows, RowAxes
 from .surroundings import Surroundings, surroundings_of_now, taking_from
 from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
 """For how many combinations of axes and sizes under `jax.vmap` a graph of one point keeps those of many."""
+
+
+@functools.cache
+def jax_transposes_loops() -> bool:
+    """Whether JAX can transpose a scan that its own forward mode has not made, as JAX 0.8 cannot. Reverse mode asks
+    that of a pushforward; where JAX cannot, a graph with loops is a function to JAX like any other."""
+
+    def loop(x: Any) -> Any:
+        return jax.lax.scan(lambda h, _: (h + x, None), jnp.zeros(()), None, length=2)[0]
+
+    try:
+        jax.make_jaxpr(jax.linear_transpose(loop, 0.0))(0.0)
+    except AssertionError:
+        return False
+    return True
 
 
 class Owner(Protocol):
@@ -137,7 +154,7 @@ class GraphOfCall:
             with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
             by_jax = with_loops and not jax_transposes_loops()
             made, is_users = watching_for_users_code(
-                lambda: pushed_by_jax(self, moving) if by_jax else self._pushforward(moving)
+                lambda: self._pushed_by_jax(moving) if by_jax else self._pushforward(moving)
             )
             pushed = jax.jit(made)
             if not is_users:
@@ -147,10 +164,20 @@ class GraphOfCall:
     @contained
     def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         switch_to()
-        along = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
+        tangents = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
         floating = [y for y in self._outputs if y.spec.differentiable]
-        moved = jvp(floating, [self._inputs[i] for i in moving], along) if floating else []
-        return to_jax([*self._outputs, *moved], [*self._inputs, *along])
+        moved = jvp(floating, [self._inputs[i] for i in moving], tangents) if floating else []
+        return to_jax([*self._outputs, *moved], [*self._inputs, *tangents])
+
+    def _pushed_by_jax(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        """The same, by JAX's own forward mode of what the graph computes."""
+        count = len(self.inputs)
+
+        def run(*given: Any) -> list[Any]:
+            values, moved = along(self.run, given[:count], moving, given[count:])
+            return [*values, *[t for t, y in zip(moved, self.outputs, strict=True) if y.differentiable]]
+
+        return run
 
     @property
     def axes(self) -> Axes:

@@ -229,7 +229,7 @@ def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
     derivative, are made of functions that do."""
     if name_of(equation) in POINTWISE or is_pointwise(equation):
         return True
-    return all(map(_by_places, (function.closed, function.along())))
+    return all(map(_by_places, (function.closed, function.derivative())))
 
 
 @contained

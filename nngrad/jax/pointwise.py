@@ -25,13 +25,13 @@ from jax.extend.core import ClosedJaxpr
 from backward_registry import Rule, registry
 
 from ..functions.jaxpr_structure import TracedFunction
-from ..graph import Array, Function, Op, Spec, Variable, apply, functions_of
+from ..graph import Array, Function, Op, Variable, apply, functions_of
 from ..graph.arguments import Static
-from ..graph.jaxpr import CUSTOM_RULES, name_of
-from ..graph.spec import x64_if
+from ..graph.by_jax import along
+from ..graph.jaxpr import CUSTOM_RULES, jaxpr_for, name_of
 
 
-class PointwiseFunction:
+class PointwiseFunction(TracedFunction):
     """A function of arrays of one shape, as it was traced, and the ways to its derivatives.
 
     Args:
@@ -40,45 +40,27 @@ class PointwiseFunction:
         open_jaxpr: Gives the result of a jaxpr for Variables of its inputs.
     """
 
-    __slots__ = ("_closed", "_open", "_partials", "_traced")
-
-    opaque = True
+    __slots__ = ("_open", "_partials", "closed")
 
     def __init__(
         self, name: str, closed: ClosedJaxpr, open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable]
     ) -> None:
         active = tuple([i for i, v in enumerate(closed.in_avals) if jnp.issubdtype(v.dtype, jnp.floating)])
-        self._closed = closed
-        self._traced = TracedFunction(name, closed, (), active)
+        super().__init__(name, closed, (), active)
+        self.closed = closed
         self._open = open_jaxpr
-        moves = jnp.issubdtype(closed.out_avals[0].dtype, jnp.floating)
+        moves = self.outputs[0].differentiable
         self._partials: dict[int, ClosedJaxpr] = {i: self._partial(i) for i in active} if moves else {}
 
     def _partial(self, i: int) -> ClosedJaxpr:
         """The derivative in input `i`, traced; it raises where JAX has none."""
-        specs = self._traced.inputs
+        return jaxpr_for(lambda *x: along(self, x, (i,), (jnp.ones_like(x[i]),))[1], self.inputs)
 
-        def along(*arrays: Any) -> Any:
-            ones = jnp.ones_like(arrays[i])
-            return jax.jvp(lambda x: self._run(*_with(arrays, (i,), (x,))), (arrays[i],), (ones,))[1]
-
-        return _traced(along, specs)
-
-    @property
-    def closed(self) -> ClosedJaxpr:
-        """What was traced."""
-        return self._closed
-
-    def along(self) -> ClosedJaxpr:
+    def derivative(self) -> ClosedJaxpr:
         """Its derivative along any directions, which come after its inputs, traced."""
-        specs, active = self._traced.inputs, self._traced.active
-
-        def along(*given: Any) -> Any:
-            arrays, directions = given[: len(specs)], given[len(specs) :]
-            start = [arrays[i] for i in active]
-            return jax.jvp(lambda *xs: self._run(*_with(arrays, active, xs)), start, list(directions))[1]
-
-        return _traced(along, [*specs, *[specs[i] for i in active]])
+        count = len(self.inputs)
+        directions = [self.inputs[i] for i in self.active]
+        return jaxpr_for(lambda *x: along(self, x[:count], self.active, x[count:])[1], [*self.inputs, *directions])
 
     def partial(self, i: int, inputs: Sequence[Variable]) -> Variable | None:
         """The derivative in input `i`, as functions of Variables of the inputs; None where it is of no floating dtype.
@@ -88,52 +70,27 @@ class PointwiseFunction:
         """
         if i not in self._partials:
             return None
-        if all([x.spec is s for x, s in zip(inputs, self._traced.inputs, strict=True)]):
+        if all([x.spec is s for x, s in zip(inputs, self.inputs, strict=True)]):
             return self._open(self._partials[i], inputs)
         y: Variable = apply(
             pointwise_jax_function,
             tuple(inputs),
-            (PointwiseFunction(self._traced.name, self._partials[i], self._open),),
+            (PointwiseFunction(self.name, self._partials[i], self._open),),
         )
         return y
 
-    def _run(self, *arrays: Any) -> Any:
-        (y,) = self._traced(*arrays)
-        return y
-
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any) -> tuple[Any, ...]:
         """Its values for arrays that broadcast, of any shape: in parts of the shape in which it was traced."""
         arrays = tuple(jnp.broadcast_arrays(*arrays))
-        shape, own = arrays[0].shape, self._traced.inputs[0].shape
+        shape, own = arrays[0].shape, self.inputs[0].shape
         if shape == own:
-            return self._run(*arrays)
+            return super().__call__(*arrays)
         size, part = math.prod(shape), max(math.prod(own), 1)
-        count = -(-size // part)
-        filled = [jnp.resize(a, (count, *own)) for a in arrays] if size else arrays
-        return jax.vmap(self._run)(*filled).reshape(-1)[:size].reshape(shape) if size else arrays[0]
-
-    def __eq__(self, other: object) -> bool:
-        return self is other or (isinstance(other, PointwiseFunction) and self._traced == other._traced)
-
-    def __hash__(self) -> int:
-        return hash(self._traced)
-
-    def __repr__(self) -> str:
-        return repr(self._traced)
-
-
-def _traced(function: Callable[..., Any], specs: Sequence[Spec]) -> ClosedJaxpr:
-    with x64_if(any([s.needs_x64 for s in specs])):
-        closed: ClosedJaxpr = jax.make_jaxpr(function)(*[s.abstract() for s in specs])
-    return closed
-
-
-def _with(arrays: Sequence[Any], places: Sequence[int], others: Sequence[Any]) -> list[Any]:
-    """The arrays, with others in these places."""
-    found = list(arrays)
-    for i, x in zip(places, others, strict=True):
-        found[i] = x
-    return found
+        if not size:
+            return arrays[:1]
+        filled = [jnp.resize(a, (-(-size // part), *own)) for a in arrays]
+        (y,) = jax.vmap(super().__call__)(*filled)
+        return (y.reshape(-1)[:size].reshape(shape),)
 
 
 def _op(name: str, type_name: str) -> Op:
@@ -144,7 +101,8 @@ def _op(name: str, type_name: str) -> Op:
             x: Its inputs, all of one shape.
             fun: The function, a `PointwiseFunction`.
         """
-        y: jax.Array = fun(*x)
+        y: jax.Array
+        (y,) = fun(*x)
         return y
 
     forward.__name__ = name
@@ -190,7 +148,7 @@ def pointwise(
     name = name_of(equation)
     try:
         functions = [
-            PointwiseFunction(name, _traced(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
+            PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
     except (TypeError, ValueError, NotImplementedError):

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from operator import attrgetter
 from typing import Any
 
 import jax
 import numpy as np
 
+from ..autodiff import grad
 from ..autodiff.met import look_away
 from ..execution.compiling import watched_compilation
 from ..execution.program import digest_of, digest_of_program
 from ..execution.tiers import is_large, work_of
-from ..graph import Variable
+from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
 from ..graph.process import check_not_traced
 from ..graph.source_location import warn_user
+from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.solver import Solver, work_of_update
@@ -44,12 +47,14 @@ class TrainStep:
 
     __slots__ = (
         "__weakref__",
+        "_accumulate",
         "_computation",
         "_input_names",
         "_input_specs",
         "_inputs",
         "_kinds",
         "_live",
+        "_loss",
         "_mesh",
         "_others",
         "_raises",
@@ -84,6 +89,8 @@ class TrainStep:
         self._others = graph.others
         look_away(solver)  # that is seen to here
         self._raises = options.on_nan == "raise"
+        self._accumulate = options.accumulate
+        self._loss = loss if self._raises else None
         self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
         program = graph.program
         self._mesh = program.mesh
@@ -133,7 +140,7 @@ class TrainStep:
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
-        return self._checked(*results) if self._raises else results
+        return self._checked(results[0], results[1], arrays) if self._raises else results
 
     def to_jax(self) -> tuple[PureStep, Carried]:
         """The step as a plain JAX function, to be traced, exported or lowered for another platform.
@@ -164,7 +171,7 @@ class TrainStep:
         given = zip(arrays, self._input_names, self._inputs, self._input_specs, strict=True)
         return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
 
-    def _checked(self, results: Any, flags: Any) -> Any:
+    def _checked(self, results: Any, flags: Any, arrays: Arrays) -> Any:
         """The results of a step that was taken; else a FloatingPointError, which says what was not finite."""
         finite = np.asarray(flags)
         if finite.all():
@@ -173,7 +180,24 @@ class TrainStep:
         names = [repr(name) for name, is_finite in zip(self._solver._params, finite[1:], strict=True) if not is_finite]
         gradients = f"the gradients of {', '.join(names)} are not finite" if names else "all gradients are finite"
         raise FloatingPointError(f"train_step: the loss is {float(loss):g}, and {gradients}; parameters and state are "
-                                 "as they were before the step. nn.find_nan(loss) shows where NaN begin")
+                                 f"as they were before the step. {self._where(arrays)}")
+
+    def _where(self, arrays: Arrays) -> str:
+        """Which function made the first NaN or infinity of a step that was not taken: of the loss, or else of the
+        gradients."""
+        if self._loss is not None and self._mesh is None:
+            with suppress(Exception), switched(auto_forward=False, no_grad=False):  # the error says more than this one
+                cells, parts = {id(p.cell) for p in self._variables}, self._accumulate
+                gradients = grad([self._loss], [x for x in leaves_of([self._loss]) if id(x.cell) in cells])
+                leaves = leaves_of([self._loss, *gradients])
+                now = dict(zip(map(id, leaves), arrays_of(leaves, draw=False), strict=True))
+                given = [{id(x): a[i::parts] if parts > 1 and a.ndim else a
+                          for x, a in zip(self._inputs, map(np.asarray, arrays), strict=True)} for i in range(parts)]
+                for outputs in ([self._loss], gradients):
+                    for values in given:
+                        if (found := nan_in(outputs, now | values)) is not None:
+                            return f"It begins here:\n{found}"
+        return "nn.find_nan(loss) shows where NaN begin"
 
     def _tell_of_unused_change(self) -> None:
         name, self._solver.unused_change = self._solver.unused_change, ""

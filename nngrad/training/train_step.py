@@ -127,8 +127,9 @@ def train_step(
             returns the number for it.
         on_nan: What happens where the loss or a gradient is infinite or not a number. 'skip': the step leaves
             parameters, state and what the graph updates as they are. 'raise': so too, and a FloatingPointError tells
-            what it was; each call waits for its results. None: nobody looks. A dynamic loss scale skips such steps by
-            itself; with it 'raise' raises where the loss is concerned, or the scale cannot become smaller.
+            what it was and, but on a mesh, which function made the first one; each call waits for its results. None:
+            nobody looks. A dynamic loss scale skips such steps by itself; with it 'raise' raises where the loss is
+            concerned, or the scale cannot become smaller.
         averages: Moving averages of parameters, or of what the graph updates, that move along.
 
     Raises:

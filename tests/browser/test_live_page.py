@@ -99,6 +99,16 @@ def test_it_follows_what_is_written(page: Any, folder: Path) -> None:
     assert page.inner_text("#pictured") == "after step 4"
 
 
+def test_what_was_not_measured_is_no_gap(page: Any, folder: Path) -> None:
+    """A cell is empty where nothing was measured: the line goes on, and the last value is said."""
+    head = "seconds,loss,val_loss\n"  # and steps are counted where there is no column of them
+    (folder / "metrics.csv").write_text(head + "1,4,8\n2,3,\n3,2,\n4,1,5\n5,0.5,\n")
+    expect(page.locator("#steps")).to_have_text("step 5 of 8", timeout=SOON)
+    loss, validation = curves(page, "losses")
+    assert (loss.count("L"), validation.count("L"), validation.count("M")) == (4, 1, 1)
+    assert page.get_by_role("img", name="losses: loss 0.5, val loss 5").count() == 1
+
+
 def test_older_pictures_axes_and_the_table(page: Any, folder: Path) -> None:
     before = curves(page, "losses")
     page.get_by_label("y axis").select_option("log")

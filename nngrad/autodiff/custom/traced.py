@@ -12,8 +12,7 @@ from jax.extend.core import ClosedJaxpr
 
 from ...functions.jaxpr_structure import array_value, is_opaque, structure_of
 from ...graph import Spec, spec_of
-from ...graph.jaxpr import does_much
-from ...graph.spec import x64_if
+from ...graph.jaxpr import does_much, jaxpr_for
 
 Specs = tuple[Spec, ...]
 
@@ -55,6 +54,4 @@ class TracedForward:
 
 def traced(function: Callable[..., tuple[Any, ...]], inputs: Specs) -> TracedForward:
     """`function` of JAX arrays, traced for inputs of these shapes and dtypes."""
-    with x64_if(any([s.needs_x64 for s in inputs])):
-        # As another function each time: JAX remembers what it has traced by the function.
-        return TracedForward(jax.make_jaxpr(lambda *arrays: function(*arrays))(*[s.abstract() for s in inputs]))
+    return TracedForward(jaxpr_for(function, inputs))

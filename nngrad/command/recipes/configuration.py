@@ -123,19 +123,15 @@ def keys_of(configuration: Any) -> dict[str, ConfigurationKey]:
 
 def with_values(configuration: C, values: Mapping[str, Any]) -> C:
     """A copy of a configuration with other values, by the names of their keys."""
-    names, holders = [""], [configuration]
-    for prefix, holder in zip(names, holders, strict=False):  # both grow
-        for field in dataclasses.fields(holder):  # type: ignore[arg-type]
-            if dataclasses.is_dataclass(value := getattr(holder, field.name)):
-                names.append(f"{prefix}{field.name}.")
-                holders.append(value)  # type: ignore[arg-type]
-    made: dict[str, Any] = {}
-    for prefix, holder in zip(reversed(names), reversed(holders), strict=True):
-        fields = [field.name for field in dataclasses.fields(holder)]  # type: ignore[arg-type]
-        new = {n: values[prefix + n] for n in fields if prefix + n in values}
-        new |= {n: made[f"{prefix}{n}."] for n in fields if f"{prefix}{n}." in made}
-        made[prefix] = dataclasses.replace(holder, **new)  # type: ignore[type-var]
-    result: C = made[""]
+    made: Any = configuration
+    for name, value in values.items():
+        fields, holders = name.split("."), [made]
+        for field in fields[:-1]:
+            holders.append(getattr(holders[-1], field))
+        for holder, field in zip(reversed(holders), reversed(fields), strict=True):
+            value = dataclasses.replace(holder, **{field: value})
+        made = value
+    result: C = made
     return result
 
 

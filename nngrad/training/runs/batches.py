@@ -40,8 +40,8 @@ class FitBatches:
             raise TypeError(f"data: expected batches, in an iterable, got {type(data).__name__}; [(x, t)] is a single "
                             "batch for each step")
         once = 1 if steps is None or hasattr(data, "__next__") or _module_of(data) == "grain" else None
-        if _counts_epochs(data) and epochs is not None:
-            data, epochs = _until(data, epochs), None
+        if _counts_epochs(data) and (epochs is not None or steps is None):
+            data, epochs = _until(data, epochs or 1), None
         self._source: BatchSource = source_of(data, once if epochs is None else epochs, "data")
         self._position = self._source.position()
 
@@ -93,7 +93,7 @@ def _steps_of(data: Any, epochs: int | None, steps: int | None) -> int | None:
     """How many batches will be taken."""
     known = None
     if _counts_epochs(data):
-        known = None if epochs is None else -(-epochs * data.size // data.batch_size)
+        known = -(-(epochs or 1) * data.size // data.batch_size) if epochs is not None or steps is None else None
     elif hasattr(data, "__len__") and (epochs is not None or steps is None):
         known = len(data) * (epochs or 1)
     return min([n for n in (known, steps) if n is not None], default=None)

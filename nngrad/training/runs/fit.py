@@ -48,7 +48,7 @@ class Run:
 
     def get_state(self) -> dict[str, Any]:
         """What a checkpoint is to hold of the run: the position in the data, and the states of callbacks."""
-        states = [call.get_state() if hasattr(call, "get_state") else None for call in self.callbacks]
+        states = [call.get_state() if _has_state(call) else None for call in self.callbacks]  # type: ignore[attr-defined]
         return {"data": self._batches.get_state(), "stopped": self.stopped, "callbacks": states}
 
     def set_state(self, state: dict[str, Any]) -> None:
@@ -57,8 +57,7 @@ class Run:
         Raises:
             ValueError: The run had other callbacks, or other data.
         """
-        has_state = [hasattr(call, "set_state") for call in self.callbacks]
-        if [held is not None for held in state["callbacks"]] != has_state:
+        if [held is not None for held in state["callbacks"]] != list(map(_has_state, self.callbacks)):
             raise ValueError("callbacks: the run that is resumed had others")
         self._batches.set_state(state["data"])
         self.stopped = state["stopped"]
@@ -68,6 +67,10 @@ class Run:
 
     def __repr__(self) -> str:
         return f"<run, {self.step} steps{self.stopped and ', stopped: ' + self.stopped}>"
+
+
+def _has_state(call: object) -> bool:
+    return hasattr(call, "get_state") and hasattr(call, "set_state")
 
 
 def fit(
@@ -127,12 +130,13 @@ def fit(
             check_count(value, name, 1)
     if checkpoints is not None and not isinstance(checkpoints, Checkpointer):
         raise TypeError(f"checkpoints: expected an nn.Checkpointer, got {type(checkpoints).__name__}")
+    callbacks = list(callbacks)
     for call in (step, *callbacks) if evaluate is None else (step, evaluate, *callbacks):
         if not callable(call):
             raise TypeError(f"fit: expected a function for step, evaluate and each of callbacks, got {call!r}")
     batches = FitBatches(data, epochs, steps)
     log = log if isinstance(log, TrainingLog) else training_log(log)
-    run = Run(batches, log, list(callbacks))
+    run = Run(batches, log, callbacks)
     if checkpoints is not None:
         checkpoints.hold(fit=run)
         run.step = checkpoints.restore()

@@ -47,6 +47,7 @@ class TrainingLog:
         self._closed = ExitStack()
 
     def __enter__(self) -> TrainingLog:
+        self._last = None
         with ExitStack() as opened:
             if self.folder is not None and hosts.is_first():
                 self._open(self.folder, opened)

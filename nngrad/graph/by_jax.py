@@ -1,0 +1,40 @@
+"""Derivatives of functions of arrays by JAX, in some of their inputs. No other file asks JAX for a derivative."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+
+ArrayFunction = Callable[..., Sequence[Any]]
+"""Arrays in, arrays out."""
+
+
+def of_some(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
+    """`function` as one of its inputs in `places`, with the others held fixed at `arrays`."""
+
+    def of_moving(*moving: Any) -> tuple[Any, ...]:
+        given = list(arrays)
+        for i, array in zip(places, moving, strict=True):
+            given[i] = array
+        return tuple(function(*given))
+
+    return of_moving
+
+
+def along(
+    function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], directions: Sequence[Any]
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """The results at `arrays`, and their derivatives along directions in the space of the inputs in `places`."""
+    at: list[Any] = [arrays[i] for i in places]
+    values, derivatives = jax.jvp(of_some(function, arrays, places), at, list(directions))
+    return values, derivatives
+
+
+def back(
+    function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], weights: Sequence[Any]
+) -> tuple[Any, ...]:
+    """The gradients of the sum of all results, each times its weights, in the inputs in `places`."""
+    _, pull = jax.vjp(of_some(function, arrays, places), *[arrays[i] for i in places])
+    return tuple(pull(tuple(weights)))
