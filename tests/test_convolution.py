@@ -6,12 +6,14 @@ import itertools
 from typing import Any
 
 import hypothesis.strategies as st
+import jax
 import numpy as np
 import pytest
 from hypothesis import given, settings
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution.lower import by_itself
 from nngrad.graph import functions_of
 
 from .oracle import arrays_of
@@ -111,6 +113,59 @@ def test_deconvolution_is_the_transpose(every: list[dict[str, Any]]) -> None:
         products.append((np.sum(forward * y), moved(x, last)))
     for back, (product, x) in zip(arrays_of(*backs), products, strict=True):
         np.testing.assert_allclose(product, np.sum(x * back), rtol=1e-3, atol=1e-3)
+
+
+EXCHANGED: list[dict[str, Any]] = [
+    {"sizes": (5, 5), "kernel": (5, 5), "pad": (1, 1), "stride": (1, 1), "dilation": (1, 1), "last": False},
+    {"sizes": (9, 8), "kernel": (5, 4), "pad": (0, 0), "stride": (2, 2), "dilation": (1, 1), "last": True},
+    {"sizes": (2, 2), "kernel": (3, 3), "pad": (1, 1), "stride": (1, 1), "dilation": (1, 1), "last": True},
+    {"sizes": (4,), "kernel": (5,), "pad": (2,), "stride": (3,), "dilation": (1,), "last": False},
+    {"sizes": (5, 6), "kernel": (3, 3), "pad": (1, 0), "stride": (1, 2), "dilation": (2, 2), "last": False},
+]
+"""With kernels of more elements than the data, or what is pulled back, have places."""
+
+
+@pytest.mark.parametrize("c", EXCHANGED)
+def test_compilers_for_cpus_leave_data_and_large_kernels_in_their_places(c: dict[str, Any]) -> None:
+    """XLA would exchange the two and turn the data round, for which no library has a convolution."""
+    c = {**c, "batch": 2, "group": 1, "taken": 2, "out": 3, "seed": 3}
+    x, w = arrays(c)
+    expected, last = direct(x, w, **steps(c)), c["last"]
+    dy = np.random.default_rng(1).standard_normal(expected.shape).astype(np.float32)
+    pulled = np.zeros_like(x)  # the transpose, an element of x at a time
+    for at in np.ndindex(x.shape):
+        one = np.zeros_like(x)
+        one[at] = 1
+        pulled[at] = np.sum(direct(one, w, **steps(c)) * dy)
+    leaf = nn.Variable.from_numpy_array(moved(x, last))
+    y = F.convolution(leaf, moved(w, last), **steps(c), channel_last=last)
+    (back,) = nn.grad([y], [leaf], grad_outputs=[nn.Variable.from_numpy_array(moved(dy, last))])
+    several = []
+    for result, value in ((y, expected), (back, pulled)):
+        f = result.parent
+        ins = [np.asarray(v.data.data) for v in f.inputs]
+        compiled = jax.jit(by_itself(f.op, f.arguments)).lower(*ins).compile()
+        if jax.default_backend() == "cpu":
+            assert "rhs_reversal" not in compiled.as_text()
+        np.testing.assert_allclose(compiled(*ins), moved(value, last), atol=1e-4)
+        several.append(f.op.on_cpu([v.spec for v in f.inputs], f.op.named(f.arguments)))
+    assert any(several)
+
+
+def test_other_forwards_of_convolutions_are_for_large_kernels_alone() -> None:
+    def other(sizes: int, kernel: int, **given: Any) -> Any:
+        x, w = nn.Variable((1, 2, sizes, sizes)), nn.Variable((2, 2 // given.get("group", 1), kernel, kernel))
+        y = F.convolution(x, w, **given)
+        (back,) = nn.grad([y], [x], grad_outputs=[nn.Variable(y.shape)])
+        return [v.parent.op.on_cpu([i.spec for i in v.parent.inputs], v.parent.op.named(v.parent.arguments)) is not None
+                for v in (y, back)]  # fmt: skip
+
+    assert other(8, 3) == [False, False]
+    assert other(9, 5, stride=(2, 2)) == [False, True]
+    assert other(2, 3, pad=(1, 1)) == [True, True]
+    assert other(2, 3, pad=(1, 1), group=2) == [False, False]  # which are not exchanged
+    assert other(1, 3, pad=(1, 1)) == [False, False]  # one place is the same when it is turned round
+    assert other(17, 16) == [False, False]  # 2x2 places: it would be too many products
 
 
 def test_a_single_entry_stands_for_all_axes() -> None:

@@ -4,16 +4,19 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph import Array, Function, Spec, Variable, apply, composite, op
 from ..graph.arguments import Ints, Shape, as_ints, per_axis
 from ..graph.axes import rows
+from ..graph.barrier import known_after
 from ..graph.layouts import with_flag
+from ..graph.spec import has_name
+from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating
 from .movement import reshape
 from .transposition import missing_places, transposed
@@ -59,6 +62,10 @@ def _layout(count: int, channel_last: bool) -> lax.ConvDimensionNumbers:
     return lax.ConvDimensionNumbers(axes, axes, axes)
 
 
+def _spatial(channel_last: bool) -> slice:
+    return slice(1, -1) if channel_last else slice(2, None)
+
+
 # ---------------------------------------------------------------- the three sides
 
 
@@ -74,7 +81,37 @@ def _filter_cost(f: Function) -> int:
     return 2 * f.inputs[0].size * math.prod(f.specs[0].shape[1:])
 
 
-@op(type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost, precision="low")
+def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
+    """Whether XLA's compiler for CPUs exchanges the two, turns the data round, and makes a loop of the product, since
+    the kernel has more elements than the data have places. The library for convolutions is much faster."""
+    spatial = _spatial(arguments["channel_last"])
+    places = data[spatial]
+    is_turned = arguments["group"] == 1 and not has_name(places) and math.prod(places) > 1
+    return is_turned and math.prod(places) < math.prod(weight[spatial])
+
+
+def _product_on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
+    return _product_of_padded if _is_exchanged(specs[0].shape, specs[1].shape, arguments) else None
+
+
+def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
+    """With its zeros x has as many places as the kernel."""
+    ends = [(0, 0, 0)] * x.ndim
+    ends[_spatial(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
+    none = (0,) * (x.ndim - 2)
+    y: jax.Array = convolve.forward(_padded(floating(x), ends), weight, none, channel_last=channel_last, **arguments)
+    return y
+
+
+def _padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
+    """With zeros that XLA cannot know: it would draw them into the convolution, and exchange that after all."""
+    return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
+
+
+@op(
+    type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost, precision="low",
+    on_cpu=_product_on_cpu,
+)  # fmt: skip
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
 ) -> jax.Array:
@@ -112,9 +149,42 @@ def convolve(
 # where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
 
 
+def _data_grad(
+    y: Any, weight: Any, /, keeps_places: bool, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int,
+    channel_last: bool,
+) -> jax.Array:
+    """What `convolve_data_grad` computes; y gets zeros at its ends if XLA shall not exchange it with the kernel."""
+    y, weight = alike(floating(y), floating(weight))
+    spatial = _spatial(channel_last)
+    more = missing_places(y.shape[spatial], weight.shape[spatial]) if keeps_places else (0,) * (y.ndim - 2)
+    ends, larger = [(0, 0, 0)] * y.ndim, list(shape)
+    ends[spatial] = [(0, m, 0) for m in more]
+    larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
+
+    def product(x: Any) -> Any:
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
+
+    found = transposed(product, tuple(larger), _padded(y, ends) if any(more) else y, "y")
+    return found[tuple(map(slice, shape))] if any(more) else found
+
+
+def _data_grad_on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[..., jax.Array] | None:
+    if not _is_exchanged(specs[0].shape, specs[1].shape, arguments):
+        return None
+    spatial = _spatial(arguments["channel_last"])
+    places, kernel, sizes = specs[0].shape[spatial], specs[1].shape[spatial], arguments["shape"][spatial]
+    more = zip(sizes, as_ints(arguments["stride"]), missing_places(places, kernel), strict=True)
+    by_library = math.prod([n + s * m for n, s, m in more]) * math.prod(kernel)
+    return _data_grad_by_library if by_library <= WORTH_THE_LIBRARY * math.prod(sizes) * math.prod(places) else None
+
+
+def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
+    return _data_grad(y, weight, True, **arguments)
+
+
 @op(
     type_name="Deconvolution", linear="each", axes=rows("shape"), channels_last=with_flag, cost=_data_cost,
-    precision="low",
+    precision="low", on_cpu=_data_grad_on_cpu,
 )  # fmt: skip
 def convolve_data_grad(
     y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
@@ -126,18 +196,10 @@ def convolve_data_grad(
         shape: The shape of x, which is that of the result.
         ...: As for `convolve`.
     """
-    y, weight = alike(floating(y), floating(weight))
-    spatial = slice(1, -1) if channel_last else slice(2, None)
-    more = missing_places(y.shape[spatial], weight.shape[spatial], as_ints(stride), group)
-    ends, larger = [0] * y.ndim, list(shape)
-    ends[spatial] = more
-    larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
-
-    def product(x: Any) -> Any:
-        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
-
-    found = transposed(product, tuple(larger), jnp.pad(y, [(0, end) for end in ends]) if any(more) else y, "y")
-    return found[tuple(map(slice, shape))] if any(more) else found
+    # With strides and groups XLA ends the process at some strides as long as the kernel, when it has exchanged it with
+    # y: it takes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
+    return _data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
+                      channel_last)  # fmt: skip
 
 
 @op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost, precision="low")

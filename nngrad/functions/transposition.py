@@ -27,15 +27,11 @@ def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) ->
     return result
 
 
-def missing_places(
-    places: tuple[int, ...], kernel: tuple[int, ...], stride: tuple[int, ...], group: int
-) -> tuple[int, ...]:
-    """How many zeros `y` needs at the end of each axis for XLA to take its transpose with strides and groups.
+def missing_places(places: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[int, ...]:
+    """How many zeros `y` needs at the end of each axis for XLA to leave it and the kernel in their places.
 
-    Where the kernel has more elements than `y` has places, XLA exchanges the two, and ends the process at some strides
-    as long as the kernel: it takes such an axis for that of the groups (seen in JAX 0.8 to 0.10). None where sizes are
-    not known.
+    Where the kernel has more elements than `y` has places, XLA exchanges the two. None where sizes are not known.
     """
-    if group == 1 or has_name(places) or not 0 < math.prod(places) < math.prod(kernel) or max(stride, default=1) == 1:
+    if has_name(places) or not 0 < math.prod(places) < math.prod(kernel):
         return (0,) * len(places)
     return tuple([max(k - n, 0) for n, k in zip(places, kernel, strict=True)])
