@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import re
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple, TypeAlias
@@ -264,7 +265,8 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
     function of your own are what its property `args` says, a dict; without one there are none.
 
     Args:
-        name: nnabla's type name or the function's name.
+        name: nnabla's type name or the function's name. Of a function that is made of others, and so has no rule
+            of its own, a warning says that the rule is not used.
         rule: The rule.
         exact: Whether it is the true derivative; optimisations that rest on calculus ask for it.
     """
@@ -276,8 +278,23 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
         return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
 
+    if name not in registry and _has_parts(name):
+        from nngrad.graph.source_location import warn_user
+
+        warn_user(f"register: {name} is made of functions here that have rules, so it has derivatives of all orders, "
+                  "and the rule that is given is not used; for a gradient of another kind use nn.custom_gradient")
+        return
     module = getattr(rule, "__module__", "")
     registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
+
+
+def _has_parts(name: str) -> bool:
+    """Whether a function of nngrad's goes by nnabla's type name, or is the gradient of one, and is made of others."""
+    from nngrad import functions  # which come before all rules, but for this module
+
+    made = {function.replace("_", "") for function in dir(functions)}
+    base = re.sub("(Backward)?(Data|Filter)?(Grad)?$", "", name)
+    return any([part.replace("_", "").lower() in made for part in (name, base)])
 
 
 def _arguments(f: Function) -> Mapping[str, Any]:

@@ -332,6 +332,7 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
     wanted = Variable(shape).shape
     if param.shape != wanted:
         raise ValueError(
-            f"parameter {name!r} exists with shape {param.shape}, but {wanted} was requested; use another scope, or "
-            "nn.clear_parameters() to start afresh"
+            f"parameter {name!r} exists with shape {param.shape}, but {wanted} was requested. Two layers must not "
+            "share it: give name= to one (PF.affine(x, 10, name='out')) or put it in a scope of its own; "
+            "nn.clear_parameters() starts afresh"
         )

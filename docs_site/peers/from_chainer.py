@@ -20,7 +20,8 @@ follows Chainer and takes its arguments. These differences apply to all function
   function with a derivative has derivatives of all orders.
 - **Values.** A graph is computed when a value is read or `forward()` is called, not function by function;
   `nn.auto_forward()` comes closer to Chainer's behaviour. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`,
-  `x.cleargrad()`, `nn.grad` and `nn.FunctionNode` exist here too.
+  `x.cleargrad()`, `x.addgrad(y)`, `x.creator`, `x.unchain()`, `x.unchain_backward()`, `nn.grad` and
+  `nn.FunctionNode` exist here too.
 - **Training.** There is no `chainer.config.train`: functions behave the same in training and in inference. `F.dropout`
   always drops, so leave it out of the graph for inference.
 

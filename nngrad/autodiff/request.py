@@ -163,7 +163,8 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
         return listed, one_each(listed, grad_outputs)
     for i, y in enumerate(listed):
         if y.grad.is_zero:
-            warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs")
+            warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs",
+                      RuntimeWarning)
     found = [y for y in listed if not y.grad.is_zero]
     return found, [y.grad for y in found]
 

@@ -1,9 +1,9 @@
 """A graph in, arrays out."""
 
-from typing import Unpack
+from typing import Any, Unpack
 
 from ..graph import Variable, engine
-from ..graph.engine import ForwardOptions
+from ..graph.engine import ForwardOptions, forward_named
 from ..graph.spelling import raise_misspelt
 from .compiled import executables
 from .compiling import RecompilationWarning
@@ -16,6 +16,7 @@ __all__ = [
 
 def forward_all(
     variables: list[Variable], clear_buffer: bool = False, clear_no_need_grad: bool = False,
+    *placed: Any,
     **hooks: Unpack[ForwardOptions],
 ) -> None:  # fmt: skip
     """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
@@ -24,6 +25,7 @@ def forward_all(
         variables: What to compute.
         clear_buffer: Accepted for nnabla's sake.
         clear_no_need_grad: The same.
+        placed: The hooks by position, in this order.
         hooks: `function_pre_hook` and `function_post_hook`, as in `Variable.forward`.
     """
     variables = list(variables)
@@ -31,7 +33,7 @@ def forward_all(
         if not isinstance(y, Variable):
             raise TypeError(f"variables[{i}]: expected a Variable, got {type(y).__name__}")
     try:
-        engine.forward(variables, **hooks)
+        engine.forward(variables, **forward_named(placed, hooks))
     except TypeError:
         raise_misspelt("forward", hooks, ForwardOptions)
         raise

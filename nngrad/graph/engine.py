@@ -5,7 +5,7 @@ imported."""
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict
+from typing import TYPE_CHECKING, Any, Protocol, Self, TypedDict, cast
 
 if TYPE_CHECKING:
     from .arguments import Axes
@@ -30,6 +30,26 @@ class BackwardOptions(ForwardOptions, total=False):
     loss_scale: float | None
     recompute: Any
     communicator_callbacks: Any
+
+
+def forward_named(placed: tuple[Any, ...], hooks: ForwardOptions) -> ForwardOptions:
+    """The options of `forward`, some of which are given by position, in nnabla's order."""
+    return cast("ForwardOptions", _named(("function_pre_hook", "function_post_hook"), placed, hooks))
+
+
+def backward_named(placed: tuple[Any, ...], options: BackwardOptions) -> BackwardOptions:
+    """The same for `backward`."""
+    names = "communicator_callbacks", "function_pre_hook", "function_post_hook"
+    return cast("BackwardOptions", _named(names, placed, options))
+
+
+def _named(names: tuple[str, ...], placed: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
+    if len(placed) > len(names):
+        raise TypeError(f"expected at most {', '.join(names)} by position, got {len(placed)} arguments")
+    found = dict(zip(names, placed, strict=False))
+    if twice := found.keys() & options.keys():
+        raise TypeError(f"{min(twice)}: is given twice, by position and by name")
+    return {**found, **options}
 
 
 class KeySource(Protocol):

@@ -76,13 +76,44 @@ class Links:
     def clear_all_graph_links(self) -> None:
         """Make leaves of this Variable and of all that it depends on, with the values that they have: gradients end
         here from now on, as for truncated backpropagation through time."""
-        outputs = _living_outputs(self._in_forward_order())
-        for y in outputs:
-            _ = y.data  # computed while there is something to compute it by
-        below = _functions_below(outputs)
-        for y in outputs:
-            _cut_off(y)
-        _rearranged(below)
+        _made_leaves(_living_outputs(self._in_forward_order()))
+
+    # ---------------------------------------------------------------- Chainer's names
+
+    @property
+    def creator(self) -> Function | None:
+        """`parent`: the function that computes this Variable; None for a leaf."""
+        return self.parent
+
+    def unchain(self) -> None:
+        """Make a leaf of this Variable, with the value that it has: gradients end here from now on."""
+        if self.parent is not None:
+            _made_leaves([cast("Variable", self)])
+
+    def unchain_backward(self) -> None:
+        """`clear_all_graph_links`."""
+        self.clear_all_graph_links()
+
+    def addgrad(self, var: Variable) -> None:
+        """Add the gradient that `var` has to this Variable's; as Variables of a graph, if both are.
+
+        Raises:
+            TypeError: `var` is no Variable.
+            ValueError: Its shape or dtype is another one.
+        """
+        x = cast("Variable", self)
+        if not hasattr(var, "get_unlinked_variable"):
+            raise TypeError(f"addgrad: expected a Variable, got {type(var).__name__}")
+        if var.spec is not x.spec:
+            raise ValueError(f"addgrad: the gradient is {var.spec}, but the Variable is {x.spec}")
+        if var._grad is None or var.grad.is_zero:
+            return
+        own, other = x.grad_var, var.grad_var
+        is_empty = x._grad is None or x.grad.is_zero
+        if other is not None and (is_empty or own is not None):
+            keep_gradient(x, other if own is None else own + other)
+        else:
+            x.g = var.g if is_empty else x.g + var.g
 
     def rewire_on(self, var: Variable) -> None:
         """Let this Variable be what `var` is: the functions below it are then computed from what computes `var`.
@@ -175,6 +206,16 @@ class _ValueOf:
 
 _GONE: Any = weakref.ref(set())
 """Stands in a function for an output that nobody holds."""
+
+
+def _made_leaves(outputs: list[Variable]) -> None:
+    """Let these be leaves with the values that they have."""
+    for y in outputs:
+        _ = y.data  # computed while there is something to compute it by
+    below = _functions_below(outputs)
+    for y in outputs:
+        _cut_off(y)
+    _rearranged(below)
 
 
 def _cut_off(x: Variable) -> None:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, Never, Unpack
 
 import numpy as np
 
-from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, engine
+from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, backward_named, engine, forward_named
 from .links import Links, become, keep_gradient
 from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .shown import ShownVariable
@@ -273,31 +273,34 @@ class Variable(ShownVariable, Operators, Links):
     # ---------------------------------------------------------------- running
 
     def forward(
-        self, clear_buffer: bool = False, clear_no_need_grad: bool = False, **hooks: Unpack[ForwardOptions]
+        self, clear_buffer: bool = False, clear_no_need_grad: bool = False, *placed: Any,
+        **hooks: Unpack[ForwardOptions],
     ) -> None:
         """Compute the graph up to this Variable from the leaves' present values.
 
-        The leaves' arrays are taken now; the computation runs when a value of it is read, or together
-        with `backward()`. `clear_buffer` and `clear_no_need_grad` are accepted for nnabla's sake:
-        buffers belong to XLA, which reuses them by itself.
+        The leaves' arrays are taken now; the computation runs when a value of it is read, or together with
+        `backward()`. `clear_buffer` and `clear_no_need_grad` are accepted for nnabla's sake: XLA reuses its buffers.
 
         Args:
-            hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank
-                order before and after it runs; with a hook the graph runs op by op, at once.
+            placed: The hooks by position.
+            hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank order before and
+                after it runs; with a hook the graph runs op by op, at once.
         """
         try:
-            engine.forward([self], **hooks)
+            engine.forward([self], **forward_named(placed, hooks))
         except TypeError:
             raise_misspelt("forward", hooks, ForwardOptions)
             raise
 
-    def backward(self, grad: Any = 1, clear_buffer: bool = False, **options: Unpack[BackwardOptions]) -> None:
+    def backward(
+        self, grad: Any = 1, clear_buffer: bool = False, *placed: Any, **options: Unpack[BackwardOptions]
+    ) -> None:
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
         Args:
-            grad: Gradient at this Variable: a scalar, an array, an NdArray, a Variable, or None for what its own
-                `.grad` holds.
+            grad: Gradient here: a scalar, an array, an NdArray, a Variable, or None for what its own `.grad` holds.
             clear_buffer: Accepted for nnabla's sake.
+            placed: `communicator_callbacks` and the two hooks by position.
             options: `recompute` says which forward values are computed again, so that they need not be kept, as in
                 `nn.grad`. `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
                 `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` is what
@@ -306,7 +309,7 @@ class Variable(ShownVariable, Operators, Links):
                 the gradients are there: what a communicator's `all_reduce_callback` gives, or a list of such.
         """
         try:
-            engine.backward(self, grad, **options)
+            engine.backward(self, grad, **backward_named(placed, options))
         except TypeError:
             raise_misspelt("backward", options, BackwardOptions)
             raise

@@ -14,11 +14,14 @@ from ..graph.spec import x64_if
 from ..graph.value import put_together
 from .gradients import Arrays, clipped, decayed, has_inf_has_nan, scaled_gradients
 from .rates import as_rate, as_real
-from .update_hooks import call_after, call_before
+from .update_hooks import Hook, call_after, call_before
 
 
 class GradientMethods:
-    """The methods of a `Solver` that change or check the gradients that `backward()` has left."""
+    """The methods of a `Solver` that change or check the gradients that `backward()` has left.
+
+    Each calls its `pre_hook()` before and its `post_hook()` afterwards, once for all parameters.
+    """
 
     _variables: tuple[Variable, ...]
     _needs_x64: bool
@@ -26,7 +29,7 @@ class GradientMethods:
     loss_scale: Any
     unused_change: str
 
-    def weight_decay(self, decay_rate: float) -> None:
+    def weight_decay(self, decay_rate: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
         """Add `decay_rate` times the parameter to each gradient.
 
         It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
@@ -35,24 +38,27 @@ class GradientMethods:
         Raises:
             ValueError: `decay_rate` is negative or not finite.
         """
-        self._change_gradients("weight_decay", decayed, as_rate(decay_rate, "weight_decay: decay_rate"))
+        rate = as_rate(decay_rate, "weight_decay: decay_rate")
+        self._change_gradients("weight_decay", decayed, rate, pre_hook, post_hook)
 
-    def clip_grad_by_norm(self, norm: float) -> None:
-        """Scale each gradient whose L2 norm is larger than `norm` to that norm: each parameter's by itself.
+    def clip_grad_by_norm(
+        self, clip_norm: float, pre_hook: Hook | None = None, post_hook: Hook | None = None
+    ) -> None:
+        """Scale each gradient whose L2 norm is larger than `clip_norm` to that norm: each parameter's by itself.
 
         It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
         `nn.train_step`, which keeps its gradients to itself and is given `clip_grad_by_norm=` instead; or
         `clip_grad_by_global_norm=`, for the norm of all gradients together.
 
         Raises:
-            ValueError: `norm` is negative or not a number. Infinity clips nothing.
+            ValueError: `clip_norm` is negative or not a number. Infinity clips nothing.
         """
-        limit = as_real(norm, "clip_grad_by_norm: norm")
+        limit = as_real(clip_norm, "clip_grad_by_norm: clip_norm")
         if not limit >= 0:
-            raise ValueError(f"clip_grad_by_norm: norm must not be negative, got {norm!r}")
-        self._change_gradients("clip_grad_by_norm", clipped, limit)
+            raise ValueError(f"clip_grad_by_norm: clip_norm must not be negative, got {clip_norm!r}")
+        self._change_gradients("clip_grad_by_norm", clipped, limit, pre_hook, post_hook)
 
-    def scale_grad(self, scale: float) -> None:
+    def scale_grad(self, scale: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
         """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
 
         Raises:
@@ -61,11 +67,13 @@ class GradientMethods:
         factor = as_real(scale, "scale_grad: scale")
         if not math.isfinite(factor):
             raise ValueError(f"scale_grad: scale must be finite, got {scale!r}")
-        self._change_gradients("scale_grad", scaled_gradients, factor)
+        self._change_gradients("scale_grad", scaled_gradients, factor, pre_hook, post_hook)
 
-    def _change_gradients(self, name: str, function: Callable[..., Arrays], value: float) -> None:
+    def _change_gradients(
+        self, name: str, function: Callable[..., Arrays], value: float, pre_hook: Hook | None, post_hook: Hook | None
+    ) -> None:
         check_process()
-        call_before()
+        call_before(pre_hook)
         with self.updating:
             self.unused_change = name
             cells = [p.grad for p in self._variables]
@@ -75,22 +83,26 @@ class GradientMethods:
             for cell in cells:
                 cell.variable = None  # which has another value
             put_together(cells, changed)
-        call_after()
+        call_after(post_hook)
 
-    def check_inf_grad(self) -> bool:
+    def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether some gradient is infinite."""
-        return self._found()[0]
+        return self._found(pre_hook, post_hook)[0]
 
-    def check_nan_grad(self) -> bool:
+    def check_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether some gradient is not a number."""
-        return self._found()[1]
+        return self._found(pre_hook, post_hook)[1]
 
-    def check_inf_or_nan_grad(self) -> bool:
+    def check_inf_or_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
         """Whether some gradient is infinite or not a number."""
-        return any(self._found())
+        return any(self._found(pre_hook, post_hook))
 
-    def _found(self) -> tuple[bool, bool]:
+    def _found(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
         check_process()
+        if pre_hook is not None:
+            pre_hook()
         with x64_if(self._needs_x64):
             inf, nan = has_inf_has_nan(tuple(arrays_in([p.grad for p in self._variables])))
+        if post_hook is not None:
+            post_hook()
         return bool(inf), bool(nan)

@@ -179,6 +179,7 @@ class AdaBelief(Adam):
         beta1: As for `Adam`.
         beta2: Share of s that is kept at each step, at least 0 and below 1.
         eps: Added to s, in units of the gradient squared, and to the root of s', in units of the gradient.
+        lr: The learning rate, by the name that all solvers have for it.
     """
 
     def transformation(self, lr: Any) -> Transformation:
