@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import nngrad.functions as F
 from backward_registry import registry
 
 from ..graph import Variable, functions_of, leaves_of
@@ -52,3 +53,10 @@ def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) 
         if x._data is not None:
             by_cell.setdefault(id(x._data), []).append(x)
     return [by_cell.get(id(x._data), [x]) if id(x) in loose else [x] for x in inputs]
+
+
+def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
+    """Returns for each list in `owners` the sum of the gradients of what is in it."""
+    rest = iter(gradients)
+    parts = [[next(rest) for _ in own] for own in owners]
+    return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]

@@ -103,13 +103,13 @@ def built_forward(task: Task) -> bool:
 
 
 def to_be_differentiated(
-    request: Request, functions: Sequence[Function], derived: Sequence[Variable]
+    request: Request, functions: Sequence[Function] | None, derived: Sequence[Variable]
 ) -> list[Derivation]:
     """Returns what is computed by the reverse pass, by coordinates, and is to be differentiated again by some of them.
 
     Args:
         request: What is asked for.
-        functions: What its outputs depend on.
+        functions: What its outputs depend on; None if it does not matter what they read.
         derived: The results of `grad` there.
     """
     options = build_options()
@@ -127,7 +127,7 @@ def to_be_differentiated(
             continue
         if derivation.forms != () and asked <= {id(x) for x in derivation.inputs}:
             found[derivation] = None
-    return [d for d in found if has_shapes(d) and reads_one(d, functions, request.outputs)]
+    return [d for d in found if has_shapes(d) and (functions is None or reads_one(d, functions, request.outputs))]
 
 
 def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Sequence[Variable]) -> bool:

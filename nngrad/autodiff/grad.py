@@ -24,11 +24,13 @@ from ..graph.function import next_serial, watched
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.output_group import together
 from ..graph.thresholds import FEWEST_ASKED
+from ..graph.traverse import functions_to_results
 from ..rewrite.builder import builder_for, emitting
-from .binding import owning, unreachable_inputs
+from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
 from .equal_functions import Equal, equal_functions
-from .known_gradients import GradientResults, came_before, known_answer, question_of, remember_answer
+from .known_gradients import GradientResults, came_before, known_answer, remember_answer
+from .questions import question_of, question_on_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
@@ -156,16 +158,21 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
 @contained
 def results(request: Request, since: int) -> GradientResults:
     """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
-    functions = functions_of(request.outputs)
-    question = question_of(request, functions, since, request.handled) if len(functions) >= FEWEST_ASKED else None
+    functions, met = functions_to_results(request.outputs)
+    shorter = question_on_answer(request, met, since) if met else None
+    known = None if shorter is None else known_answer(shorter)
+    if known is not None:
+        return known
+    functions = functions_of(request.outputs) if met else functions
+    question = question_of(request, functions, since) if len(functions) >= FEWEST_ASKED else None
     derived = derived_in(functions) if question is None else question.closing.derived
     forms = in_forward_mode(request, functions, derived) if derived else ()
     if forms:
-        since, functions = next_serial(), functions_of([*request.outputs, *forms])
-        question = question_of(request, functions, since, request.handled) if question is not None else None
+        since, functions, shorter = next_serial(), functions_of([*request.outputs, *forms]), None
+        question = question_of(request, functions, since) if question is not None else None
     if question is not None and not came_before(question):
         question = None
-    known = None if question is None else known_answer(question)
+    known = None if question is None else known_answer(question, shorter)
     if known is not None:
         return known
     answer, is_users = watching_for_users_code(lambda: emitted_results(request, since, functions))
@@ -277,13 +284,6 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
         if len(inputs) != len(owners) or any([x is not y for x, y in zip(inputs, request.inputs, strict=True)]):
             task = task_of(request.outputs, inputs, request.seeds, request.stop_gradients, functions)
     return task, owners
-
-
-def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
-    """Returns for each list in `owners` the sum of the gradients of what is in it."""
-    rest = iter(gradients)
-    parts = [[next(rest) for _ in own] for own in owners]
-    return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
 
 
 def is_recomputed(request: Request, task: Task) -> bool:

@@ -3,30 +3,30 @@
 A loop that builds its graph anew at each step asks for the same gradients each time. So a request is closed: the graph
 that it is about becomes a `Block`, beside what else decides what is emitted. When an equal one comes for the second
 time, what is emitted is closed as well, as a Block whose inputs are what it reads of the graph; from the third time on
-that is instantiated, without walks and rules. What may depend on more is emitted each time: where hooks or debug mode
+that is instantiated, without walks and rules. A gradient that was made so stands, with all that it was made from, for
+one step in questions about what is built on it. What may depend on more is emitted each time: where hooks or debug mode
 watch, where something is to be computed again, and wherever code of the user's has a part.
 """
 
 from __future__ import annotations
 
 import fractions
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Container, Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from operator import attrgetter
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from backward_registry import registry
-
 from ..execution.compiled import BoundedCache, executables
 from ..graph import Function, Op, RuleCall, Variable, build_options, functions_of, set_switches
 from ..graph.block import Block
 from ..graph.closing import Closing
-from ..graph.function import watched
 from ..graph.options import pause_collector
-from ..graph.origins import Origins
+from ..graph.origins import Instance, Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
-from .request import Derivation, Mode, Request, ResultDerivation, derivation_of
+from .questions import Question
+from .request import Derivation, Mode, ResultDerivation, derivation_of
 
 Numbers = tuple[int, ...]
 
@@ -48,133 +48,7 @@ class GradientResults(NamedTuple):
     """The positions of the inputs that no gradient can reach, where that is asked."""
 
 
-# ---------------------------------------------------------------- what is asked
-
-
-class Question:
-    """A request without its graph, with the functions and leaves that it has there.
-
-    All that decides what is emitted is a part of it: the closed graph, which leaves share their data, and what results
-    of `grad` are the gradients of; whatever else a rule or a mode comes to look at belongs into `key`.
-
-    Args:
-        request: What is asked for.
-        functions: What its outputs depend on, lowest rank first.
-        since: Functions from this serial number on were made for the request itself.
-        options: What else decides.
-    """
-
-    __slots__ = ("closing", "key")
-
-    key: Hashable
-    closing: Closing
-    """All that the request is about, with its numbers."""
-
-    def __init__(self, request: Request, functions: list[Function], since: int, options: Hashable) -> None:
-        self.closing = closing = Closing()
-        about: list[Sequence[Variable | None]] = [
-            request.outputs, request.inputs, request.stop_gradients, request.seeds, request.initial,
-        ]
-        derivations = close_with_derivations(closing, functions, [x for each in about for x in each], _variables_of)
-        functions = closing.functions
-        # What was just made for the request may be handed out as it is; what was there already may not.
-        given = any([x is not None for each in about[3:] for x in each])
-        own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
-        in_force = build_options()
-        body = in_force.applying.body  # in which what updates a leaf is not differentiated
-        effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
-        contexts = [f.context for f in functions]
-        alike = contexts.count(contexts[0]) == len(contexts)
-        asked = [closing.numbers(each) for each in about]
-        named = tuple([tuple(map(closing.numbers, _variables_of(derivation))) for derivation in derivations])
-        results = tuple([_of_result(closing, gx, derivations) for gx in closing.derived])
-        sharing = _sharing(closing.leaves, request.inputs)
-        self.key = (
-            closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
-            tuple(asked), named, results, sharing, request.retain, request.unreachable, request.coordinates,
-            options, in_force.applying.context, in_force.emitting.simplify, registry.version,
-        )  # fmt: skip
-
-    def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
-        """The Variables at these places: of which function, and which of its outputs; or -1 and which leaf."""
-        leaves, functions = self.closing.leaves, self.closing.functions
-        found = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
-        if {*map(type, found)} == {Variable}:
-            return found  # type: ignore[return-value]  # so there is no None
-        return [functions[i].outputs[k] if x is None else x for x, (i, k) in zip(found, places, strict=True)]
-
-
-def close_with_derivations(
-    closing: Closing,
-    functions: Sequence[Function],
-    about: Iterable[Variable | None],
-    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
-) -> dict[Derivation, int]:
-    """Closes functions, and what the results of `grad` among them are derivatives of.
-
-    Args:
-        closing: Where all is written.
-        functions: The functions, each after what it depends on.
-        about: Variables of which all that they depend on is written as well.
-        referred_to: Returns the Variables of a derivation of which this is done.
-
-    Returns:
-        The derivations, with numbers.
-    """
-    derivations: dict[Derivation, int] = {}
-    waiting, seen = [*about], 0
-    while functions:
-        closing.write(functions)
-        new: list[ResultDerivation] = [gx._derived for gx in closing.derived[seen:]]
-        seen = len(closing.derived)
-        for derived_by in new:
-            derivation = derived_by.derivation
-            waiting += (derived_by.laplacian or ())[:2]
-            if derivation is not None and derivation not in derivations:
-                derivations[derivation] = len(derivations)
-                waiting += [x for each in referred_to(derivation) for x in each]
-        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
-        waiting = []
-    return derivations
-
-
-def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
-    """What a result of `grad` is the gradient of, in numbers."""
-    derived_by: ResultDerivation = gx._derived
-    derivation, x = derived_by.derivation, derived_by.input
-    if derivation is None or x is None:
-        return closing[gx], derived_by
-    return closing[gx], derivations[derivation], closing[x], derived_by.mode, derived_by.order
-
-
-def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable:
-    """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
-    cells = {id(x._data) for x in inputs if x.parent is None and x._data is not None}
-    by_cell: dict[int, list[int]] = {}
-    for i, x in enumerate(leaves):
-        if id(x._data) in cells:
-            by_cell.setdefault(id(x._data), []).append(i)
-    return tuple([tuple(each) for each in by_cell.values() if len(each) > 1])
-
-
-def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
-    """All that a derivation refers to."""
-    results = [ref() for ref in derivation.results]
-    forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results, forms
-
-
-def question_of(request: Request, functions: list[Function], since: int, options: Hashable) -> Question | None:
-    """Returns what a request asks, if that decides what is emitted, as far as it can be told so early; else None. The
-    arguments are those of a `Question`."""
-    in_force = build_options()
-    if len(functions) > MOST_ASKED or request.aggregate is not None or request.recompute not in (None, False):
-        return None
-    if in_force.applying.no_grad or in_force.applying.mark is not None:
-        return None
-    if in_force.emitting.builder is not None or watched():
-        return None
-    return Question(request, functions, since, options)
+# ---------------------------------------------------------------- what is known
 
 
 def came_before(question: Question) -> bool:
@@ -184,9 +58,6 @@ def came_before(question: Question) -> bool:
         _seen.keep(number, True)
         return False
     return all([f.mark is None for f in question.closing.functions])
-
-
-# ---------------------------------------------------------------- what is known
 
 
 class DerivationOf(NamedTuple):
@@ -200,7 +71,8 @@ class DerivationOf(NamedTuple):
     order: int
 
 
-class Answer(NamedTuple):
+@dataclass(frozen=True, slots=True, eq=False)  # in questions each stands for itself: other places, another numbering
+class Answer:
     """What was emitted for a question, without the graph that it was emitted for."""
 
     block: Block
@@ -216,7 +88,8 @@ class Answer(NamedTuple):
     def given_to(self, question: Question) -> GradientResults:
         """Returns the answer on top of the graph of an equal question."""
         inputs = question.variables(self.reads)
-        made = self.block.instantiate(inputs, self.origins, question.closing.functions)
+        instance = Instance(self.block, self.origins, inputs, question.closing.functions)
+        made = self.block.instantiate(inputs, instance)
 
         def at(numbers: Iterable[int | None]) -> list[Any]:
             return [None if i is None else inputs[i] if i >= 0 else made[~i] for i in numbers]
@@ -224,19 +97,41 @@ class Answer(NamedTuple):
         gradients, known = at(self.block.outputs), self.derived_by
         if isinstance(known, DerivationOf):
             outputs, variables, seeds, stops = map(at, known[:4])
-            Derivation(outputs, variables, seeds, stops, gradients).remember(known.mode, known.order)
+            derivation = Derivation(outputs, variables, seeds, stops, gradients)
+            derivation.remember(known.mode, known.order)
+            if build_options().applying.body is None:
+                places = sorted([~i for i in self.block.outputs])
+                bookmark = question.closing.bookmark(instance.values[: len(made)], places)
+                derivation.answered = self, bookmark
         else:
             for gx in gradients:
                 gx._derived = known
         kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
         return GradientResults(gradients, kept, list(self.lost))
 
+    def to_shorter(self, question: Question, shorter: Question) -> Answer:
+        """Returns the answer to another form of the question, in whose closing what it reads has other places."""
+        closing = shorter.closing
+        number = {f: i for i, f in enumerate(closing.functions)}
+        read = question.variables(self.reads)
+        reads = tuple([(-1, closing[x]) if x.parent is None else (number[x.parent], x.index) for x in read])
+        given = question.closing.functions
+        functions = tuple([number[given[i]] if i >= 0 else i for i in self.origins.functions])
+        return replace(self, reads=reads, origins=self.origins._replace(functions=functions))
 
-def known_answer(question: Question) -> GradientResults | None:
-    """Returns the answer to a question, on top of its graph; None if it is not known."""
+
+def known_answer(question: Question, shorter: Question | None = None) -> GradientResults | None:
+    """Returns the answer to a question, on top of its graph; None if it is not known.
+
+    Args:
+        question: The question.
+        shorter: Another form of it, by which the answer is found from now on.
+    """
     answer: Answer | None = _known.find(question.key)
     if answer is None:
         return None
+    if shorter is not None:
+        _known.keep(shorter.key, answer.to_shorter(question, shorter), len(answer.block.steps) * BYTES_ASKED)
     pause_collector()
     if build_options().applying.auto_forward:  # what is of use of it runs when all is there
         set_switches(auto_forward=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import MappingProxyType
@@ -9,6 +10,7 @@ from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
+from ..graph.closing import Bookmark
 from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
 from ..graph.source_location import warn_user
@@ -243,9 +245,11 @@ class Mode(NamedTuple):
 class Derivation:
     """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
+    __slots__ = ("answered", "forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
     forms: tuple[Form, ...] | None
     """The results in forward mode; None as long as nobody has asked for them, and none where they cannot be had."""
+    answered: tuple[Any, Bookmark] | None
+    """Of results that were made of a known answer: that answer, and the graph with them, closed."""
 
     def __init__(
         self,
@@ -257,7 +261,7 @@ class Derivation:
     ) -> None:
         self.outputs, self.inputs, self.seeds, self.stop_gradients = outputs, inputs, seeds, stop_gradients
         self.results = [weakref.ref(gx) for gx in results]
-        self.forms = None
+        self.forms = self.answered = None
 
     def remember(self, mode: Mode, order: int) -> None:
         """Let the results know what they are the gradients of."""
@@ -338,6 +342,13 @@ def derived_in(functions: Sequence[Function]) -> list[Variable]:
     """Returns the results of `grad` among the outputs of `functions`."""
     living = [y for f in functions if f.order for ref in f._outputs if (y := ref()) is not None]
     return [y for y in living if y._derived is not None]
+
+
+def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:
+    """Returns what results of `grad` are derivatives of, where that is known, with numbers."""
+    found = dict.fromkeys([gx._derived.derivation for gx in derived])
+    found.pop(None, None)
+    return dict(zip(found, itertools.count(), strict=False))
 
 
 def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:

@@ -16,12 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 from .body_op import dependence
 from .engine import engine
 from .exchange import Processes, groups_of
-from .function import Function, next_serials
+from .function import next_serials
 from .making import make
 from .ndarray import NdArray
 from .op import Op
 from .options import build_options
-from .origins import Instance, Origins
+from .origins import Instance
 from .source_location import SourceLocation
 from .spec import Spec, arguments_need_x64
 from .variable import Variable, leaf_of
@@ -209,21 +209,19 @@ class Block:
         """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stops, self.places, self.results)
 
-    def instantiate(
-        self, inputs: Sequence[Variable], origins: Origins | None = None, given: Sequence[Function] = ()
-    ) -> list[Variable]:
+    def instantiate(self, inputs: Sequence[Variable], instance: Instance | None = None) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
 
         Args:
             inputs: Variables of the inputs.
-            origins: The calls of rules that emitted the steps. Only as many are made then as it says.
-            given: The functions that it has the numbers of.
+            instance: What knows the calls of rules that emitted the steps. Only as many are made then as it says.
         """
-        count = len(self.steps) if origins is None else origins.made
+        count = len(self.steps) if instance is None else instance.origins.made
         serials = next_serials(count)
-        instance = None if origins is None else Instance(self, origins, inputs, given, serials)
-        contexts = (build_options().applying.context,) * count if origins is None else origins.contexts
+        contexts = (build_options().applying.context,) * count if instance is None else instance.origins.contexts
         columns = [column[:count] for column in (*self._columns, self._ranks(inputs), contexts)]
+        if instance is not None:
+            instance.serials = serials
         values = make(zip(*columns, strict=True), inputs, serials, instance)[len(inputs) :]
         if instance is not None:
             instance.refer_to(values)

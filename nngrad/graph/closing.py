@@ -7,8 +7,9 @@ for, and its answer.
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Sequence
-from typing import Any
+import weakref
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, NamedTuple
 
 from .block import Block, Step
 from .function import Function
@@ -16,6 +17,9 @@ from .source_location import SourceLocation
 from .spec import Spec
 from .traverse import functions_of
 from .variable import Variable
+
+Reference = Callable[[], Variable | None]
+"""A weak reference to a Variable."""
 
 
 class Closing(dict[Variable, int]):
@@ -28,9 +32,11 @@ class Closing(dict[Variable, int]):
     """
 
     functions: list[Function]
-    """The function of each step."""
+    """The function of each step; before them those that a bookmark stands for, which have no steps."""
     leaves: list[Variable]
     steps: list[Step]
+    references: list[Reference]
+    """To what the functions give."""
     stops: list[int]
     """Numbers of the values at which gradients stop."""
     derived: list[Variable]
@@ -39,8 +45,7 @@ class Closing(dict[Variable, int]):
     def __init__(self, inputs: Iterable[Variable] = ()) -> None:
         self.leaves = [*inputs]
         super().__init__(zip(self.leaves, itertools.count(), strict=False))
-        self.functions, self.steps, self.stops, self.derived = [], [], [], []
-        self._count = 0
+        self.functions, self.steps, self.references, self.stops, self.derived = [], [], [], [], []
 
     def __missing__(self, x: Variable) -> int:
         """Number a leaf that is met for the first time, or an output that nobody held when its function was written."""
@@ -60,7 +65,8 @@ class Closing(dict[Variable, int]):
 
     def write(self, functions: Sequence[Function]) -> None:
         """Append the steps of functions, each of which comes after those whose results it reads."""
-        enter, append, count = self.setdefault, self.steps.append, self._count
+        enter, append, references = self.setdefault, self.steps.append, self.references
+        count = len(references)
         for f in functions:
             inputs = f.inputs
             if len(inputs) == 1:  # most have one input or two
@@ -80,15 +86,15 @@ class Closing(dict[Variable, int]):
                     if value._derived is not None:
                         self.derived.append(value)
                 count += 1
+            references += f._outputs
         self.functions += functions
-        self._count = count
 
     def append(self, f: Function, inputs: tuple[int, ...]) -> int:
         """Append the step of a function with other inputs, and return the number of its first value."""
-        number = ~self._count
+        number = ~len(self.references)
         self.functions.append(f)
         self.steps.append((f.op, f.arguments, inputs))
-        self._count += len(f.specs)
+        self.references += f._outputs
         return number
 
     def numbers(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
@@ -102,7 +108,7 @@ class Closing(dict[Variable, int]):
             outputs: Numbers of the results.
             places: Where the user wrote the steps.
         """
-        orders = tuple([f.order for f in self.functions])
+        orders = tuple([f.order for f in self._written])
         stops, results = frozenset(self.stops), self._results
         return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stops, tuple(places), results)
 
@@ -115,8 +121,51 @@ class Closing(dict[Variable, int]):
         return tuple([x.spec for x in self.leaves])
 
     @property
+    def _written(self) -> list[Function]:
+        return self.functions[len(self.functions) - len(self.steps) :]
+
+    @property
     def _results(self) -> tuple[tuple[Spec, ...], ...]:
-        return tuple([f.specs for f in self.functions])
+        return tuple([f.specs for f in self._written])
+
+    def bookmark(self, made: Sequence[Reference], derived: Iterable[int]) -> Bookmark:
+        """Where another closing can go on, once more functions are there.
+
+        Args:
+            made: What these functions give.
+            derived: Places among `made` of the results of `grad`, in order.
+        """
+        results = [*map(self.__getitem__, self.derived), *[~(len(self.references) + k) for k in derived]]
+        return Bookmark([*map(weakref.ref, self.leaves)], [*self.references, *made], results)
+
+
+class Bookmark(NamedTuple):
+    """A closed graph by weak references, so that what is built on it is closed without going through it again.
+
+    It holds until somebody links functions and Variables anew, who has to see to it that it is given up.
+    """
+
+    leaves: list[Reference]
+    values: list[Reference]
+    derived: list[int]
+    """The numbers of the results of `grad`."""
+
+    def resumed(self) -> Closing | None:
+        """The closing as it was, without its steps, and with the stops of now; None if a Variable in it is gone, or
+        another one is a result of `grad`."""
+        leaves: list[Any] = [ref() for ref in self.leaves]
+        values: list[Any] = [ref() for ref in self.values]
+        if {*map(type, leaves), *map(type, values)} != {Variable}:
+            return None
+        derived = {x: ~k for k, x in enumerate(values) if x._derived is not None}
+        if [*derived.values()] != self.derived:
+            return None
+        closing = Closing(leaves)
+        closing.stops = [~k for k, x in enumerate(values) if x._need_grad is False]
+        closing.derived, closing.references = [*derived], [*self.values]
+        closing.functions = [*dict.fromkeys([x.parent for x in values])]
+        closing.update(zip(values, itertools.count(-1, -1), strict=False))
+        return closing
 
 
 def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:

@@ -48,43 +48,45 @@ class Instance:
         origins: The calls that emitted it.
         inputs: What they are computed from.
         given: The functions that were there before.
-        serials: The serial numbers of the functions.
     """
 
-    __slots__ = ("_block", "_functions", "_inputs", "_origins", "_serials", "_values")
+    __slots__ = ("_block", "_functions", "_inputs", "origins", "serials", "values")
+    serials: Sequence[int]
+    """The serial numbers of the functions, once they are to be made."""
+    values: list[Callable[[], Variable | None]]
+    """References to what the functions give, in the end also to that of those which are made when somebody asks."""
 
     def __init__(
-        self, block: Block, origins: Origins, inputs: Sequence[Variable], given: Sequence[Function],
-        serials: Sequence[int],
-    ) -> None:  # fmt: skip
-        self._block, self._origins, self._serials = block, origins, serials
+        self, block: Block, origins: Origins, inputs: Sequence[Variable], given: Sequence[Function]
+    ) -> None:
+        self._block, self.origins, self.serials = block, origins, ()
         reads = origins.inputs
         self._inputs = inputs if len(reads) == len(inputs) else {i: inputs[i] for i in reads}
         self._functions = [weakref.ref(given[i]) if i >= 0 else None for i in origins.functions]
-        self._values: list[Callable[[], Variable | None]] = []
+        self.values = []
 
     def refer_to(self, values: Sequence[Variable]) -> None:
         """Let it know what the functions give."""
-        self._values = [*map(weakref.ref, values), *[_nobody] * (len(self._block.producers) - len(values))]
+        self.values = [*map(weakref.ref, values), *[_nobody] * (len(self._block.producers) - len(values))]
 
     def of(self, serial: int) -> RuleCall | None:
         """The call that emitted the function with a serial number."""
-        return self._call(bisect.bisect_left(self._serials, serial))
+        return self._call(bisect.bisect_left(self.serials, serial))
 
     def function(self, number: int) -> Function | None:
         """The function that a call is of, while it lives."""
         given = self._functions[number]
-        return self._variables([self._origins.functions[number]])[0].parent if given is None else given()
+        return self._variables([self.origins.functions[number]])[0].parent if given is None else given()
 
     def gradients(self, number: int) -> list[Variable | None]:
         """The gradients that a call is for."""
-        gys = self._origins.gradients[number]
+        gys = self.origins.gradients[number]
         there = iter(self._variables([i for i in gys if i is not None]))
         return [None if i is None else next(there) for i in gys]
 
     def _call(self, step: int) -> RuleCall | None:
-        number = self._origins.called[step]
-        return None if number < 0 else CallOfInstance(self, number, self._origins.contexts[step])
+        number = self.origins.called[step]
+        return None if number < 0 else CallOfInstance(self, number, self.origins.contexts[step])
 
     def _variables(self, numbers: Sequence[int]) -> list[Variable]:
         """The Variables with these numbers; those that nobody holds are made."""
@@ -96,7 +98,7 @@ class Instance:
             i = waiting.pop()
             if i in found:
                 continue
-            there = self._inputs[i] if i >= 0 else self._values[~i]()
+            there = self._inputs[i] if i >= 0 else self.values[~i]()
             if there is not None:
                 found[i] = there
             elif producers[~i] not in missing:
@@ -116,7 +118,7 @@ class Instance:
             made = create(op, inputs, arguments, (), call, block.orders[k], block.results[k])
             for i, y in zip(block.outs[k], made if op.multiple_results else (made,), strict=True):
                 found[i] = y
-                self._values[~i] = weakref.ref(y)
+                self.values[~i] = weakref.ref(y)
 
 
 def _nobody() -> None:

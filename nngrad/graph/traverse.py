@@ -39,6 +39,23 @@ def functions_of(
     return sorted(found, key=by_rank)
 
 
+def functions_to_results(outputs: Iterable[Variable]) -> tuple[list[Function], list[Variable]]:
+    """Returns what `functions_of` does where the walk goes on through no result of `grad`, and the results that it
+    meets."""
+    found: dict[Function, None] = {}
+    met: dict[Variable, None] = {}
+    stack = [outputs]
+    while stack:
+        for x in stack.pop():
+            f = x.parent
+            if x._derived is not None:
+                met[x] = None
+            elif f is not None and f not in found:
+                found[f] = None
+                stack.append(f.inputs)
+    return sorted(found, key=by_rank), [*met]
+
+
 def needs_gradient(x: Variable) -> bool:
     """Whether a leaf that `x` depends on needs a gradient, and one can reach it. The walk ends at the first one."""
     if x._need_grad is not None:
