@@ -301,6 +301,9 @@ def test_errors() -> None:
         PF.convolution(leaf(1, 3, 4), 4, 2.5)
     with pytest.raises(TypeError, match="convolution: argument 'pad' must be an int or a tuple of ints"):
         PF.convolution(leaf(1, 3, 4), 4, 2, pad="same")
+    for division in (None, "model"):
+        with pytest.raises(TypeError, match="affine: n_outmaps must be an int or a tuple of ints, got 'four'"):
+            PF.affine(leaf(2, 3), "four", sharding=division)  # type: ignore[arg-type,call-overload]
     with pytest.raises(ValueError, match="base_axis"):
         PF.affine(leaf(2, 3), 4, base_axis=5)
     with pytest.raises(ValueError, match="param_init has scale"):

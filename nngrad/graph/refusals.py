@@ -86,6 +86,8 @@ def refusal(
     arguments are not the reason."""
     signature = inspect.signature(function)
     names = [n for n in signature.parameters if n != "self"]
+    unlisted = getattr(function, "unlisted", ())  # keywords that it takes, and its signature leaves out
+    kwargs = {n: value for n, value in kwargs.items() if n not in unlisted}
     if isinstance(error, TypeError) and not any([p.kind is p.VAR_KEYWORD for p in signature.parameters.values()]):
         misspelt = no_such_argument(name, kwargs, names)
         if misspelt is not None:

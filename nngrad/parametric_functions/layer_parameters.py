@@ -144,6 +144,7 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
         return result
 
     call.__signature__ = signature.replace(parameters=[*own, name_of_scope])  # type: ignore[attr-defined]
+    call.unlisted = ("sharding",)  # type: ignore[attr-defined]
     return call
 
 
