@@ -34,7 +34,7 @@ def main() -> None:
     code: Any = 0
     names: dict[str, Any] = {}
     try:
-        with nn.remember_places():  # the page tells of each function the line of the script
+        with nn.source_locations():  # the page tells of each function the line of the script
             names = runpy.run_path(script, run_name="__main__")
     except SystemExit as end:
         code = end.code

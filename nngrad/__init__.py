@@ -61,7 +61,7 @@ from .graph.elsewhere import ImportsLeadOn as _ImportsLeadOn
 from .graph.elsewhere import no_attribute as _no_attribute
 from .graph.refusals import explained as _explained
 from .inspection import checks as checks
-from .inspection import count, explain, find_nan, memory_report, remember_places, show, show_passes
+from .inspection import count, explain, find_nan, memory_report, show, show_passes, source_locations
 from .inspection import hooks as hooks
 from .inspection import timing as timing
 from .inspection.debugging import debug
@@ -196,7 +196,6 @@ __all__ = [
     "recompute",
     "register",
     "registry",
-    "remember_places",
     "root",
     "save_graph",
     "save_parameters",
@@ -215,6 +214,7 @@ __all__ = [
     "show_rewrites",
     "simplify",
     "solvers",
+    "source_locations",
     "timing",
     "to_jax",
     "train_step",

@@ -162,7 +162,7 @@ def test_every_rule_has_a_formula_or_says_of_what_kind_it_is() -> None:
 
 def test_places_are_remembered_where_that_is_asked_for() -> None:
     x = leaf(0.3, "x")
-    with nn.remember_places():
+    with nn.source_locations():
         line = inspect.currentframe().f_lineno + 1  # type: ignore[union-attr]
         y = F.tanh(F.sin(x))
         (g,) = nn.grad(y, x)
@@ -179,11 +179,11 @@ def test_places_are_remembered_where_that_is_asked_for() -> None:
 
 def test_remembering_ends_with_its_block_and_refuses_what_is_no_bool() -> None:
     x = leaf(0.3)
-    with nn.remember_places(), nn.remember_places(False):
+    with nn.source_locations(), nn.source_locations(False):
         assert describe(F.sin(x)).places == [None, None]
     assert describe(F.sin(x)).places == [None, None]
     with pytest.raises(TypeError, match="on: expected True or False"):
-        nn.remember_places(1)  # type: ignore[arg-type]
+        nn.source_locations(1)  # type: ignore[arg-type]
 
 
 def network() -> nn.Variable:
@@ -225,7 +225,7 @@ def test_scopes_of_gradients_are_those_of_what_they_come_from() -> None:
 
 
 def test_scopes_that_were_remembered_come_first() -> None:
-    with nn.remember_places():
+    with nn.source_locations():
         y = network()
     scopes = scopes_by_op(describe(y))
     assert scopes["relu"] == {"one", "two"}

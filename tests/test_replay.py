@@ -461,9 +461,9 @@ def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
         x = leaf(3)
         y = F.sum(F.sin(F.tanh(F.exp(x))) * x)
         if not remembered:
-            return [hasattr(f, "place") for f in functions_of(nn.grad(y, x))]
-        with nn.remember_places():
-            return [hasattr(f, "place") for f in functions_of(nn.grad(y, x))]
+            return [hasattr(f, "location") for f in functions_of(nn.grad(y, x))]
+        with nn.source_locations():
+            return [hasattr(f, "location") for f in functions_of(nn.grad(y, x))]
 
     expected = places(True)
     assert any(expected)

@@ -147,7 +147,7 @@ def test_a_function_fits_a_line_whatever_it_is_given() -> None:
 
 def test_a_function_tells_where_it_comes_from() -> None:
     x = leaf(0.5, "x")
-    with nn.remember_places():
+    with nn.source_locations():
         (g,) = nn.grad(F.tanh(x), x)
     (square, _) = [f for f in functions_of([g]) if f.order]
     shown = text_of(square._repr_html_())

@@ -84,7 +84,7 @@ def test_each_function_has_a_line_with_its_operands_by_name() -> None:
 
 def test_columns_are_those_that_are_asked_for() -> None:
     x = leaf(0.5, "x")
-    with nn.remember_places():
+    with nn.source_locations():
         y = F.tanh(F.sin(x))
     (g,) = nn.grad(y, x)
     plain, everything = str(nn.show(g, ())), str(nn.show(g, "all"))
@@ -166,7 +166,7 @@ def test_no_line_is_wider_than_the_width(width: int, depth: int) -> None:
 
 def test_where_there_is_little_room_the_last_columns_are_left_out() -> None:
     x = leaf(np.ones(3), "x")
-    with nn.remember_places():
+    with nn.source_locations():
         y = F.tanh(x)
     listing = nn.show(y, "all")
     assert "test_show.py" in listing.text(110) and "test_show.py" not in listing.text(60)

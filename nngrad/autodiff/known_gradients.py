@@ -157,7 +157,7 @@ def remember_answer(question: Question, results: GradientResults, since: int) ->
 def are_ours(functions: Iterable[Function]) -> bool:
     """Whether nothing of the user's has a part in the functions."""
     kinds = {(f.op, f.arguments) for f in functions}
-    return all(map(_is_plain, kinds)) and not any([hasattr(f, "place") for f in functions])
+    return all(map(_is_plain, kinds)) and not any([hasattr(f, "location") for f in functions])
 
 
 _OURS = ("nngrad.", "backward_registry.")

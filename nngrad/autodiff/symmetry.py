@@ -71,7 +71,7 @@ def obstacle(path: Sequence[Function]) -> str:
         for op in {f.op}.union(*[body.ops for body in bodies]):
             rule = registry.find(op)
             if rule is None or not (rule.exact or op.constant):
-                place = f" (called at {f.place})" if hasattr(f, "place") else ""
+                place = f" (called at {f.location})" if hasattr(f, "location") else ""
                 return f"the rule of {op.name}{place} is not its derivative"
         if any([y._need_grad is False for y in f.outputs]):
             return f"need_grad is False at an output of {f.op.name}"

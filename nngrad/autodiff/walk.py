@@ -181,8 +181,8 @@ class Grad:
                 check_gradients(f, gxs)
         except Exception as error:
             error.add_note(f"in the backward rule of {f.op.name} ({rule.module}), for {f!r}")
-            if hasattr(f, "place"):
-                error.add_note(f"{f.op.name} was called at {f.place}")
+            if hasattr(f, "location"):
+                error.add_note(f"{f.op.name} was called at {f.location}")
             raise
         return gxs
 

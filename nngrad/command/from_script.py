@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 from ..files.graphs import load_graph
 from ..graph import Variable
 from ..graph.spelling import did_you_mean
-from ..inspection import remember_places
+from ..inspection import source_locations
 
 _ZIP = b"PK\x03\x04"
 
@@ -52,7 +52,7 @@ def graph_named(target: str) -> NamedGraph:
     path, name, is_kept = _found(target)
     if is_kept:
         return _of_file(path, name)
-    with remember_places():
+    with source_locations():
         value = _global_of(path, name)
         if _is_function(value):
             try:

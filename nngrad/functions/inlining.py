@@ -21,7 +21,7 @@ def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):
         made = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
         for y in made if op.multiple_results else (made,):
-            if place is not None and y.parent is not None and not hasattr(y.parent, "place"):
-                y.parent.place = place
+            if place is not None and y.parent is not None and not hasattr(y.parent, "location"):
+                y.parent.location = place
             values.append(unlink(y) if ~len(values) in body.stops else y)
     return body.picked(inputs, values)

@@ -230,7 +230,7 @@ class Block:
         if self.places:
             for place, outs in zip(self.places, self.outs, strict=True):
                 if place is not None:
-                    values[~outs[0]].parent.place = place  # type: ignore[union-attr]
+                    values[~outs[0]].parent.location = place  # type: ignore[union-attr]
         return values
 
     @functools.cached_property

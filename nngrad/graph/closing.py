@@ -195,5 +195,5 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
 
 def source_location_of(f: Function) -> SourceLocation | None:
     """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
-    place: SourceLocation | None = getattr(f, "place", None)
-    return getattr(f.origin, "place", None) if place is None else place
+    place: SourceLocation | None = getattr(f, "location", None)
+    return getattr(f.origin, "location", None) if place is None else place

@@ -88,10 +88,10 @@ class Function(ShownFunction):
         "context",
         "effects",
         "inputs",
+        "location",
         "mark",
         "op",
         "order",
-        "place",
         "plan",
         "rank",
         "scope",
@@ -124,10 +124,10 @@ class Function(ShownFunction):
     """The last forward that covered this function (kept by the execution package)."""
     plan: Any
     """How to run the graph above this function (kept by the execution package)."""
-    place: Any
-    """Where the user called it. Left unset but in debug mode, in bodies and within `remember_places`."""
+    location: Any
+    """Where the user called it. Left unset but in debug mode, in bodies and within `source_locations`."""
     scope: str
-    """The scope of parameters that it was applied in. Left unset but within `remember_places`."""
+    """The scope of parameters that it was applied in. Left unset but within `source_locations`."""
     _call: Any
     """The call of a backward rule that emitted it, None if none did, or what knows that (`graph/origins.py`)."""
     _outputs: tuple[weakref.ref[Variable], ...]
@@ -318,7 +318,7 @@ def create(
 
 def locate(f: Function) -> None:
     """Note on a function where in the user's program it is applied."""
-    f.place = users_location()
+    f.location = users_location()
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:

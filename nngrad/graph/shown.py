@@ -151,7 +151,7 @@ def _where_from(f: Function) -> list[tuple[str, str]]:
     if f.order:
         of = "" if origin is None else f", part of the gradient of {origin.op.name}"
         rows.append(("order", f"{f.order}{of}"))
-    place: SourceLocation | None = getattr(f, "place", None)
+    place: SourceLocation | None = getattr(f, "location", None)
     if place is not None:
         rows.append(("asked for at" if f.order else "written at", str(place)))
     return rows

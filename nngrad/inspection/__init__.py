@@ -6,7 +6,7 @@ from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
 from .lines import Line
 from .listing import Listing, show
-from .locations import remember_places
+from .locations import source_locations
 from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
@@ -32,7 +32,7 @@ __all__ = [
     "explain",
     "find_nan",
     "memory_report",
-    "remember_places",
     "show",
     "show_passes",
+    "source_locations",
 ]

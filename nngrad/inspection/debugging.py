@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.stepwise import written_at
+from ..execution.stepwise import location_of
 from ..graph import Function, Variable, switched
 from ..graph.options import Switched, start_with
 from .nonfinite import Array, Beginning, Checker
@@ -52,7 +52,7 @@ class DebugChecker(Checker):
             return f"{self._finding(begun, f, 'the leaf')}\n{_located(f)}"
         g = inner.variable.parent
         part = f"part of a derivative of order {g.order} of what was " * (g.order > 0)
-        lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{written_at(g)}"]
+        lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{location_of(g)}"]
         return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], _located(f)])
 
     def _finding(self, begun: Beginning, f: Function, leaf: str) -> str:
@@ -99,11 +99,11 @@ def _named(x: Variable, leaf: str) -> str:
 
 
 def _place(f: Function) -> str:
-    return str(getattr(f, "place", None) or "a place that is not known: it was built outside of debug mode")
+    return str(getattr(f, "location", None) or "a place that is not known: it was built outside of debug mode")
 
 
 def _called(f: Function) -> str:
-    return f", which was called at {f.place}" if getattr(f, "place", None) else ""
+    return f", which was called at {f.location}" if getattr(f, "location", None) else ""
 
 
 def debug(on: bool = True, *, inf: bool = True) -> Switched:

@@ -98,7 +98,7 @@ class Description:
         self.scopes: list[str] = []
         """The scope of parameters, 'conv1/bn'; empty for none. See `scopes_of`."""
         self.places: list[SourceLocation | None] = []
-        """Where the user wrote it, or the function that it is the gradient of (`nn.remember_places`)."""
+        """Where the user wrote it, or the function that it is the gradient of (`nn.source_locations`)."""
         self.asked: list[SourceLocation | None] = []
         """For gradients, where they were asked for."""
         self.states: list[State] = []
@@ -337,7 +337,7 @@ class _Describing:
         made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
         for i, node in enumerate(self._nodes):
             f, given = node.function, None if node.function is None else node.function.origin
-            own = node.place if f is None else getattr(f, "place", None)
+            own = node.place if f is None else getattr(f, "location", None)
             end, origin, base, rank, rule, place, asked = f, -1, -1, -1, None, None, None
             if node.body >= 0:
                 owner = made.bodies[node.body].node
@@ -349,7 +349,7 @@ class _Describing:
                 end = _end_of(given, ends)
                 if end.order == 0:  # else what it was emitted for is gone
                     base, rank = at.get(end, -1), end.rank + 1
-                origin, place, asked = at.get(given, -1), getattr(end, "place", None), own
+                origin, place, asked = at.get(given, -1), getattr(end, "location", None), own
                 # A copy that computes something again has what it copies as its origin, and is of the same order.
                 rule = given.op if node.order > given.order else None
             sources.append(end)

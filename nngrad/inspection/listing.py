@@ -88,7 +88,7 @@ def show(
         columns: What else is shown, "all" or some of: "origin", the function whose backward rule a gradient comes from;
             "state", what is kept for gradients and what is computed again; "scope", the scope of parameters; "rule",
             what the backward rule computes; "place", the line of your program, where it was remembered
-            (`nn.remember_places`). By default what there is to say of them, rules left out.
+            (`nn.source_locations`). By default what there is to say of them, rules left out.
         fold: Whether blocks that repeat are written once.
         parameters: Names of parameters that are not registered, as a module's: `model.get_parameters()`.
 

@@ -1,4 +1,4 @@
-"""remember_places: functions remember where in the user's program they were applied, and in which scope."""
+"""source_locations: functions remember where in the user's program they were applied, and in which scope."""
 
 from __future__ import annotations
 
@@ -25,11 +25,11 @@ class _Noting:
         f.scope = known[1]
 
 
-def remember_places(on: bool = True) -> Switched:
+def source_locations(on: bool = True) -> Switched:
     """Functions that are applied within, in this thread or asyncio task, remember the line of your program and the
     scope of parameters, which `nn.show` and other views of graphs tell. Nothing else is different.
 
-        with nn.remember_places():
+        with nn.source_locations():
             loss = build()
         print(nn.show(loss, columns=("scope", "place")))
 

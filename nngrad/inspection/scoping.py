@@ -18,7 +18,7 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
     """The scope of each node.
 
     That of a parameter is the one that it is in, and that of a function the one in which it was applied, where that was
-    remembered (`nn.remember_places`). Else a function that reads parameters is in the scope that these have in common,
+    remembered (`nn.source_locations`). Else a function that reads parameters is in the scope that these have in common,
     and another one in the innermost scope in which both lie what it is computed from and what is computed from it.
     Gradients are in the scope of the function that they come from, and what is in a body in that of its function.
 

@@ -64,8 +64,8 @@ def _values(builder: HashConsTable, body: Block, inputs: list[Variable]) -> list
         made = apply(op, tuple(body.picked(inputs, values, ins)), arguments)
         values.extend(made if op.multiple_results else (made,))
         f = values[-1].parent
-        if place is not None and f is not None and not hasattr(f, "place"):
-            f.place = place
+        if place is not None and f is not None and not hasattr(f, "location"):
+            f.location = place
     for number in body.stops:
         values[~number].need_grad = False
     return values

@@ -26,7 +26,7 @@ HOSTILE = '</script><script>window.hurt = 1</script><img src=x onerror="window.h
 def write(file: Path) -> None:
     """A page of a critic with a penalty, whose logarithm makes NaN, and a name that would do harm."""
     nn.clear_parameters()
-    with nn.remember_places():
+    with nn.source_locations():
         x = nn.Variable((8, 4), need_grad=True, name="x")
         x.d = np.random.default_rng(0).normal(size=(8, 4))
         with nn.parameter_scope("critic"):

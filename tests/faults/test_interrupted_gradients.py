@@ -46,7 +46,7 @@ def state() -> tuple[Any, ...]:
         again.parent is f,
         y.need_grad,
         f.mark is not None,
-        hasattr(f, "place"),
+        hasattr(f, "location"),
         f.context,
         watched(),
         nn.get_auto_forward(),

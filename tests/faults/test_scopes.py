@@ -33,7 +33,7 @@ def state() -> State:
         again.parent is f,
         y.need_grad,
         f.mark is not None,
-        hasattr(f, "place"),
+        hasattr(f, "location"),
         f.context,
         watched(),
         nn.get_auto_forward(),
