@@ -123,7 +123,7 @@ WRONG = [
     ("block(x, 'many')", "overload|incompatible"),
     ("block(x, unit=3)", "overload|unit"),
     ("S.Admm()", "Admm"),
-    ("S.Adam(lr=0.1)", "lr"),
+    ("S.Adam(rate=0.1)", "rate"),
     ("S.Sgd('fast')", "str"),
     ("S.Adam().update(weight_decay=1)", "weight_decay"),
     ("nn.gard([x], [x])", "gard"),
