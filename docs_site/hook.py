@@ -5,7 +5,6 @@ from __future__ import annotations
 import functools
 import logging
 import os
-import posixpath
 import re
 import sys
 from concurrent.futures import ThreadPoolExecutor
@@ -76,10 +75,16 @@ def _names() -> frozenset[str]:
 
 
 def _source(path: str) -> str:
-    """A page with a file of the repository."""
-    language = {".py": "python", ".toml": "toml", ".md": "markdown"}.get(posixpath.splitext(path)[1], "")
-    text = (ROOT / path).read_text(encoding="utf-8")
-    return f"# {path}\n\n````{language}\n{text}````\n"
+    """A page with a file of the repository, or with the programs in a folder."""
+    there = ROOT / path
+    if there.is_dir():
+        return "\n".join([f"# {path}\n", *[_listing(each, f"## {each.name}") for each in sorted(there.glob("*.py"))]])
+    return _listing(there, f"# {path}")
+
+
+def _listing(file: Path, heading: str) -> str:
+    language = {".py": "python", ".toml": "toml", ".md": "markdown"}.get(file.suffix, "")
+    return f"{heading}\n\n````{language}\n{file.read_text(encoding='utf-8')}````\n"
 
 
 def _sources_that_are_linked() -> list[str]:
