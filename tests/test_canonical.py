@@ -53,6 +53,7 @@ A, B, C = leaf(3), leaf(3), leaf(3)
     (lambda: A * (A + B) - (A + B) * A, lambda: F.constant(0, (3,), np.float64)),
     (lambda: F.mul_n(A, B, A), lambda: A**2 * B),
     (lambda: F.square(A) / A, lambda: A),
+    (lambda: A * F.reciprocal(B), lambda: A / B),
     (lambda: F.monomial(A, B, powers=(2, -1)), lambda: A * A / B),
     (lambda: F.linear_combination(A, B, coefficients=(1, -1)), lambda: A - B),
     (lambda: F.where(A, 2 * B, 2 * C), lambda: 2 * F.where(A, B, C)),

@@ -112,7 +112,7 @@ class _Stepper:
                 values += self._results(f, given, trail)
             except Exception as error:
                 if not isinstance(f.op, ControlOp):
-                    error.add_note("\n  ".join([f"{f.op.name}, {location_of(f)}", *map(str, reversed(trail))]))
+                    error.add_note("\n  ".join([f"{f.op.name}, {location_text(f)}", *map(str, reversed(trail))]))
                 raise
         return values
 
@@ -168,7 +168,7 @@ def run_in_steps(
         return [MarkedArray(jax.device_put(y.array, device), y.mark) for y in made]
 
 
-def location_of(f: Function) -> str:
+def location_text(f: Function) -> str:
     """Where the user has written a function of a body."""
     place = getattr(f, "location", None)
     return "written at a place that is not known" if place is None else f"written at {place}"

@@ -130,6 +130,15 @@ def as_int(value: Any) -> int:
     return result
 
 
+def checked_count(value: Any, name: str, least: int = 1) -> int:
+    """`value` as an int that is `least` or more; messages begin with `name`."""
+    if isinstance(value, bool) or not isinstance(value, int | np.integer):
+        raise TypeError(f"{name}: expected an int, got {value!r}")
+    if value < least:
+        raise ValueError(f"{name}: must be {least} or more, got {value}")
+    return int(value)
+
+
 _MOST = 2**63 - 1
 
 

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from ..execution.stepwise import location_of
+from ..execution.stepwise import location_text
 from ..graph import Function, Variable, switched
 from ..graph.options import Switched, start_with
 from .nonfinite import Array, Beginning, Checker
@@ -52,7 +52,7 @@ class DebugChecker(Checker):
             return f"{self._finding(begun, f, 'the leaf')}\n{_located(f)}"
         g = inner.variable.parent
         part = f"part of a derivative of order {g.order} of what was " * (g.order > 0)
-        lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{location_of(g)}"]
+        lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{location_text(g)}"]
         return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], _located(f)])
 
     def _finding(self, begun: Beginning, f: Function, leaf: str) -> str:

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..autodiff.request import variables
 from ..execution.interpret import interpret, results_of
-from ..execution.stepwise import MarkedArray, Trail, location_of, run_in_steps
+from ..execution.stepwise import MarkedArray, Trail, location_text, run_in_steps
 from ..graph import Function, Variable, leaves_of
 from ..graph.body_op import ControlOp
 from .nonfinite import Beginning, Checker, arrays_of_last_forward, first_of
@@ -55,7 +55,7 @@ class NanReport(NamedTuple):
     def __str__(self) -> str:
         lines = [f"{_NAMES[self.kind]} in {self._whose()}, {self._where()}"]
         if self.steps and self.function is not None:
-            lines += [f"  {self.function.op.name}, {location_of(self.function)}"]
+            lines += [f"  {self.function.op.name}, {location_text(self.function)}"]
             lines += [f"  {step}" for step in reversed(self.steps)]
         for state in self.inputs:
             known = "" if state.value is None else f", {state.value:.6g} there"

@@ -10,7 +10,7 @@ from ..graph import Function
 if TYPE_CHECKING:
     from .description import Description
 
-Scope = str | None
+ScopePath = str | None
 """A path, 'conv1/bn', empty for the outermost; None where it is not known."""
 
 
@@ -27,7 +27,7 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
         sources: For each function the one at the end of the chain of origins.
         parameters: Names of parameters by the ids of their cells.
     """
-    found: list[Scope] = [None] * len(described)
+    found: list[ScopePath] = [None] * len(described)
     for i, x in described.leaves.items():
         name = parameters.get(id(x._data))
         found[i] = None if name is None else _outer(name)
@@ -44,12 +44,12 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
 
 
 def _forward(
-    described: Description, sources: Sequence[Function | None], found: list[Scope], parameters: Mapping[int, str]
-) -> list[Scope]:
+    described: Description, sources: Sequence[Function | None], found: list[ScopePath], parameters: Mapping[int, str]
+) -> list[ScopePath]:
     """Enter what is known by itself, and return the scope that all lies in from which each function of order 0 is
     computed."""
     above = list(found)
-    direct: dict[Function, Scope] = {}
+    direct: dict[Function, ScopePath] = {}
     for i, source in enumerate(sources):
         if source is None or source.order:  # that comes from no function, and where it was asked for says nothing of it
             continue
@@ -61,7 +61,7 @@ def _forward(
     return above
 
 
-def _direct(f: Function, parameters: Mapping[int, str]) -> Scope:
+def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
     """The scope in which a function was applied, as far as it was remembered, or its parameters tell."""
     remembered: str | None = getattr(f, "scope", None)
     if remembered is not None:
@@ -70,9 +70,9 @@ def _direct(f: Function, parameters: Mapping[int, str]) -> Scope:
     return common([_outer(name) for name in named])
 
 
-def _between(described: Description, found: list[Scope], above: Sequence[Scope]) -> None:
+def _between(described: Description, found: list[ScopePath], above: Sequence[ScopePath]) -> None:
     """Enter the scopes of functions of order 0 that lie between others."""
-    below: list[Scope] = [None] * len(described)
+    below: list[ScopePath] = [None] * len(described)
     for i in range(len(described) - 1, -1, -1):
         if described.functions[i] is None or described.orders[i]:
             continue
@@ -88,7 +88,7 @@ def _outer(name: str) -> str:
     return name.rpartition("/")[0]
 
 
-def common(scopes: Iterable[Scope]) -> Scope:
+def common(scopes: Iterable[ScopePath]) -> ScopePath:
     """The innermost scope that all of these lie in, but for None; None if there are none."""
     known = {scope for scope in scopes if scope is not None}
     if len(known) < 2:

@@ -21,6 +21,7 @@ from ..execution.forward import take_snapshot
 from ..execution.lower import linearize
 from ..execution.plans import plan_of
 from ..graph import Variable, leaves_of, switched
+from ..graph.arguments import checked_count
 from ..graph.leaf import arrays_of
 
 if TYPE_CHECKING:
@@ -167,8 +168,8 @@ def measure(
             the graph changes, as it does when a number in it changes.
     """
     build = _builder(loss)
-    _check_count(iterations, "iterations", 1)
-    _check_count(warm_up, "warm_up", 1)
+    checked_count(iterations, "iterations")
+    checked_count(warm_up, "warm_up")
     target = None if device is None else _device_of(device)
     on_device = jax.default_device(target) if target is not None else nullcontext()
     with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
@@ -261,13 +262,6 @@ def _builder(loss: Any) -> Callable[[], Variable]:
         return y
 
     return build
-
-
-def _check_count(value: Any, name: str, least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int):
-        raise TypeError(f"{name}: expected an int, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: must be {least} or more, got {value}")
 
 
 def _device_of(device: Any) -> jax.Device:

@@ -12,8 +12,8 @@ from typing import Any, NamedTuple, TypeAlias
 
 import jax
 import jax.numpy as jnp
-import numpy as np
 
+from ..graph.arguments import checked_count
 from ..graph.refusals import explained
 from .gradients import widened_array
 from .rates import as_power_of_two
@@ -57,11 +57,7 @@ class DynamicLossScale:
         self.factor = as_power_of_two(factor, "factor")
         if self.factor <= 1:
             raise ValueError(f"factor: must be more than 1, got {factor!r}")
-        if isinstance(interval, bool) or not isinstance(interval, int | np.integer):
-            raise TypeError(f"interval: expected an int, got {interval!r}")
-        if interval < 1:
-            raise ValueError(f"interval: must be 1 or more, got {interval!r}")
-        self.interval = int(interval)
+        self.interval = checked_count(interval, "interval")
         if not self.minimum <= self.scale <= self.maximum:
             raise ValueError(f"scale: must lie between minimum and maximum, got {self.scale:g}, "
                              f"minimum {self.minimum:g} and maximum {self.maximum:g}")

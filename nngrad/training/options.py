@@ -7,8 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
-import numpy as np
-
+from ..graph.arguments import checked_count
 from ..solvers.gradients import Arrays, norm_of, with_decay, within_bounds, within_norm
 from ..solvers.rates import as_rate, as_real
 from .moving_average import MovingAverage
@@ -54,7 +53,7 @@ def checked_options(given: Mapping[str, Any]) -> StepOptions:
         ValueError: One is out of its range.
     """
     options = dict(given)
-    options["accumulate"] = _as_count(options["accumulate"], "accumulate")
+    options["accumulate"] = checked_count(options["accumulate"], "accumulate")
     for name in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm"):
         if options[name] is not None:
             limit = options[name] = as_real(options[name], name)
@@ -73,14 +72,6 @@ def checked_options(given: Mapping[str, Any]) -> StepOptions:
     if len({id(average) for average in averages}) != len(averages):
         raise ValueError("averages: the same one is given twice")
     return StepOptions(**options)
-
-
-def _as_count(value: Any, name: str) -> int:
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected an int, got {value!r}")
-    if value < 1:
-        raise ValueError(f"{name}: must be 1 or more, got {value!r}")
-    return int(value)
 
 
 class GradientChange:

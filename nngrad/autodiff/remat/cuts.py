@@ -70,7 +70,7 @@ class Forward:
                 if p in self.droppable:
                     low, high = spans.get(x, (self._place[p], self._place[p]))
                     spans[x] = min(low, t), max(high, t)
-        change = [0] * (len(self._sums) + 1)
+        change = [0] * len(self._sums)
         for x, (low, high) in spans.items():
             nbytes = x.spec.nbytes * (1 if x in needed or x.parent.op.forwards_inputs else 2)  # type: ignore[union-attr]
             change[low] += nbytes
@@ -80,7 +80,7 @@ class Forward:
     @property
     def units(self) -> float:
         """How many times what the gradient wants is as large as what crosses a good cut: the depth, in layers."""
-        costs = sorted([c for c in self._cost[:-1] if c > 0])
+        costs = sorted([c for c in self._cost if c > 0])
         return max(1.0, self.wanted / costs[len(costs) // 10]) if costs else 1.0
 
     def cuts(self, shares: Sequence[float]) -> list[int]:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from ...graph import build_options
+from ...graph.arguments import checked_count
 from .ahead import Ahead
 from .placing import placed
 from .sources import BatchSource, Position, source_of
@@ -110,10 +109,7 @@ def feed(
     for name, value in (("ahead", ahead), ("epochs", epochs)):
         if name == "epochs" and value is None:
             continue
-        if isinstance(value, bool) or not isinstance(value, int | np.integer):
-            raise TypeError(f"{name}: expected an int, got {value!r}")
-        if value < 1:
-            raise ValueError(f"{name}: must be 1 or more, got {value}")
+        checked_count(value, name)
     return Feed(source_of(source, epochs), int(ahead))
 
 

@@ -12,12 +12,12 @@ from typing import Any
 import jax
 import numpy as np
 
+from ...graph.arguments import checked_count
 from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
 from .batches import FitBatches
-from .log import TrainingLog, check_count, training_log, value_of
+from .log import TrainingLog, training_log, value_of
 
-Step = Callable[..., Any]
 Evaluate = Callable[[], Mapping[str, Any]]
 
 
@@ -74,7 +74,7 @@ def _has_state(call: object) -> bool:
 
 
 def fit(
-    step: Step,
+    step: Callable[..., Any],
     data: Any = None,
     *,
     epochs: int | None = None,
@@ -127,7 +127,7 @@ def fit(
     """
     for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("evaluate_every", evaluate_every)):
         if value is not None:
-            check_count(value, name, 1)
+            checked_count(value, name)
     if checkpoints is not None and not isinstance(checkpoints, Checkpointer):
         raise TypeError(f"checkpoints: expected an nn.Checkpointer, got {type(checkpoints).__name__}")
     callbacks = list(callbacks)
@@ -164,7 +164,7 @@ class _Loop:
     """The loop of `fit`, with its arguments; `every` is after how many steps a line is written, and evaluated."""
 
     def __init__(
-        self, run: Run, step: Step, steps: int | None, every: tuple[int, int], evaluate: Evaluate | None,
+        self, run: Run, step: Callable[..., Any], steps: int | None, every: tuple[int, int], evaluate: Evaluate | None,
         checkpoints: Checkpointer | None,
     ) -> None:  # fmt: skip
         self._run, self._step, self._steps, self._every = run, step, steps, every
@@ -185,7 +185,7 @@ class _Loop:
             return
         self._losses.look_at_all()
         if self._measured != run.step or (self._evaluate is not None and self._evaluated != run.step):
-            self._measure(values_of(run.result) if self._measured != run.step else {}, self._evaluate)
+            self._measure(logged_of(run.result) if self._measured != run.step else {}, self._evaluate)
         if self._checkpoints is not None:
             self._checkpoints.save(run.step, run.metrics)
 
@@ -199,7 +199,7 @@ class _Loop:
             error.add_note(f"nn.fit: this was step {number}{kept}")
             raise
         run.step, run.metrics = number, {}
-        values = values_of(run.result)
+        values = logged_of(run.result)
         writes, evaluates = [number in (1, self._steps) or number % every == 0 for every in self._every]
         evaluate = self._evaluate if evaluates else None
         if writes or evaluate is not None:
@@ -229,7 +229,7 @@ class _Loop:
         run.metrics = run.log.write(run.step, values)
 
 
-def values_of(result: Any) -> dict[str, Any]:
+def logged_of(result: Any) -> dict[str, Any]:
     """What is logged of what a step returns: a loss, a loss and more, or a dict; it is not read yet."""
     if result is None:
         return {}

@@ -18,6 +18,7 @@ from ...distributed import hosts
 from ...files.metrics_file import SECONDS, STEP, MetricsFile
 from ...files.replacing import write_whole
 from ...graph import NdArray, Variable
+from ...graph.arguments import checked_count
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -191,18 +192,10 @@ def training_log(
     """
     for name, value, least in (("step", step, 0), ("steps", steps, 1), ("every", every, 1)):
         if name != "steps" or value is not None:
-            check_count(value, name, least)
+            checked_count(value, name, least)
     if tensorboard and folder is None:
         raise ValueError("tensorboard: needs a folder; give training_log one")
     return TrainingLog(None if folder is None else Path(folder), step, steps, every, tensorboard, progress)
-
-
-def check_count(value: Any, name: str, least: int) -> None:
-    """Raise unless a value is a whole number, and large enough."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected an int, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: must be {least} or more, got {value}")
 
 
 def value_of(value: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
-from .log import check_count
+from ...graph.arguments import checked_count
 
 if TYPE_CHECKING:
     from .fit import Run
@@ -30,7 +30,7 @@ class EarlyStopping:
     """
 
     def __init__(self, metric: str, patience: int = 1, *, highest: bool = False, least: float = 0.0) -> None:
-        check_count(patience, "patience", 1)
+        checked_count(patience, "patience")
         self._metric, self._patience, self._sign, self._least = metric, patience, -1 if highest else 1, least
         self._best = math.inf
         self._waited = 0
