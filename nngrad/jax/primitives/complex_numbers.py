@@ -138,7 +138,8 @@ def _logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
 @_on_pairs("exp2")
 def _binary_exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     parts = [F.mul_scalar(variable(p), val=math.log(2)) for p in (x.real, x.imaginary)]
-    return _exponential(equation, ComplexPair(*parts))
+    y: ComplexPair = _exponential(equation, ComplexPair(*parts))
+    return y
 
 
 @_on_pairs("log2")
