@@ -18,6 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from tests.solver_states import state_arrays
 
 UNTIL, SAVED_AT = 5, 3
 
@@ -56,7 +57,7 @@ def run(folder: str, devices: int, saves: bool, made: bool = False) -> dict[str,
             "restored": restored,
             "places": {name: str(p.data.raw().sharding) for name, p in nn.get_parameters().items()},
             "arrays": {name: p.d.tolist() for name, p in nn.get_parameters().items()},
-            "state": {name: array.tolist() for name, array in solver.get_states().items()},
+            "state": {name: array.tolist() for name, array in state_arrays(solver).items()},
         }
 
 

@@ -108,6 +108,7 @@ def test_roi_align_keeps_the_dtype(dtype: str) -> None:
 @pytest.mark.parametrize("arguments", [
     {"patch": 2, "shift": (1, 2), "shift_step": 2, "padding": 1},
     {"patch": (1, 2), "shift": (2, 1), "patch_step": (2, 1), "shift_step": (3, 1), "padding": (1, 0, 0, 2)},
+    {"patch": 3, "shift": 1, "shift_step": 1, "padding": (1, 2)},
 ])
 def test_patch_correlation(arguments: Any) -> None:
     a, b = RNG.standard_normal((2, 2, 3, 4, 5))
@@ -116,7 +117,8 @@ def test_patch_correlation(arguments: Any) -> None:
     (h, w), (far_y, far_x) = pairs["patch"], pairs["shift"]
     (dy, dx), (sy, sx) = pairs.get("patch_step", (1, 1)), pairs["shift_step"]
     padding = arguments["padding"]
-    top, bottom, left, right = (padding,) * 4 if isinstance(padding, int) else padding
+    padding = (padding,) * 4 if isinstance(padding, int) else padding
+    top, bottom, left, right = padding if len(padding) == 4 else np.repeat(padding, 2)
     wide = [np.pad(each, ((0, 0), (0, 0), (9, 9), (9, 9))) for each in (a, b)]
 
     def patch(image: Any, y: int, x: int) -> Any:
@@ -235,7 +237,7 @@ test_what_is_wrong_is_named = refused([
     (lambda: F.roi_align(X, ONE, (1, 1), spatial_scale=1.0), "spatial_scale must be a tuple"),
     (lambda: F.patch_correlation(X, X[0]), "must have one shape"),
     (lambda: F.patch_correlation(X, X, patch=4), "patch .* is larger"),
-    (lambda: F.patch_correlation(X, X, padding=(1, 1)), "padding has 2 entries"),
+    (lambda: F.patch_correlation(X, X, padding=(1, 1, 1)), "padding has 3 entries"),
     (lambda: F.nms_detection2d(X), "x of shape"),
     (lambda: F.onnx_non_max_suppression(X[0], X[0]), "boxes of shape"),
     (lambda: F.onnx_non_max_suppression(from_(np.ones((1, 2, 4))), X[0, :1, :, :2], 2), "scores of shape|center_point"),

@@ -62,6 +62,17 @@ def test_u_moves_once_for_each_forward(read: str) -> None:
         np.testing.assert_allclose(last.d, expected, rtol=1e-9)
 
 
+def test_in_a_test_u_stays_and_is_what_is_returned() -> None:
+    data, first = np.random.default_rng(0).standard_normal((3, 4)), np.array([1.0, -2.0, 0.5])
+    w, u = from_(data), from_(first)
+    y, returned = F.spectral_norm(w, u, test=True, output_u=True)
+    nn.forward_all([y, returned])
+    np.testing.assert_array_equal([returned.d, u.d], [first, first])
+    v = data.T @ first
+    last = data @ v / np.linalg.norm(data @ v)
+    np.testing.assert_allclose(y.d, data / (last @ data @ v / np.linalg.norm(v)), rtol=1e-9)
+
+
 def test_mean_subtraction_with_what_is_no_leaf_updates_what_is_one() -> None:
     x, mean, t = from_(np.arange(6.0).reshape(3, 2)), from_(np.zeros(2)), from_([1.0])
     y = F.mean_subtraction(x, mean * 1, t)

@@ -236,10 +236,10 @@ def test_extra_arguments_are_as_in_a_loop_of_jax(name: str, scale: float | None)
     ours = [step() for _ in range(steps)]
     np.testing.assert_allclose(ours, losses, rtol=1e-3)
     np.testing.assert_allclose(w.d, theirs, rtol=1e-3)
-    assert len(solver.get_states()) == len(jax.tree.leaves(state)) and losses[-1] < losses[0]
+    assert len(solver.named_state()) == len(jax.tree.leaves(state)) and losses[-1] < losses[0]
     if name == "zoom":
         assert {"0.params:w", "0.updates:w", "0.diff_params_memory:w", "0.count"} <= {
-            key.removeprefix("inner.") for key in solver.get_states()}
+            key.removeprefix("inner.") for key in solver.named_state()}
 
 
 def test_unknown_extra_arguments_are_named() -> None:

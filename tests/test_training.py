@@ -104,14 +104,14 @@ def test_the_learning_rate_and_the_state_are_the_solver_s() -> None:
     solver = S.Momentum(0.1)
     step = train_step(error(x, t), get_parameters(), solver, inputs=[x, t])
     step(X, T)
-    trace = solver.get_states()["1.trace:two/affine/b"]
+    trace = solver.get_states()["two/affine/b"].pstate["m"].d
     assert trace.any()
     before = values()
     solver.set_learning_rate(0.0)
     step(X, T)
     np.testing.assert_allclose(values()["two/affine/b"], before["two/affine/b"] - 0.9 * trace, rtol=1e-5)
     train_step(error(x, t), get_parameters(), solver, inputs=[x, t])
-    assert solver.get_states()["1.trace:two/affine/b"].any()
+    assert solver.get_states()["two/affine/b"].pstate["m"].d.any()
     step(X, T)
     solver.set_parameters({"W": get_parameter("one/affine/W")})
     with pytest.raises(RuntimeError, match="other parameters"):

@@ -211,7 +211,7 @@ def test_nothing_changes_where_something_is_not_finite(on_nan: str) -> None:
     step = nn.train_step(loss, get_parameters(), solver, inputs=[x, t], on_nan=on_nan, averages=average, aux="finite")
     for _ in range(4):
         assert bool(step(X, T)[1])
-    before, state, averaged = values(), solver.get_states(), average.get_states()
+    before, state, averaged = values(), solver.named_state(), average.get_states()
     bad = T.copy()
     bad[3, 1] = np.nan
     for _ in range(2):
@@ -222,7 +222,7 @@ def test_nothing_changes_where_something_is_not_finite(on_nan: str) -> None:
             message = r"the loss is nan, and the gradients of 'bn/beta'.*are not finite"
             with pytest.raises(FloatingPointError, match=message):
                 step(X, bad)
-        for now, old in [(values(), before), (solver.get_states(), state), (average.get_states(), averaged)]:
+        for now, old in [(values(), before), (solver.named_state(), state), (average.get_states(), averaged)]:
             close(now, old)
     step(X, T)
     assert not np.array_equal(values()["bn/mean"], before["bn/mean"])

@@ -14,6 +14,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.solvers.solver import Solver
+from tests.solver_states import state_arrays
 
 STEPS = 5
 Leaves = dict[str, nn.Variable]
@@ -55,7 +56,7 @@ def train(solver: Solver, between: Between = lambda i, p, loss: None, anew: bool
         solver.update()
         losses.append(loss.d.copy())
     return [*losses, *[w.d.copy() for w in p.values()], *[w.g.copy() for w in p.values()],
-            *solver.get_states().values()]
+            *state_arrays(solver).values()]
 
 
 def check_equal(found: list[np.ndarray], expected: list[np.ndarray]) -> None:

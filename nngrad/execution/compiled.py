@@ -19,6 +19,7 @@ from . import compiling
 from .across import Across
 from .compiling import spent
 from .disk import disk_cache
+from .equal_parts import QuickParts
 from .executable import Executable, Settings
 from .hoisting import Hoisted, hoisted, taking_literals, with_literals
 from .lower import in_partitions, lowered_where_it_runs, lowered_whole
@@ -260,13 +261,15 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
     else:
         function = lowered_whole(program, taking_literals, given.takes)
     jitted, structure = jax.jit(function), digest_of_program(program)
+    quick = quick_calls(program)
     return Executable(
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
-        opaque=program.block.opaque, divided=program.mesh, quick_calls=quick_calls(program),
+        opaque=program.block.opaque, divided=program.mesh, quick_calls=quick,
         structure=lambda: structure, compiled=compiling.watched_compilation(program),
         # the disk has executables for one device
         on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
+        quick_parts=QuickParts(given).compiled if quick and program.mesh is None else None,
     )  # fmt: skip
 
 

@@ -27,9 +27,9 @@ from ..graph.spec import x64_if
 from . import tiers
 from .compiling import progress_shown, spent
 from .on_disk import OnDisk, on_disk_of_trees
-from .platforms import default_device
+from .platforms import default_device, placement_of
 from .program import digest_of
-from .tiers import CallCount, count_of, quick_options
+from .tiers import CallCount, QuickExecutable, count_of, quick_options
 
 
 class Settings(NamedTuple):
@@ -66,16 +66,20 @@ class Executable:
         on_disk: Its executables on disk; None where they are not kept.
         compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
         in_partitions: The same in parts that are compiled by themselves, where the compiler may fail at the whole.
+        quick_parts: Compiles it for the quick tier in another way, for given arrays, where that gives more than None.
     """
 
     __slots__ = (
         "__weakref__", "_call", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
-        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_seconds", "_settings",
-        "_structure", "_waits", "function", "optimised",
+        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_quick_parts", "_settings",
+        "_structure", "_waits", "function", "optimised", "seconds",
     )  # fmt: skip
 
     optimised: Callable[..., Any]
     """The optimised executable: a function of C that compiles where it meets arrays of another kind."""
+
+    seconds: float
+    """How long it was waited for the compiler last; 0 where that was not asked."""
 
     def __init__(
         self,
@@ -89,6 +93,7 @@ class Executable:
         on_disk: OnDisk | None = None,
         compiled: Callable[[float], None] | None = None,
         in_partitions: Callable[..., Any] | None = None,
+        quick_parts: Callable[[tuple[Any, ...]], QuickExecutable | None] | None = None,
     ) -> None:
         self.function = function
         self.optimised = function if on_disk is None else on_disk.call
@@ -101,10 +106,11 @@ class Executable:
         self._on_disk = on_disk
         self._compiled = compiled
         self._in_partitions = in_partitions
-        self._quick: dict[Any, jax.stages.Compiled] = {}
+        self._quick_parts = quick_parts
+        self._quick: dict[Any, Callable[..., Any]] = {}
         self._count: CallCount | None = None
         self._is_optimised = not (quick_calls or opaque or compiled or in_partitions) or not _is_jitted(function)
-        self._seconds = 0.0
+        self.seconds = 0.0
         self._lock = threading.RLock()  # a signal's handler may come back to it
         self._decided: Callable[..., Any] | None = None
         """What computes every call from now on; None as long as each call has to ask."""
@@ -232,16 +238,26 @@ class Executable:
             self._count = count_of(digest_of(structure, shapes))
         return self._count
 
-    def _quickly(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
+    def _quickly(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
         """The quick executable; None where it cannot be compiled, so that it fails in the usual way."""
-        placement = _placement_of(arrays)
+        placement = placement_of(arrays)
         if placement not in self._quick:
-            compiled = self.quick_for(arrays)
-            if compiled is None:
+            call = self._quickly_in_parts(arrays) or self.quick_for(arrays)
+            if call is None:
                 self._quick_calls = 0
                 return None
-            self._quick[placement] = compiled
+            self._quick[placement] = call
         return self._quick[placement]
+
+    def _quickly_in_parts(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
+        made = None if self._quick_parts is None else self._quick_parts(arrays)
+        if made is None:
+            return None
+        self.seconds = made.seconds
+        spent.add(quick=int(made.seconds > 0))
+        if not made.seconds:
+            self._compiled = None
+        return made.call
 
     # ---------------------------------------------------------------- compiling
 
@@ -262,6 +278,8 @@ class Executable:
     def _for_first_call(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         with self._lock:
             quick = self._quickly(arrays) if self._asks_for_quick() else None
+            if quick is not None and not isinstance(quick, jax.stages.Compiled):  # XLA tells nothing of several
+                quick = self.quick_for(arrays)
             return self._optimise(arrays) if quick is None else quick
 
     def quick_for(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
@@ -308,7 +326,7 @@ class Executable:
         now = time.perf_counter()
         is_of_tier = options is not None and self._quick_calls > 0
         spent.add(trace=at_trace - start, lower=at_lower - at_trace, compile=now - at_lower, quick=int(is_of_tier))
-        self._seconds = now - start
+        self.seconds = now - start
         if entry is not None:
             entry.keep(compiled)
         return compiled
@@ -333,7 +351,7 @@ class Executable:
         """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
         compiled, self._compiled = self._compiled, None
         if compiled is not None:
-            compiled(self._seconds)
+            compiled(self.seconds)
 
 
 _with_tiers: weakref.WeakSet[Executable] = weakref.WeakSet()
@@ -380,17 +398,3 @@ def _is_jitted(function: Any) -> bool:
 
 def _are_traced(arrays: Any) -> bool:
     return any([isinstance(array, jax.core.Tracer) for array in jax.tree.leaves(arrays)])
-
-
-def _placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
-    JAX's that users switch from call to call, and where arrays are."""
-    config: Any = jax.config
-    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
-    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
-
-
-def _place_of(array: Any) -> Any:
-    if isinstance(array, jax.Array):
-        return array.weak_type, array.sharding if array.committed else None
-    return False, getattr(array, "sharding", None)

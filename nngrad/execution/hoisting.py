@@ -8,7 +8,7 @@ know most of them, so that a number which changes, as lam in `lam * penalty` whe
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from ctypes import c_float
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -100,18 +100,29 @@ def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
 
 def with_literals(program: Program, numbers: Sequence[Any]) -> Program:
     """A program with numbers, or what stands for them where JAX traces it, in the place of its hoisted literals."""
+    return program._replace(block=program.block.with_steps(literals_replaced(program.block.steps, numbers.__getitem__)))
+
+
+def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[Step, ...]:
+    """Steps with what `by` says for a place instead of each hoisted literal."""
 
     def in_place(argument: Any) -> Any:
         if argument.__class__ is HoistedLiteral:
-            return numbers[argument.place]
+            return by(argument.place)
         if argument.__class__ is tuple:
             return tuple(map(in_place, argument))
-        return replace(argument, steps=of(argument.steps)) if argument.__class__ is Repeated else argument
+        if argument.__class__ is Repeated:
+            return replace(argument, steps=literals_replaced(argument.steps, by))
+        return argument
 
-    def of(steps: tuple[Step, ...]) -> tuple[Step, ...]:
-        return tuple([(op, in_place(arguments), ins) for op, arguments, ins in steps])
+    return tuple([(op, in_place(arguments), ins) for op, arguments, ins in steps])
 
-    return program._replace(block=program.block.with_steps(of(program.block.steps)))
+
+def renumbered(block: Block) -> tuple[Block, tuple[int, ...]]:
+    """A part of a block with its own hoisted literals numbered from 0 on, and their places in the whole block."""
+    places: dict[int, int] = {}
+    steps = literals_replaced(block.steps, lambda place: _literal_at(places.setdefault(place, len(places))))
+    return block.with_steps(steps) if places else block, tuple(places)
 
 
 def taking_literals(program: Program) -> Callable[..., tuple[Any, ...]]:

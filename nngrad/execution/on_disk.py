@@ -91,7 +91,7 @@ class OnDisk:
         can be said of that. `options` is what the compiler is told besides, by name: calls are not served by what it
         makes then."""
         leaves, tree = jax.tree.flatten(tuple(arguments))
-        place = _place_of(leaves)
+        place = place_of_arrays(leaves)
         if place is None or not self._takes(arguments) or not _can_be_kept(place[0]):
             return None
         digest = self._digest(arguments, leaves, tree)
@@ -104,7 +104,7 @@ class OnDisk:
     def traced(self, arguments: Sequence[Any]) -> Any:
         """The function traced for such arguments; one of arrays for what they are like, whether or not their dtypes are
         weak. JAX does it once."""
-        place = None if self._takes_trees else _place_of(list(arguments))
+        place = None if self._takes_trees else place_of_arrays(list(arguments))
         if place is None:  # on several devices, say
             return self._jitted.trace(*arguments)
         sharding = SingleDeviceSharding(place[0]) if place[1] else None
@@ -112,7 +112,7 @@ class OnDisk:
 
     def _choose(self, arguments: tuple[Any, ...]) -> jax.stages.Compiled | None:
         leaves, tree = jax.tree.flatten(arguments)
-        place = _place_of(leaves)
+        place = place_of_arrays(leaves)
         if place is None or not self._takes(arguments):
             return None
         kind = self._kind_of(leaves, tree, place)
@@ -184,7 +184,7 @@ def _can_be_kept(device: jax.Device) -> bool:
     return disk_cache.is_on and device.platform in PLATFORMS and not _is_within_a_context()
 
 
-def _place_of(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
+def place_of_arrays(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
     """The device that a call with such arguments runs on, and whether its results are bound to that; None where JAX
     shall decide."""
     device, committed = default_device(), False

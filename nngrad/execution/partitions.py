@@ -165,12 +165,28 @@ def _partition(
     group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any]
 ) -> Partition:
     """The partition of some calls; `last` says in which partition a value is read last."""
+    part = part_of_calls(group, place, last, specs)
+    block, numbers = hoist_from(part.block)
+    of_parts = {i: starts[i] for i in part.takes if i in starts}
+    return Partition(block, *part[1:], of_parts, as_array(numbers, block.needs_x64))
+
+
+class Part(NamedTuple):
+    """Some calls of a block as a block of their own. Values go by their numbers in the whole block."""
+
+    block: Block
+    takes: tuple[int, ...]
+    gives: tuple[int, ...]
+    done_with: tuple[int, ...]
+    """The values that nothing needs after it."""
+
+
+def part_of_calls(group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec]) -> Part:
+    """The part that consists of some calls; `last` says in which part a value is read last."""
     made = dict.fromkeys([i for call in group for i in call.outs])
     takes = [i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made]
     places = {i: n for n, i in enumerate(takes)}
     gives = tuple([i for i in made if last.get(i, place) > place])
     calls = [call._replace(ins=tuple([places.get(i, i) for i in call.ins])) for call in group]
-    block, numbers = hoist_from(block_of(tuple([specs[i] for i in takes]), calls, gives))
-    given = as_array(numbers, block.needs_x64)
-    of_parts = {i: starts[i] for i in takes if i in starts}
-    return Partition(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]), of_parts, given)
+    block = block_of(tuple([specs[i] for i in takes]), calls, gives)
+    return Part(block, tuple(takes), gives, tuple([i for i in takes if last[i] == place]))

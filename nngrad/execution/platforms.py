@@ -141,3 +141,17 @@ mlir.register_lowering(_chosen, functools.partial(_lowered, None))
 def _settings_of_now() -> _Settings:
     config: Any = jax.config
     return bool(config.jax_enable_x64), config.jax_default_matmul_precision
+
+
+def placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
+    JAX's that users switch from call to call, and where arrays are."""
+    config: Any = jax.config
+    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
+    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
+
+
+def _place_of(array: Any) -> Any:
+    if isinstance(array, jax.Array):
+        return array.weak_type, array.sharding if array.committed else None
+    return False, getattr(array, "sharding", None)

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import functools
 import threading
-from collections.abc import Mapping
-from typing import NamedTuple
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 import jax
 
@@ -55,6 +55,14 @@ def quick_options() -> dict[str, str | bool]:
         return True
 
     return _OPTIONS if known(_OPTIONS) else {name: each for name, each in _OPTIONS.items() if known({name: each})}
+
+
+class QuickExecutable(NamedTuple):
+    """What a call in the quick tier runs."""
+
+    call: Callable[..., Any]
+    seconds: float
+    """How long it took to compile; 0 where it came from disk."""
 
 
 # ---------------------------------------------------------------- how many calls run the quick tier

@@ -27,7 +27,7 @@ from .hdf5_reading import MOST_FOLD
 from .replacing import read_whole, write_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
-_NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
+NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
 """In HDF5 a dot stands for the group itself, names end before a zero, and they are Unicode text."""
 
 SECONDS_TO_READ = 20
@@ -74,7 +74,7 @@ def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) 
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         for index, (name, array) in enumerate(arrays.items()):
-            if _NO_NAME.search(name):
+            if NO_NAME.search(name):
                 raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
             file[name] = array.astype(np.float32) if array.dtype.name == "bfloat16" else array
             file[name].attrs["need_grad"] = need_grad[name]
@@ -178,12 +178,22 @@ def _read_text(content: bytes, where: str) -> FileParameters:
 def _held(message: Any, where: str) -> FileParameters:
     held = FileParameters({}, {})
     for parameter in message.parameter:
-        name, shape = parameter.variable_name, tuple(parameter.shape.dim)
-        if min(shape, default=0) < 0 or math.prod(shape) != len(parameter.data):
-            raise ValueError(f"{where}: a damaged file: {name!r} has shape {shape} and {len(parameter.data)} values")
-        held.arrays[name] = np.array(parameter.data, np.float32).reshape(shape)
+        name = parameter.variable_name
+        held.arrays[name] = array_of_message(parameter, name, where)
         held.need_grad[name] = parameter.need_grad
     return held
+
+
+def array_of_message(message: Any, name: str, where: str) -> np.ndarray[Any, Any]:
+    """The array in a message with a shape and data, which is called `name`.
+
+    Raises:
+        ValueError: The two do not fit together.
+    """
+    shape = tuple(message.shape.dim)
+    if min(shape, default=0) < 0 or math.prod(shape) != len(message.data):
+        raise ValueError(f"{where}: a damaged file: {name!r} has shape {shape} and {len(message.data)} values")
+    return np.array(message.data, np.float32).reshape(shape)
 
 
 def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:

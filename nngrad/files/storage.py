@@ -76,16 +76,16 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
     return arrays_from(read_whole(path), str(path))
 
 
-def read_into(path: str | Path, take: Callable[[Arrays], None]) -> None:
-    """Hand the arrays of such a file to `take`.
+def read_into(path: str | Path, take: Callable[[Arrays, dict[str, Any]], None]) -> None:
+    """Hand the arrays of such a file, and the facts, to `take`.
 
     Raises:
         ValueError: It is damaged, or `take` says that they do not fit; the message names the file.
         OSError: It cannot be read.
     """
-    arrays, _ = read_arrays(path)
+    arrays, facts = read_arrays(path)
     try:
-        take(arrays)
+        take(arrays, facts)
     except ValueError as error:
         raise ValueError(f"{path}: {error}") from None
 

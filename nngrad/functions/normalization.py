@@ -203,7 +203,7 @@ def spectral_norm(
         itr: Number of steps, at least 1.
         eps: Added to the squared lengths; positive.
         test: Whether `u` stays as it is.
-        output_u: Whether to return (w / s, u), with the last u, in place of w / s.
+        output_u: Whether to return (w / s, u) in place of w / s, with the last u, or, if `test`, the first.
 
     Raises:
         ValueError: `dim` is out of range, `u` has another number of elements, `itr` is below 1, or `eps` is not
@@ -226,7 +226,7 @@ def spectral_norm(
         row = _unit(linear.batch_matmul(v, fixed, transpose_b=not last), eps)
     largest = reduction.sum(linear.batch_matmul(row, matrix, transpose_b=last) * v)
     y = shifted(w, wide / largest, None, None)
-    following = array.cast(movement.reshape(row, shape=u.shape), u.dtype)
+    following = control.unlink(u) if test else array.cast(movement.reshape(row, shape=u.shape), u.dtype)
     if u.parent is None and not test:
         y = control.with_updates(y, {u: following})
     return (y, following) if output_u else y

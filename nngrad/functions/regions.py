@@ -275,7 +275,8 @@ def patch_correlation(
         shift: How far a patch of `x2` is displaced at most.
         patch_step: How far a patch of `x1` is from the next.
         shift_step: How far a displacement is from the next.
-        padding: How many zeros are put at the top, the bottom, the left and the right; one number for all.
+        padding: How many zeros are put at the top, the bottom, the left and the right; or at both ends of the height,
+            and of the width; one number for all.
         channel_last: Whether the channel axis is the last one, and the displacements come behind the pixels.
 
     Returns:
@@ -290,6 +291,8 @@ def patch_correlation(
     kernel = per_axis(patch, "patch", 2, 1, 1)
     stride = per_axis(patch_step, "patch_step", 2, 1, 1)
     far, step = (per_axis(shift, "shift", 2, 0, 0), per_axis(shift_step, "shift_step", 2, 1, 1))
+    if isinstance(padding, tuple) and len(padding) == 2:
+        padding = (padding[0], padding[0], padding[1], padding[1])
     margins = per_axis(padding, "padding", 4, 0, 0)
     if channel_last:
         x1, x2 = transpose(x1, axes=(0, 3, 1, 2)), transpose(x2, axes=(0, 3, 1, 2))

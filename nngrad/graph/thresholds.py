@@ -133,6 +133,19 @@ SECONDS_OF_A_CALL = 5e-5
 SECONDS_OF_A_COPY = 1e-5
 """Seconds for each array that the quick executable is given a copy of, where the optimised one takes it over."""
 
+CALLS_OF_A_PART = 8
+"""A part that the quick tier compiles by itself takes as long as so many functions more: 15 ms, where each takes 2."""
+
+WORTH_PARTS = 1 / 2
+"""What is left to compile, at most, where the quick tier compiles equal parts. A call takes up to twice as long then,
+15 us for each part. Repeat with examples/nnabla/maml.py, of 3 to 16 tasks."""
+
+FEWEST_IN_A_PART, MOST_IN_A_PART = 8, 200
+"""How many functions a part has, but for the last one."""
+
+MOST_BYTES_IN_PARTS = 256 << 20
+"""What passes from part to part is in memory. A program whose values take more together is left in one piece."""
+
 
 # ---------------------------------------------------------------- what is read without a forward()
 # Repeat with `benchmarks/drop_in.py`.

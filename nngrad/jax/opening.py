@@ -19,8 +19,8 @@ from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
 from .opaque import closure_of
-from .pointwise import PointwiseFunction, depends_by_places, pointwise
-from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
+from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
+from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.registry import variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
@@ -156,10 +156,12 @@ class Opening:
         name = name_of(equation)
         rule = COMPLEX.get(name)
         numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in given]
-        if rule is None or not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
+        if not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
             return None
         if any([isinstance(v, Keys | Delayed) for v in given]):
             return None
+        if rule is None:
+            return self._pair_by_elements(equation, given) if name in COMPLEX_POINTWISE else None
         try:
             parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
             result = rule(JaxprEquation(equation), *parts)
@@ -170,6 +172,15 @@ class Opening:
         if any([is_complex(v.aval) for v in equation.outvars]):
             return results
         return self._of_the_right_kind(equation, results)
+
+    def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """What an equation on complex numbers gives that is known to go element by element."""
+        function, inputs, _ = closure_of(equation, given)
+        pair = complex_pointwise(equation, function, inputs, _open_alone)
+        if pair is None:
+            return None
+        self.report.opened[name_of(equation)] += 1
+        return [pair]
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """What an equation gives as a function of nngrad that is not looked into."""

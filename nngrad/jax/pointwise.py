@@ -29,6 +29,7 @@ from ..graph import Array, Function, Op, Variable, apply, functions_of
 from ..graph.arguments import Static
 from ..graph.by_jax import along
 from ..graph.jaxpr import CUSTOM_RULES, jaxpr_for, name_of
+from .values import ComplexPair
 
 
 class PointwiseFunction(TracedFunction):
@@ -158,6 +159,39 @@ def pointwise(
     several = len([x for x in inputs if x.spec.differentiable]) > 1
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
     return [apply(op, tuple(inputs), (fun,)) for fun in functions]
+
+
+def complex_pointwise(
+    equation: Any,
+    function: Callable[..., list[Any]],
+    inputs: list[Variable],
+    open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
+) -> ComplexPair | None:
+    """What an equation on complex numbers gives that goes element by element; None if JAX has no derivative of it.
+
+    Args:
+        equation: The equation; it has one result.
+        function: As for `pointwise`.
+        inputs: As for `pointwise`: the parts of complex numbers, each by itself.
+        open_jaxpr: As for `pointwise`.
+    """
+    (shape,) = [tuple(v.aval.shape) for v in equation.outvars]
+    if any([x.shape != shape or not x.spec.differentiable for x in inputs]):
+        return None
+    name, specs = name_of(equation), [x.spec for x in inputs]
+    try:
+        parts = [
+            PointwiseFunction(f"{part.__name__} {name}", jaxpr_for(_part(function, part), specs), open_jaxpr)
+            for part in (jax.lax.real, jax.lax.imag)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return ComplexPair(*[apply(pointwise_jax_function, tuple(inputs), (fun,)) for fun in parts])
+
+
+def _part(function: Callable[..., list[Any]], part: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A part of the one result of a function."""
+    return lambda *arrays: part(function(*arrays)[0])
 
 
 def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:

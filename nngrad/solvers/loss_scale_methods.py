@@ -51,7 +51,7 @@ class LossScaleMethods:
         scaling = as_loss_scale(scale, "loss_scaling: scale")
 
         def become(solver: Any) -> None:
-            old = {} if solver._state is None else solver.get_states()
+            old = {} if solver._state is None else solver.named_state()
             solver._scaling = scaling
             solver._variables = tuple(solver._params.values())  # another object: a training step sees the change
             solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))

@@ -49,7 +49,7 @@ class Momentum(Solver):
 
 
 class Nesterov(Solver):
-    """v <- momentum v + lr g;  w <- w - (momentum v + lr g)
+    """v <- momentum v - lr g;  w <- w + momentum v - lr g
 
     Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k^2)", 1983, in the form of
     Sutskever, Martens, Dahl and Hinton, ICML 2013.
@@ -64,7 +64,7 @@ class Nesterov(Solver):
         self.momentum = as_rate(momentum, "momentum")
 
     def transformation(self, lr: Any) -> Transformation:
-        return optax.chain(optax.scale(lr), optax.trace(self.momentum, nesterov=True), optax.scale(-1.0))
+        return optax.chain(optax.scale(-lr), optax.trace(self.momentum, nesterov=True))
 
 
 class SgdW(Solver):
@@ -300,7 +300,7 @@ class RMSprop(Solver):
 
 
 class RMSpropGraves(Solver):
-    """d <- momentum d + lr g / sqrt(v - m^2 + eps);  w <- w - d
+    """d <- momentum d - lr g / sqrt(v - m^2 + eps);  w <- w + d
 
     Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with
     recurrent neural networks", 2013, arXiv:1308.0850.
@@ -320,7 +320,7 @@ class RMSpropGraves(Solver):
 
     def transformation(self, lr: Any) -> Transformation:
         scale = optax.scale_by_stddev(self.decay, self.eps)
-        return optax.chain(scale, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
+        return optax.chain(scale, optax.scale(-lr), optax.trace(self.momentum))
 
 
 class Lars(Solver):

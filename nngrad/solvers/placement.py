@@ -12,6 +12,7 @@ from ..graph import Variable
 from ..graph.mesh import Mesh
 from ..graph.spec import Shape
 from .state import names_of_state
+from .state_names import names_by_place
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -68,7 +69,7 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
     init, parameters = solver._init(), moved[: len(places)]
     before = solver._state
     tree = jax.eval_shape(init, parameters) if before is None else jax.tree.unflatten(solver._structure, before.raw())
-    owners = names_of_state(init, tree, tuple(named))
+    owners = names_of_state(init, tree, tuple(named), names_by_place(type(solver)))
     beside = tuple([
         _beside(name.partition(":")[2], array.shape, places, named, mesh)
         for name, array in zip(owners, jax.tree.leaves(tree), strict=True)

@@ -133,7 +133,11 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {**self.settings(), "_lr": self._lr, "_params": self._params}
-        return kept if self._state is None else {**kept, "states": self.get_states(), "updates": self.updates}
+        if self._state is None:
+            return kept
+        with self.updating:
+            named, updates = self.named_state(), self.updates
+        return {**kept, "states": {name: np.array(array) for name, array in named.items()}, "updates": updates}
 
     def __setstate__(self, kept: dict[str, Any]) -> None:
         Solver.__init__(self, kept["_initial_lr"])
@@ -141,8 +145,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         vars(self).update(kept)
         self._replace(self._params, [])
         if states is not None:
-            self.set_states(states)
-            self.set_updates(updates)
+            self.take_named(states, updates)
 
     @property
     def name(self) -> str:
@@ -201,7 +204,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """Train `params` from now on; those named in `kept` keep their state, and then counters go on too."""
 
         def become(solver: Solver) -> None:
-            old = solver.get_states() if solver._state is not None and kept else {}
+            old = solver.named_state() if solver._state is not None and kept else {}
             solver._params = params
             for p in params.values():
                 if p.cell.axes is None:  # what is trained is no batch
@@ -225,18 +228,18 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             change(twin)
             self.__dict__.update(twin.__dict__)
 
-    def _start_from(self, old: Mapping[str, np.ndarray[Any, Any]], kept: list[str]) -> None:
+    def _start_from(self, old: Mapping[str, Any], kept: list[str]) -> None:
         """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
         updates, self._state = self.updates if kept else 0, None
         if old:
-            states = self.get_states()
+            states: dict[str, Any] = dict(self.named_state())
             for key, array in states.items():
                 owner = key.partition(":")[2]
                 before = old.get(key)
                 if before is not None and (not owner or owner in kept) and before.shape == array.shape:
-                    states[key] = before.astype(array.dtype)
-            self.set_states(states)
-        if updates:
+                    states[key] = np.asarray(before).astype(array.dtype)
+            self.take_named(states, updates)
+        elif updates:
             self.set_updates(updates)
 
     # ---------------------------------------------------------------- a step

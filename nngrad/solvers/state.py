@@ -1,8 +1,10 @@
-"""The arrays in a solver's state: their names, and what they can be."""
+"""The state of a solver: as nnabla gives it, as arrays by name, and what it can be."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections import OrderedDict
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from typing import Any
 
 import jax
@@ -10,8 +12,20 @@ import numpy as np
 import optax
 
 from ..execution.executable import run_once
+from ..graph import NdArray, Variable
 from ..graph.half_made import unharmed
+from ..graph.variable import leaf_of
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
+
+
+@dataclass
+class SolverState:
+    """What a solver keeps of one parameter."""
+
+    pstate: dict[str, Any] = field(default_factory=dict)
+    """Variables by nnabla's names of what they are, such as 'mean' and 'var'; `set_states` takes arrays too."""
+    t: int = 0
+    """How many updates it has seen."""
 
 
 @unharmed
@@ -23,11 +37,13 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: 
     return jax.tree.unflatten(tree, leaves)
 
 
-def names_of_state(init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...]) -> list[str]:
+def names_of_state(
+    init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...], names: Mapping[str, str]
+) -> list[str]:
     """A name for each array in a state that `init` made for some parameters, in its order.
 
-    It is the array's place in the state, and the parameter that it belongs to: 'mu:conv/W', 'count'. With a loss scale
-    the names are those without one, and its own.
+    It is what `names` calls the array's place in the state, or else that place, and the parameter that it belongs to:
+    'mean:conv/W', 't'. With a loss scale the names are those without one, and its own.
     """
     try:
         owners = optax.tree_utils.tree_map_params(
@@ -40,7 +56,7 @@ def names_of_state(init: Callable[[Any], Any], state: Any, parameters: tuple[str
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]]
     owned = jax.tree.leaves(owners, is_leaf=lambda x: x is None)
     return [
-        _name(path[1:] if scaled and path[0] == _INNER else path, owner)
+        _name(path[1:] if scaled and path[0] == _INNER else path, owner, names)
         for path, owner in zip(paths, owned, strict=True)
     ]
 
@@ -52,21 +68,74 @@ def _owners_by_size(init: Callable[[Any], Any], parameters: tuple[str, ...]) -> 
     return jax.tree.map(lambda array: next((sizes[n] for n in array.shape if n in sizes), None), made)
 
 
-def _name(path: tuple[Any, ...], owner: str | None) -> str:
-    if owner is None:
-        return jax.tree_util.keystr(path, simple=True, separator=".")
-    return f"{jax.tree_util.keystr(path[:-1], simple=True, separator='.')}:{owner}"
+def _name(path: tuple[Any, ...], owner: str | None, names: Mapping[str, str]) -> str:
+    place = jax.tree_util.keystr(path if owner is None else path[:-1], simple=True, separator=".")
+    name = names.get(place, place)
+    return name if owner is None else f"{name}:{owner}"
 
 
-def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
-    """`states` as arrays by name, which can take the place of a solver's `own` state with this loss scaling.
+def states_of(
+    named: Mapping[str, Any], parameters: Iterable[str], count: int, updates: int
+) -> OrderedDict[str, SolverState]:
+    """The state of each parameter, of arrays by name.
+
+    Args:
+        named: The arrays, by names as `names_of_state` gives them, without the count of updates.
+        parameters: Names of the parameters.
+        count: That count.
+        updates: How many updates there were; others than `count` where some were skipped.
+    """
+    states = OrderedDict((parameter, SolverState(t=count)) for parameter in parameters)
+    shared = SolverState(t=updates)
+    for name, array in named.items():
+        what, colon, owner = name.partition(":")
+        of = states[owner] if colon else shared
+        of.pstate[what] = leaf_of(NdArray.of_host_array(np.array(array)))
+    if shared.pstate or updates != count:
+        states[SHARED] = shared
+    return states
+
+
+def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, int | None]:
+    """The arrays in what `states_of` gave, by name; the count of updates; and how many there were.
+
+    Args:
+        states: Solver states by the names of parameters.
+        counted: Whether the solver computes with the count, which must be one for all parameters then.
 
     Raises:
-        TypeError: `states` is no mapping.
-        ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+        TypeError: It is something else.
+        ValueError: A count is no int, or negative, or there are several.
     """
     if not isinstance(states, Mapping):
-        raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
+        raise TypeError(f"set_states: expected states by name, got {type(states).__name__}")
+    named: dict[str, Any] = {}
+    counts: dict[str, int] = {}
+    for parameter, state in states.items():
+        if not hasattr(state, "pstate") or not hasattr(state, "t"):
+            raise TypeError(f"set_states: {parameter!r} must be a SolverState, with pstate and t, as get_states gives "
+                            f"it, got {type(state).__name__}")
+        if isinstance(state.t, bool) or not isinstance(state.t, int | np.integer) or not 0 <= state.t < 2**31:
+            raise ValueError(f"set_states: t of {parameter!r} counts, so it must be an int, 0 or more, got {state.t!r}")
+        counts[parameter] = int(state.t)
+        for what, array in state.pstate.items():
+            cell = array.data if isinstance(array, Variable) else array
+            name = what if parameter == SHARED else f"{what}:{parameter}"
+            named[name] = cell.raw() if isinstance(cell, NdArray) else cell
+    shared = counts.pop(SHARED, None)
+    fewest, most = min(counts, key=counts.__getitem__, default=""), max(counts, key=counts.__getitem__, default="")
+    if counted and counts and counts[fewest] != counts[most]:
+        raise ValueError(f"set_states: t is {counts[fewest]} for {fewest!r} and {counts[most]} for {most!r}, but this "
+                         "solver counts the updates of all its parameters together: train them by two solvers")
+    return named, counts.get(most), counts.get(most) if shared is None else shared
+
+
+def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
+    """`states`, arrays by name, which can take the place of a solver's `own` state with this loss scaling.
+
+    Raises:
+        ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+    """
     given = {name: array if isinstance(array, jax.Array) else np.asarray(array) for name, array in states.items()}
     if set(given) != set(own):
         missing, unknown = sorted(set(own) - set(given)), sorted(set(given) - set(own), key=str)
@@ -83,8 +152,10 @@ def fitting_states(states: Any, own: Mapping[str, Any], scaling: LossScale | Non
     return given
 
 
-_COUNTERS = {"count", "good_steps", "skipped"}
-"""What optax calls its counters of steps, and those of the loss scale."""
+SHARED = ""
+"""Under this name are those arrays of a state that belong to no parameter."""
+_COUNTERS = {"t", "count", "good_steps", "skipped"}
+"""What counters of steps are called, by nnabla and by optax, and those of the loss scale."""
 _PROBE = 1_000_003
 """A size that no state has by itself."""
 _INNER = jax.tree_util.GetAttrKey("inner")

@@ -1,4 +1,4 @@
-"""What a solver says of its state, and takes for it."""
+"""What a solver says of its state, and takes for it; the files of it."""
 
 from __future__ import annotations
 
@@ -12,13 +12,15 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
+from ..files.nnabla_states import STATE_FILES, read_states, write_states
 from ..files.storage import read_into, write_arrays
 from ..graph import Variable
 from ..graph.spec import x64_if
 from .gradients import Arrays
 from .in_place import InPlaceState, StateValue
 from .loss_scale import LossScale
-from .state import fitting_states, names_of_state
+from .state import SolverState, fitting_states, named_of, names_of_state, states_of
+from .state_names import by_present_names, names_by_place, present_name
 
 
 class StateMethods:
@@ -33,34 +35,85 @@ class StateMethods:
     _flat_state: Callable[[], Arrays]
     _init: Callable[[], Callable[[Arrays], Any]]
 
-    def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
-        """A copy of the state: arrays by name, as 'mu:conv/W' for a parameter's own and 'count' for what is shared."""
-        return OrderedDict((name, np.array(leaf)) for name, leaf in self.named_state().items())
+    def get_states(self) -> OrderedDict[str, SolverState]:
+        """A copy of the state of each parameter, by its name: Variables in `pstate`, and the number of updates in `t`.
 
-    def set_states(self, states: Mapping[str, Any]) -> None:
+        What belongs to no parameter is under the name '', where there is such a thing: a dynamic loss scale, what
+        other transformations of optax keep, and, as `t`, the number of updates where some were skipped.
+        """
+        with self.updating:
+            named, updates = self.named_state(), self.updates
+        count = int(named.pop("t")) if self._counts(named) else updates
+        return states_of(named, self._params, count, updates)
+
+    def set_states(self, states: Mapping[str, SolverState]) -> None:
         """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
 
         Raises:
-            TypeError: `states` is no mapping of names to arrays.
-            ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+            TypeError: `states` is no mapping of names to states.
+            ValueError: Names, shapes or dtypes are others, a counter is negative, the parameters have different ones,
+                or the loss scale is out of its bounds.
         """
+        counts = self._counts(self.named_state())
+        named, count, updates = named_of(states, counts)
+        if counts and count is not None:
+            named["t"] = np.int32(count)
+        self.take_named(named, updates)
+
+    def take_named(self, named: Mapping[str, Any], updates: int | None) -> None:
+        """Take over arrays that `named_state` gave, or that of an earlier version; and the number of updates."""
         own = self.named_state()
-        given = fitting_states(states, own, self._scaling)
+        given = fitting_states(by_present_names(type(self), named), own, self._scaling)
+        if updates is None:  # an earlier version did not write it
+            updates = int(given["t"]) if self._counts(own) else self.updates
         with self.updating, x64_if(self._needs_x64):
-            self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), self.updates)
+            self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), updates)
+
+    def present_name(self, name: str) -> str:
+        """The name in `named_state` of what a file has under `name`."""
+        return present_name(type(self), name)
 
     def save_states(self, path: str | Path) -> None:
-        """Write the state to a safetensors file, which is replaced as a whole or not at all."""
-        write_arrays(path, self.get_states(), {"solver": type(self).__name__})
+        """Write the state to a file, which is replaced as a whole or not at all.
 
-    def load_states(self, path: str | Path) -> None:
-        """Read the state from a file of `save_states`.
+        Args:
+            path: Its name. '.h5' and '.protobuf' files are written as nnabla writes them, and any other name is that
+                of a safetensors file.
 
         Raises:
+            ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
+            ValueError: nnabla's files cannot hold it: the state of a transformation that nnabla has no solver for, or
+                a dynamic loss scale.
+            OSError: It cannot be written.
+        """
+        if Path(path).suffix in STATE_FILES:
+            write_states(path, self.get_states())
+        else:
+            with self.updating:
+                named, updates = self.named_state(), self.updates
+            write_arrays(path, named, {"solver": type(self).__name__, "updates": updates})
+
+    def load_states(self, path: str | Path) -> None:
+        """Read the state from a file of `save_states`, or of nnabla's '.h5' or '.protobuf'.
+
+        Raises:
+            ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
             ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
-        read_into(path, self.set_states)
+        if Path(path).suffix not in STATE_FILES:
+            read_into(path, lambda arrays, facts: self.take_named(arrays, facts.get("updates")))
+            return
+        states = {name: SolverState(*state) for name, state in read_states(path).items()}
+        own = self.named_state()
+        for name, state in states.items():
+            for what, array in state.pstate.items():
+                if f"{what}:{name}" in own:
+                    state.pstate[what] = array.astype(own[f"{what}:{name}"].dtype)
+        try:
+            self.set_states(states)
+        except ValueError as error:
+            raise ValueError(f"{path}: {error}") from None
 
     @property
     def updates(self) -> int:
@@ -77,6 +130,11 @@ class StateMethods:
             self._state = StateValue(self._flat_state(), count)
 
     def named_state(self) -> dict[str, jax.Array]:
-        """The arrays of the state by name, as they are held."""
-        state = self.state
-        return dict(zip(names_of_state(self._init(), state, tuple(self._params)), jax.tree.leaves(state), strict=True))
+        """The arrays of the state by name, as they are held: 'mean:conv/W' for a parameter's own, 't' for the count."""
+        state, names = self.state, names_by_place(type(self))
+        named = names_of_state(self._init(), state, tuple(self._params), names)
+        return dict(zip(named, jax.tree.leaves(state), strict=True))
+
+    def _counts(self, named: Mapping[str, Any]) -> bool:
+        """Whether it computes with the number of updates, which is among the arrays of its state then."""
+        return "t" in named and "t" in names_by_place(type(self)).values()

@@ -177,7 +177,7 @@ class MovingAverage:
             ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
-        read_into(path, self.set_states)
+        read_into(path, lambda arrays, _: self.set_states(arrays))
 
     def _names(self) -> list[str]:
         return [_COUNT, *[f"average:{name}" for name in self._averages]]

@@ -7,6 +7,7 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from tests.solver_states import state_arrays
 
 
 class Counting:
@@ -60,7 +61,7 @@ class Counting:
 
     def count(self) -> int:
         """After how many steps all is as it should be; raises if it is as after none."""
-        states = {name: array for name, array in self.solver.get_states().items() if array.ndim}
+        states = {name: array for name, array in state_arrays(self.solver).items() if array.ndim}
         (k,) = {float(v) for array in states.values() for v in np.unique(array)}
         (w,) = {float(v) for array in self.arrays().values() for v in np.unique(array)}
         assert w == -k * (k + 1) / 2, f"parameters are {w} after {k} steps"

@@ -19,6 +19,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from tests.solver_states import state_arrays
 
 EVERY = 4
 BATCHES = 7
@@ -69,7 +70,7 @@ def main(folder: str, steps: int) -> None:
     digest = hashlib.sha256(repr((history, feed.get_state(), nn.random.get_draws())).encode())
     for name, p in nn.get_parameters(grad_only=False).items():
         digest.update(name.encode() + p.d.tobytes())
-    for name, array in solver.get_states().items():
+    for name, array in state_arrays(solver).items():
         digest.update(name.encode() + array.tobytes())
     say(f"end {digest.hexdigest()}")
 

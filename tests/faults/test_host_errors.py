@@ -13,6 +13,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from tests.solver_states import state_arrays
 
 
 class Broken(Exception):
@@ -87,7 +88,7 @@ FUNCTIONS: dict[str, Callable[[nn.Variable], nn.Variable]] = {
 
 def values(w: nn.Variable, solver: Any) -> list[np.ndarray]:
     """The state of training."""
-    return [np.array(w.data.view), np.array(w.grad.view), *solver.get_states().values()]
+    return [np.array(w.data.view), np.array(w.grad.view), *state_arrays(solver).values()]
 
 
 @pytest.mark.parametrize("kind", FUNCTIONS)

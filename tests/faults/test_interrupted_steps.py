@@ -14,6 +14,7 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from tests.solver_states import state_arrays
 
 from .counting import Counting
 from .moments import INTERRUPTED
@@ -195,7 +196,7 @@ def test_what_a_handler_writes_stays(alarm: Any) -> None:
         alarm(rng.uniform(1e-5, 1e-3), write)
         while len(written) <= i:
             step(model.ones)
-        (momentum,) = {float(v) for v in model.solver.get_states()["1.trace:w3"]}
+        (momentum,) = {float(v) for v in state_arrays(model.solver)["m:w3"]}
         # What came between the handler and the end of the loop: at most the step that it fell into.
         assert float(w.d[0]) in (-1e6, -1e6 - momentum)
         w.d = 0.0

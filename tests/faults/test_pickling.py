@@ -96,7 +96,7 @@ def test_a_copy_has_a_state_of_its_own_for_the_same_parameters() -> None:
     other = copy.copy(solver)
     assert other.get_parameters()["b"] is params["b"]
     train(solver)
-    assert solver.get_states()["0.count"] == 2 and other.get_states()["0.count"] == 1
+    assert solver.get_states()["b"].t == 2 and other.get_states()["b"].t == 1
     other.clear_parameters()
     assert list(solver.get_parameters()) == ["a/w", "b"]
 

@@ -21,6 +21,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
+from tests.solver_states import state_arrays
 
 RATE, MOMENTUM = 0.01, 0.5
 Arrays = dict[str, np.ndarray]
@@ -69,19 +70,19 @@ class Training(RuleBasedStateMachine):
         self.solver = S.Momentum(RATE, MOMENTUM)
         self.step = nn.train_step(self.loss, nn.get_parameters(), self.solver, inputs=self.x)
         self.now: Arrays = {f"{kind}{name}": np.ones(3) if not kind else np.zeros(3)
-                            for kind in ("", "1.trace:") for name in self.w}
+                            for kind in ("", "m:") for name in self.w}
 
     def after_step(self, now: Arrays, x: np.ndarray) -> Arrays:
         """What a step makes of it: v <- momentum v + lr g;  w <- w - v."""
         after = dict(now)
         for name, g in gradients(now, x).items():
-            after[f"1.trace:{name}"] = MOMENTUM * now[f"1.trace:{name}"] + RATE * g
-            after[name] = now[name] - after[f"1.trace:{name}"]
+            after[f"m:{name}"] = MOMENTUM * now[f"m:{name}"] + RATE * g
+            after[name] = now[name] - after[f"m:{name}"]
         return after
 
     def is_at(self, model: Arrays) -> bool:
         """Whether parameters and state are what a model says."""
-        held = {name: w.data.view for name, w in self.w.items()} | self.solver.get_states()
+        held = {name: w.data.view for name, w in self.w.items()} | state_arrays(self.solver)
         return all([np.allclose(held[name], array, rtol=1e-9, atol=1e-12) for name, array in model.items()])
 
     def done_or_not(self, moment: float | None, act: Callable[[], Any], after: Arrays) -> bool:
@@ -150,7 +151,7 @@ class Training(RuleBasedStateMachine):
         self.done_or_not(moment, lambda: nn.save_parameters(self.file), dict(self.now))
         if moment is None:
             self.solver.save_states(self.states)
-            self.saved_states = {name: self.now[name] for name in self.solver.get_states()}
+            self.saved_states = {f"m:{name}": self.now[f"m:{name}"] for name in self.w}
             self.saved = self.in_file = {name: self.now[name] for name in self.w}
         elif self.file.exists():
             with nn.parameter_scope("elsewhere", OrderedDict()):

@@ -11,6 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+from tests.solver_states import state_arrays
 
 from .counting import Counting
 
@@ -96,7 +97,7 @@ def test_what_is_saved_is_of_one_step(kind: str, tmp_path: Any) -> None:
             with nn.parameter_scope("loaded"):
                 loaded = nn.load_parameters(path)
             assert len({float(v) for p in loaded.values() for v in np.unique(p.d)}) == 1
-            states = [a for a in model.solver.get_states().values() if a.ndim]
+            states = [a for a in state_arrays(model.solver).values() if a.ndim]
             assert len({float(v) for a in states for v in np.unique(a)}) == 1
 
     beside(step, work)
@@ -155,9 +156,9 @@ def test_what_is_written_meanwhile_is_not_lost() -> None:
             # Each step takes something away, by less than all that was taken so far.
             assert float(w.d[0]) <= 2.0**20 + i
 
-    before = float(model.solver.get_states()["1.trace:w5"][0])
+    before = float(state_arrays(model.solver)["m:w5"][0])
     beside(step, work)
-    after = float(model.solver.get_states()["1.trace:w5"][0])
+    after = float(state_arrays(model.solver)["m:w5"][0])
     assert after > before
     assert float(w.d[0]) > 2.0**20 - after * (after + 1) / 2
     assert len(np.unique(w.d)) == 1

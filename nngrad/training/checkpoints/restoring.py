@@ -174,8 +174,9 @@ class Restoring:
             found |= {f"solver parameters/{name}": _sharding_of(p) for name, p in self._own.items()}
         for key, solver in self._solvers.items():
             parameters = solver.get_parameters()
-            for name, state in (solver.named_state() if parameters else {}).items():
-                owner = parameters.get(name.partition(":")[2])
+            states = solver.named_state() if parameters else {}
+            for name in self._facts["solvers"][key]["state"] if parameters else []:
+                state, owner = states[solver.present_name(name)], parameters.get(name.partition(":")[2])
                 found[f"solvers/{key}/{name}"] = (
                     _present_sharding(state) if owner is None or owner.shape != state.shape else _sharding_of(owner)
                 )
@@ -226,8 +227,7 @@ class Restoring:
             known = {**self._parameters, **made}
             solver.set_parameters({name: known[registered] for name, registered in facts["parameters"].items()})
         if facts["parameters"]:
-            solver.set_states(_below(f"solvers/{key}/", arrays))
-            solver.set_updates(facts.get("updates", 0))
+            solver.take_named(_below(f"solvers/{key}/", arrays), facts.get("updates", 0))
         if not np.isnan(facts["learning_rate"]) and not solver.has_schedule:
             solver.set_learning_rate(facts["learning_rate"])
 

@@ -70,10 +70,11 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
                 "it was written; load it into a solver with a number as its learning rate, and call set_updates and "
                 "set_learning_rate"]
     states = solver.named_state()
-    found = names_in_one_only(facts["state"], states, f"{key}: state")
-    for name in facts["state"]:
+    saved = {solver.present_name(name): specs[f"solvers/{key}/{name}"] for name in facts["state"]}
+    found = names_in_one_only(saved, states, f"{key}: state")
+    for name, spec in saved.items():
         if name in states:
-            found += other_spec(specs[f"solvers/{key}/{name}"], states[name], f"{key}: state {name!r}")
+            found += other_spec(spec, states[name], f"{key}: state {name!r}")
     return found
 
 

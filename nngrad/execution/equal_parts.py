@@ -1,0 +1,174 @@
+"""The quick tier of a program with many equal parts, each of which is compiled once and called wherever it occurs.
+
+XLA compiles every kernel of a program, however many are equal: the inner steps of a meta-gradient, the tasks of a
+batch, the steps of a recurrence that is too short for a loop. So the program is cut into parts that are compiled by
+themselves, where that leaves much less to compile. What stands before a place decides whether a part ends there, as in
+programs that look for equal stretches of files (content-defined chunking): equal stretches of calls are cut equally,
+wherever they begin.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import jax
+import numpy as np
+from jax.sharding import SingleDeviceSharding
+
+from ..graph import Spec
+from ..graph.block import Block
+from ..graph.spec import spec_of
+from ..graph.thresholds import (
+    CALLS_OF_A_PART,
+    FEWEST_IN_A_PART,
+    LARGE,
+    MOST_BYTES_IN_PARTS,
+    MOST_IN_A_PART,
+    WORTH_PARTS,
+)
+from .calls import Call, calls_of, late, without_identities
+from .cpu.rolling import functions_to_compile
+from .executable import Executable
+from .hoisting import Hoisted, literals_replaced, renumbered, taking_literals
+from .on_disk import on_disk_by_structure, place_of_arrays
+from .partitions import Part, part_of_calls
+from .passes import PASSES, prepared
+from .program import Program, digest_of_program, in_one
+from .tiers import QuickExecutable
+
+_WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
+"""How many calls decide whether a part ends after them, and that one of how many such rows ends one. The pair that
+leaves least to compile is taken."""
+
+_PREPARED = frozenset([each.name for each in PASSES])
+
+
+class Parts(NamedTuple):
+    """A block in parts."""
+
+    parts: list[Part]
+    """In an order in which they can run."""
+    outputs: tuple[int, ...]
+    """The values that are the results."""
+
+
+def in_equal_parts(block: Block) -> Parts | None:
+    """A block in parts, many of them equal; None where it is better compiled in one piece."""
+    if len(block.steps) < 2 * LARGE or sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
+        return None
+    listed, specs = calls_of(block)
+    calls, outputs = without_identities(block, listed)
+    if any([i >= 0 for i in outputs]):
+        return None  # somebody could be given the array that he gave
+    calls = late(calls, outputs)
+    labels = _labels(calls, specs)
+    tried = [_ends(labels, window, divisor) for window in _WINDOWS for divisor in _DIVISORS]
+    ends = min(tried, key=functools.partial(_cost, labels))
+    groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
+    last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
+    last |= dict.fromkeys(outputs, len(groups))
+    parts = [part_of_calls(group, n, last, specs) for n, group in enumerate(groups)]
+    each = {renumbered(part.block)[0] for part in parts}
+    to_compile = sum([CALLS_OF_A_PART + functions_to_compile(part) for part in each])
+    return Parts(parts, outputs) if to_compile <= WORTH_PARTS * functions_to_compile(block) else None
+
+
+def _labels(calls: Sequence[Call], specs: dict[int, Spec]) -> list[int]:
+    """Equal numbers for calls that do the same, but for hoisted literals, to arrays of the same shapes."""
+    known: dict[Any, int] = {}
+    steps = literals_replaced([(call.op, call.arguments, call.ins) for call in calls], lambda place: None)
+    return [known.setdefault((op, given, *[specs[i] for i in ins]), len(known)) for op, given, ins in steps]
+
+
+def _ends(labels: Sequence[int], window: int, divisor: int) -> list[int]:
+    """Where parts end: one may where a hash of the last labels is divisible."""
+    odd = np.uint64(0x9E3779B97F4A7C15)
+    numbers = (np.array(labels, np.uint64) + np.uint64(1)) * odd
+    hashed = np.zeros_like(numbers)
+    for back in range(window):
+        hashed[back:] = (hashed[back:] ^ (hashed[back:] >> np.uint64(29))) * odd + numbers[: len(numbers) - back]
+    hashed = (hashed ^ (hashed >> np.uint64(32))) * odd >> np.uint64(40)
+    ends, start = [], 0
+    for end in [*(np.flatnonzero(hashed % np.uint64(divisor) == 0) + 1).tolist(), len(labels)]:
+        while end - start > MOST_IN_A_PART:
+            start += MOST_IN_A_PART
+            ends.append(start)
+        if end - start >= FEWEST_IN_A_PART or start < end == len(labels):
+            ends.append(end)
+            start = end
+    return ends
+
+
+def _cost(labels: Sequence[int], ends: Sequence[int]) -> int:
+    """About how much there is to compile, in calls. Parts of equal labels may still differ in what they read."""
+    parts = {tuple(labels[start:end]) for start, end in zip([0, *ends], ends, strict=False)}
+    return sum([CALLS_OF_A_PART + len(part) for part in parts])
+
+
+class QuickParts:
+    """What compiles a program in parts for the quick tier, if that is worth it.
+
+    Args:
+        given: The program, and its numbers. It runs on one device.
+    """
+
+    def __init__(self, given: Hoisted) -> None:
+        self._given = given
+        self._executables: dict[Block, Executable] = {}
+
+    @functools.cached_property
+    def _found(self) -> Parts | None:
+        return in_equal_parts(prepared(self._given.program).block)
+
+    @functools.cached_property
+    def _sites(self) -> list[tuple[Executable, Part, tuple[int, ...]]]:
+        """The parts, each with the executable of all that are equal to it, and the places of its numbers."""
+        return [] if self._found is None else [self._site(part) for part in self._found.parts]
+
+    def _site(self, part: Part) -> tuple[Executable, Part, tuple[int, ...]]:
+        block, places = renumbered(part.block)
+        found = self._executables.get(block)
+        if found is None:
+            program, specs = Program(block, without=_PREPARED), block.inputs
+            if places:
+                specs = (spec_of((len(places),), self._given.takes[0].dtype), *specs)
+            jitted = jax.jit(taking_literals(program) if places else in_one(program))
+            found = Executable(jitted, on_disk=on_disk_by_structure(digest_of_program(program), jitted, specs))
+            self._executables[block] = found
+        return found, part, places
+
+    def compiled(self, arrays: tuple[Any, ...]) -> QuickExecutable | None:
+        """The program for arrays of this kind; None where it is better compiled in one piece, or a part cannot be
+        compiled."""
+        place = place_of_arrays(list(arrays))
+        if self._found is None or place is None:
+            return None
+        sharding = SingleDeviceSharding(place[0]) if place[1] else None
+        ready: dict[Executable, Any] = {}
+        for executable, part, places in self._sites:
+            if executable not in ready:
+                specs = [*([spec_of((len(places),), arrays[0].dtype)] if places else []), *part.block.inputs]
+                like = tuple([jax.ShapeDtypeStruct(spec.shape, spec.dtype, sharding=sharding) for spec in specs])
+                ready[executable] = executable.quick_for(like)
+                if ready[executable] is None:
+                    return None
+        seconds = sum([executable.seconds for executable in ready])
+        return QuickExecutable(self._runner(ready, self._found.outputs), seconds)
+
+    def _runner(self, ready: dict[Executable, Any], outputs: tuple[int, ...]) -> Callable[..., tuple[Any, ...]]:
+        sites = [(ready[executable], part, np.array(places, np.intp)) for executable, part, places in self._sites]
+        has_numbers = self._given.numbers is not None
+
+        def run(*arrays: Any) -> tuple[Any, ...]:
+            values = dict(enumerate(arrays[1:] if has_numbers else arrays))
+            for function, part, places in sites:
+                given = [values[i] for i in part.takes]
+                made = function(np.asarray(arrays[0])[places], *given) if len(places) else function(*given)
+                values.update(zip(part.gives, made, strict=True))
+                for i in part.done_with:
+                    del values[i]
+            return tuple([values[i] for i in outputs])
+
+        return run

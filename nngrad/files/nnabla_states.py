@@ -1,0 +1,135 @@
+"""States of solvers in files of nnabla's: HDF5 ('.h5') and protocol buffers ('.protobuf').
+
+In HDF5 each parameter is a group at the path that is its name, with an attribute `index`, its place in the order. In
+the group are `t`, the number of updates, and a dataset for each array, with an `index` too. A protocol buffer is a
+message `NNablaProtoBuf`.
+"""
+
+from __future__ import annotations
+
+import functools
+import io
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from .nnabla_files import NO_NAME, Arrays, array_of_message, message_class, package_for, read_parameters
+from .replacing import read_whole, write_whole
+
+STATE_FILES = (".h5", ".protobuf")
+
+_VARIABLE = {"shape": (20, "Shape", False), "data": (100, "FLOAT", True)}
+_MESSAGES = {
+    "Shape": {"dim": (1, "INT64", True)},
+    "Variable": _VARIABLE,
+    "Named": {"key": (1, "STRING", False), "value": (2, "Variable", False)},
+    "State": {"t": (1, "UINT32", False), "pstate": (2, "Named", True)},
+    "OfParameter": {"key": (1, "STRING", False), "value": (2, "State", False)},
+    "Solver": {"states": (40, "OfParameter", True)},
+    "NNablaProtoBuf": {"solver": (30, "Solver", False)},
+}
+"""As `MESSAGES` of parameters; what nnabla calls a map is a repeated message of keys and values."""
+
+
+@functools.lru_cache(maxsize=1)
+def _message() -> Any:
+    return message_class(_MESSAGES)
+
+
+def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
+    """Write states, each with `pstate` and `t`, by the names of parameters; the file is replaced as a whole.
+
+    Raises:
+        ImportError: The package is not installed that writes such files.
+        ValueError: The file cannot hold one of them.
+        OSError: It cannot be written.
+    """
+    others = [name for state in [states.get("")] if state is not None for name in state.pstate or ["skipped updates"]]
+    if others:
+        raise ValueError(f"{path}: nnabla's files of states have no place for {', '.join(others)}, which belongs to no "
+                         "parameter; a file whose name ends in .safetensors has")
+    arrays = {name: {what: np.asarray(x.d) for what, x in state.pstate.items()} for name, state in states.items()}
+    arrays = {name: {what: _widened(array) for what, array in own.items()} for name, own in arrays.items()}
+    counts = {name: int(state.t) for name, state in states.items()}
+    content = (_h5_of if Path(path).suffix == ".h5" else _protobuf_of)(arrays, counts, str(path))
+    write_whole(path, content)
+
+
+def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+
+
+def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) -> bytes:
+    h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
+    content = io.BytesIO()
+    with h5py.File(content, "w") as file:
+        for index, (name, own) in enumerate(arrays.items()):
+            if not name or NO_NAME.search(name):
+                raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
+            group = file.create_group(name)
+            group.attrs["index"] = index
+            group["t"] = np.int64(counts[name])
+            for place, (what, array) in enumerate(own.items()):
+                group[what] = array
+                group[what].attrs["index"] = place
+    return content.getvalue()
+
+
+def _protobuf_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) -> bytes:
+    package_for("google.protobuf", "protobuf", f"{where}: '.protobuf' files")
+    message = _message()()
+    for name, own in arrays.items():
+        written = message.solver.states.add(key=name)
+        written.value.t = counts[name]
+        for what, array in own.items():
+            value = written.value.pstate.add(key=what).value
+            value.shape.dim.extend(array.shape)
+            value.data.extend(array.ravel().tolist())
+    content: bytes = message.SerializeToString(deterministic=True)
+    return content
+
+
+def read_states(path: str | Path) -> dict[str, tuple[Arrays, int]]:
+    """The arrays of each parameter in such a file, and its number of updates.
+
+    Raises:
+        ImportError: The package is not installed that reads such files.
+        OSError: It cannot be read.
+        ValueError: It is no such file, or damaged; the message names it.
+    """
+    return _read_h5(path) if Path(path).suffix == ".h5" else _read_protobuf(path)
+
+
+def _read_h5(path: str | Path) -> dict[str, tuple[Arrays, int]]:
+    arrays: dict[str, Arrays] = {}
+    counts: dict[str, int] = {}
+    for place, array in read_parameters(path, ".h5").arrays.items():
+        name, _, what = place.rpartition("/")
+        if what != "t":
+            arrays.setdefault(name, {})[what] = array
+        elif array.shape or array.dtype.kind not in "iu":
+            raise ValueError(f"{path}: a damaged file: {place!r} counts, so it must be an int, got {array.dtype.name}"
+                             f"{list(array.shape)}")
+        else:
+            counts[name] = int(array)
+    missing = next((name for name in arrays if name not in counts), None)
+    if missing is not None:
+        raise ValueError(f"{path}: no file of a solver's states: {missing!r} has no 't', the number of updates")
+    return {name: (arrays.get(name, {}), t) for name, t in counts.items()}
+
+
+def _read_protobuf(path: str | Path) -> dict[str, tuple[Arrays, int]]:
+    errors = package_for("google.protobuf.message", "protobuf", f"{path}: '.protobuf' files")
+    try:
+        message = _message().FromString(read_whole(path))
+    except errors.DecodeError as error:
+        raise ValueError(f"{path}: not a file of nnabla's, or a damaged one ({error})") from error
+    if not message.HasField("solver"):
+        raise ValueError(f"{path}: no file of a solver's states")
+    return {
+        each.key: ({named.key: array_of_message(named.value, f"{each.key}/{named.key}", str(path))
+                    for named in each.value.pstate}, each.value.t)
+        for each in message.solver.states
+    }  # fmt: skip

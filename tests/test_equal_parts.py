@@ -1,0 +1,129 @@
+"""The quick tier compiles equal parts of a program once."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.execution import equal_parts
+from nngrad.execution.compiled import hoisted_of
+from nngrad.execution.equal_parts import in_equal_parts
+from nngrad.execution.hoisting import renumbered
+from nngrad.execution.lower import linearize
+from nngrad.execution.passes import prepared
+from tests.costs import compilations
+
+V = nn.Variable
+
+
+@pytest.fixture(autouse=True)
+def no_executables() -> Iterator[None]:
+    """No executables are kept, in memory or on disk."""
+    nn.executables.clear()
+    yield
+    nn.executables.disk.switch(False)
+    nn.executables.clear()
+
+
+def adapted(tasks: int = 5, steps: int = 2, rate: float = 0.1, width: int = 4) -> tuple[V, list[V]]:
+    """The mean loss of several tasks after some steps of descent on each, and the weights before."""
+    rng = np.random.default_rng(0)
+
+    def leaf(*shape: int) -> V:
+        return V.from_numpy_array(rng.normal(size=shape).astype("f"), need_grad=True)
+
+    weights = [leaf(width, width), leaf(width, width)]
+    losses = []
+    for _ in range(tasks):
+        x, y, own = leaf(3, width), leaf(3, width), weights
+        for _ in range(steps):
+            grads = nn.grad(F.mean((F.tanh(x @ own[0]) @ own[1] - y) ** 2), own)
+            own = [w - rate * g for w, g in zip(own, grads, strict=True)]
+        losses.append(F.mean((F.tanh(x @ own[0]) @ own[1] - y) ** 2))
+    return sum(losses) / tasks, weights  # type: ignore[return-value]
+
+
+def gradients(rate: float = 0.1) -> list[np.ndarray]:
+    loss, weights = adapted(rate=rate)
+    return [np.asarray(g.d) for g in nn.grad(loss, weights)]
+
+
+def test_equal_parts_are_found_and_give_the_whole() -> None:
+    loss, weights = adapted()
+    program = linearize(nn.grad(loss, weights)).program
+    block = prepared(hoisted_of(program).program).block
+    found = in_equal_parts(block)
+    assert found is not None and sum([len(part.block.steps) for part in found.parts]) <= len(block.steps)
+    different = {renumbered(part.block)[0] for part in found.parts}
+    assert sum([len(part.steps) for part in different]) < len(block.steps) / 3
+    there = set(range(len(block.inputs)))
+    for part in found.parts:
+        assert there.issuperset(part.takes) and there.isdisjoint(part.gives)
+        there = there.union(part.gives).difference(part.done_with)
+    assert there.issuperset(found.outputs)
+
+
+def test_values_are_those_of_one_piece() -> None:
+    with nn.deterministic():
+        expected = gradients()
+    nn.executables.clear()
+    with compilations() as seconds:
+        found = gradients()
+    assert len(seconds) > 2 and nn.executables.info().quick == 1
+    for each, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(each, other, rtol=2e-5, atol=1e-6)
+    nn.executables.clear()
+    np.testing.assert_array_equal(gradients(), found)  # to the bit
+
+
+def test_what_comes_from_disk_gives_the_same_bits(tmp_path: Path) -> None:
+    nn.executables.disk.switch(True, tmp_path)
+    expected = gradients()
+    nn.executables.clear()
+    with compilations() as seconds:
+        np.testing.assert_array_equal(gradients(), expected)
+    assert not seconds
+    info = nn.executables.info()
+    assert (info.quick, info.seconds) == (0, 0.0) and info.disk_hits > 1
+
+
+def test_a_result_that_was_given_stays_in_one_piece() -> None:
+    loss, weights = adapted()
+    program = linearize([*nn.grad(loss, weights), weights[0]]).program
+    assert in_equal_parts(prepared(program).block) is None
+
+
+def test_what_would_take_too_much_memory_stays_in_one_piece(monkeypatch: pytest.MonkeyPatch) -> None:
+    loss, weights = adapted()
+    block = prepared(linearize(nn.grad(loss, weights)).program).block
+    monkeypatch.setattr(equal_parts, "MOST_BYTES_IN_PARTS", sum([spec.nbytes for spec in block.specs]))
+    assert in_equal_parts(block) is not None
+    monkeypatch.setattr(equal_parts, "MOST_BYTES_IN_PARTS", sum([spec.nbytes for spec in block.specs]) - 1)
+    assert in_equal_parts(block) is None
+
+
+def test_numbers_are_inputs_of_parts() -> None:
+    gradients()
+    compiled = nn.executables.info().quick, nn.executables.info().seconds
+    found = gradients(rate=0.3)
+    assert (nn.executables.info().quick, nn.executables.info().seconds) == compiled
+    nn.executables.clear()
+    with nn.deterministic():
+        expected = gradients(rate=0.3)
+    for each, other in zip(found, expected, strict=True):
+        np.testing.assert_allclose(each, other, rtol=2e-5, atol=1e-6)
+
+
+def test_a_device_that_was_asked_for() -> None:
+    expected = gradients()
+    nn.executables.clear()
+    with nn.context_scope(nn.Context("cpu")):
+        loss, weights = adapted()
+        g, _ = nn.grad(loss, weights)
+        np.testing.assert_array_equal(g.d, expected[0])
+    assert nn.executables.info().quick == 1
