@@ -21,9 +21,8 @@ from nngrad.functions.jax_derivatives import (
 from nngrad.functions.jaxpr_structure import Positions, TracedFunction
 from nngrad.graph import Function, Op, Variable, apply
 
-from .rules import Rule, RuleFunction, backward, registry
+from .rules import Gradients, Rule, RuleFunction, backward, registry
 
-Gradients = list[Variable | None]
 Variables = tuple[Variable, ...]
 
 
@@ -157,7 +156,7 @@ def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Posi
     return [a if b is None else b for a, b in zip(found, [*[None] * first, *gradients], strict=True)]
 
 
-def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> Gradients:
+def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> list[Variable | None]:
     """The gradients in those of the active inputs that are at these indexes, which are all that moves."""
     outputs = point.fun.outputs
     read = tuple([i for i, (y, s) in enumerate(zip(ys, outputs, strict=True)) if s.differentiable and not is_zeros(y)])
