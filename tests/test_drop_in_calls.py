@@ -284,7 +284,7 @@ def test_arguments_of_all_kinds() -> None:
     (lambda: nj.grad(square, 1.5), "grad: argnums must be a position of an argument, or several, got 1.5"),
     (lambda: nj.hessian(square, ()), r"hessian: argnums must be a position of an argument, or several, got \(\)"),
     (lambda: nj.hessian(choosing)(True, "square"), r"hessian: only floating arrays can be .* by, got bool\[\]"),
-    (lambda: nj.hessian(jnp.sin)(POINTS), r"hessian: fun must return one floating number.*got float64\[4, 3\]"),
+    (lambda: nj.hessian(lambda x: x > 0)(POINTS), r"hessian: fun must return floating arrays, got bool\[4, 3\]"),
     (lambda: nj.hvp(jnp.sin, (POINTS,), (POINTS,)), "hvp: fun must return one floating number"),
     (lambda: nj.grad(choosing)(POINTS, {1, 2}), r"grad: leaf 1 of the arguments is \{1, 2\}; expected arrays"),
     (lambda: nj.derivatives(square, 3), "derivatives: wanted must be a list of tuples"),
