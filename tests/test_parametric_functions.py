@@ -309,7 +309,7 @@ def test_errors() -> None:
     with pytest.raises(ValueError, match="param_init has scale"):
         PF.batch_normalization(leaf(2, 3), param_init={"scale": 1.0})
     PF.affine(leaf(2, 3), 4)
-    with pytest.raises(ValueError, match=r"'W' exists with shape \(3, 4\), but \(3, 5\) was requested"):
+    with pytest.raises(ValueError, match=r"'affine/W' exists with shape \(3, 4\), but \(3, 5\) was requested"):
         PF.affine(leaf(2, 3), 5)
 
 

@@ -9,6 +9,8 @@ import hashlib
 import html.parser
 import json
 import re
+import sys
+import types
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -466,6 +468,49 @@ def test_without_a_path_the_page_is_opened(monkeypatch: pytest.MonkeyPatch, caps
         second.unlink()
     finally:
         file.unlink()
+
+
+class _Frames(html.parser.HTMLParser):
+    """The attributes of the frames in a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag == "iframe"
+        self.found.append(dict(attrs))
+
+
+@pytest.mark.parametrize("has_kernel", [True, False], ids=["notebook", "terminal"])
+def test_in_a_notebook_the_page_is_shown_below_the_cell(has_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    opened: list[str] = []
+    ipython = types.ModuleType("IPython")
+    shell = types.SimpleNamespace(kernel=object()) if has_kernel else types.SimpleNamespace()
+    ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    ipython.display = types.SimpleNamespace(display=shown.append)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setenv("BROWSER", "firefox")
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    y = nn.Variable((2,), name=HOSTILE[0]) * 2
+    file = nn.view(y)
+    try:
+        assert opened == ([] if has_kernel else [file.resolve().as_uri()])
+        assert len(shown) == has_kernel
+        for page in shown:
+            frames = _Frames()
+            frames.feed(page._repr_html_())
+            (frame,) = frames.found
+            assert frame["srcdoc"] == file.read_text(encoding="utf-8")
+            assert set((frame["sandbox"] or "").split()) == {"allow-scripts", "allow-downloads"}  # no origin of its own
+            assert str(file) in repr(page)
+    finally:
+        file.unlink()
+    shown.clear()
+    written = nn.view(y, file)
+    written.unlink()
+    assert not shown  # a file that was asked for is written, and that is all
 
 
 def test_without_a_display_no_browser_is_asked(
