@@ -279,7 +279,8 @@ def in_scopes(
     for name in names:
         inner = scope.get(name) if name.__class__ is str else None
         scope = inner if inner.__class__ is OrderedDict else _inner(scope, name)
-    _entered.set(((None, scope),))
+        entered = (*entered, (None, scope))
+    _entered.set(entered)
     if (made := _made.get()) is None:
         _made.set(made := [])
     since = len(made)
@@ -301,10 +302,27 @@ def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dty
         param = get_parameter(name)
         if param is None:
             param = _new(name, shape, initializer, need_grad, dtype)
+            param.name = _full_name(name)
             _put(path, param, _made.get())
         elif shape is not None:
             _check_shape(name, param, shape)
         return param
+
+
+def _full_name(name: str) -> str:
+    """The name of a parameter of the present scope, with the scopes that lead there: from the root, or from that of a
+    Module, which is below no other."""
+    path, outer = "", _root
+    for _, scope in _entered.get():
+        if scope is not outer:
+            for key, inner in reversed(outer.items()):  # a new scope is the last one
+                if inner is scope:
+                    path = f"{path}{key}/"
+                    break
+            else:
+                path = ""
+        outer = scope
+    return path + name
 
 
 def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:

@@ -79,7 +79,8 @@ def test_what_a_module_does_not_find_is_named_once(made: Callable[..., Callable[
         step()
     (warning,) = caught
     assert warning.filename == __file__
-    for named in ("'W', float32[3, 3]", "'b', float32[3]", "one without a name, float32[3]", "lists, tuples and dicts"):
+    leaves = "'affine/W', float32[3, 3]", "'affine/b', float32[3]", "one without a name, float32[3]"
+    for named in (*leaves, "lists, tuples and dicts"):
         assert named in str(warning.message)
     silent(step)
     silent(made(loss, x, network.get_parameters()))
