@@ -348,12 +348,6 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     return param
 
 
-def _full_name(name: str) -> str:
-    """The name of what is called `name` below the present scope, from the root: 'conv1/affine/W'."""
-    path = path_of_scope(get_current_parameter_scope())
-    return f"{path}/{name}" if path else name
-
-
 def _check_shape(name: str, param: Variable, shape: Any) -> None:
     wanted = Variable(shape).shape
     if param.shape != wanted:

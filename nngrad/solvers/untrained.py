@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 
 from ..graph import NdArray, Variable
 from ..graph.source_location import warn_user
-from ..parameter import every_parameter
 
 if TYPE_CHECKING:
     from .solver import Solver
@@ -27,10 +26,7 @@ def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
     if not left:
         return
     _told.update([x.cell for x in left.values()])
-    registered = {id(p.cell): name for name, p in every_parameter()}
-    names = [registered.get(cell, x.name) for cell, x in left.items()]
-    named = [f"{name!r}, {x.spec}" if name else f"one without a name, {x.spec}"
-             for name, x in zip(names, left.values(), strict=True)]  # fmt: skip
+    named = [f"{x.name!r}, {x.spec}" if x.name else f"one without a name, {x.spec}" for x in left.values()]
     more = f"; and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
     shown = "; ".join(named[:_MOST_NAMED])
     warn_user(
