@@ -167,7 +167,10 @@ def test_shape_must_agree() -> None:
             get_parameter_or_create("W", (3,))
         with pytest.raises(ValueError, match=r"'conv1/affine/b' has shape \(2,\), but its initial value has \(3,\)"):
             get_parameter_or_create("b", (2,), np.zeros(3))
-    pop_parameter("conv1/affine/W")
+    w = pop_parameter("conv1/affine/W")
+    for attribute in ("d", "g"):
+        with pytest.raises(ValueError, match=r"^conv1/affine/W: shape \(3,\) does not fit a cell of shape \(2,\)"):
+            setattr(w, attribute, np.zeros(3))
     with pytest.raises(ValueError, match="give its shape"):
         get_parameter_or_create("v")
     with pytest.raises(ValueError, match="initial value"):
