@@ -157,3 +157,42 @@ def test_calls_without_results() -> None:
         return jnp.sin(x)
 
     compare(f, 0.7)
+
+
+def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.jax.primitives import CONTROL, RULES
+
+    def fails(*_: Any) -> Any:
+        raise IndexError("list index out of range\nand more")
+
+    monkeypatch.setitem(RULES, "sin", RULES["sin"]._replace(function=fails))
+    monkeypatch.setitem(CONTROL, "cond", fails)
+
+    def f(x: Any) -> Any:
+        x = jax.lax.scan(lambda c, s: (jnp.sin(c) * s, c), x, jnp.array([0.5, 2.0]))[0]
+        return jax.lax.cond(x > 0, lambda: x**2, lambda: x)
+
+    compare(f, 0.7)
+    report = nj.grad(f)
+    report(0.7)
+    opaque = {kept.primitives: kept.reason for kept in report.report().opaque}
+    assert set(opaque) == {("cond",), ("sin",)}
+    assert set(opaque.values()) == {"opening it failed: IndexError: list index out of range"}
+
+
+def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.jax import recognition
+
+    recognition._structures_of.cache_clear()
+    interrupted = []
+
+    def interrupt(closed: Any) -> Any:
+        interrupted.append(closed)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recognition, "structure_of_rules", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            nj.grad(lambda x: jax.nn.relu(x) ** 2)(0.7)
+    assert interrupted
+    compare(lambda x: jax.nn.relu(x) ** 2, 0.7)
