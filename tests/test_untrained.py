@@ -79,7 +79,8 @@ def test_what_a_module_does_not_find_is_named_once(made: Callable[..., Callable[
         step()
     (warning,) = caught
     assert warning.filename == __file__
-    for named in ("'W', float32[3, 3]", "'b', float32[3]", "one without a name, float32[3]", "lists, tuples and dicts"):
+    leaves = "'affine/W', float32[3, 3]", "'affine/b', float32[3]", "one without a name, float32[3]"
+    for named in (*leaves, "lists, tuples and dicts"):
         assert named in str(warning.message)
     silent(step)
     silent(made(loss, x, network.get_parameters()))
@@ -147,6 +148,21 @@ def test_parameters_that_are_given_again_are_looked_at_again() -> None:
     v.grad.zero()
     with pytest.warns(UserWarning, match=r"no solver trains: 'v', float32\[3, 3\]\."):
         step()
+
+
+@each_loop
+def test_registered_parameters_are_named_in_full(made: Callable[..., Callable[[], Any]]) -> None:
+    nn.clear_parameters()
+    x = nn.Variable(X.shape)
+    with nn.parameter_scope("block"):
+        loss = F.mean(PF.affine(PF.affine(x, 3, name="one"), 3, name="two", with_bias=False) ** 2)
+    parameters = nn.get_parameters()
+    left = parameters.pop("block/two/affine/W")
+    step = made(loss, x, parameters)
+    with pytest.warns(UserWarning, match=r"no solver trains: 'block/two/affine/W', float32\[3, 3\]\."):
+        step()
+    assert left.need_grad
+    nn.clear_parameters()
 
 
 @each_loop

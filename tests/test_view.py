@@ -121,6 +121,78 @@ def test_the_columns_of_a_document_agree(outputs: Callable[[], Any]) -> None:
         assert name == "" or name in read["ops"]
 
 
+def residual(blocks: int) -> nn.Variable:
+    """The loss of a network of convolutions with skips around them, each block in its scope."""
+
+    def layer(x: nn.Variable, name: str) -> nn.Variable:
+        return PF.batch_normalization(PF.convolution(x, 4, (3, 3), pad=(1, 1), with_bias=False, name=name), name=name)
+
+    h = F.relu(layer(nn.Variable((2, 3, 8, 8)), "stem"))
+    for i in range(blocks):
+        with nn.parameter_scope(f"block{i}"):
+            h = F.relu(h + layer(F.relu(layer(h, "first")), "second"))
+    scores = PF.affine(F.global_average_pooling(h), 3, name="head")
+    return F.mean(F.softmax_cross_entropy(scores, nn.Variable((2, 1), dtype="int32")))
+
+
+def attention(blocks: int) -> nn.Variable:
+    """A transformer: attention and two affine functions, with skips around both."""
+    h = nn.Variable((2, 6, 8), name="tokens")
+    for i in range(blocks):
+        with nn.parameter_scope(f"block{i}"):
+            x = PF.layer_normalization(h, batch_axis=(0, 1), name="before")
+            q, k, v = (
+                F.transpose(F.reshape(PF.affine(x, 8, base_axis=2, name=name), (2, 6, 2, 4)), (0, 2, 1, 3))
+                for name in "qkv"
+            )
+            mixed = F.batch_matmul(F.softmax(F.batch_matmul(q, F.transpose(k, (0, 1, 3, 2))), axis=3), v)
+            mixed = F.reshape(F.transpose(mixed, (0, 2, 1, 3)), (2, 6, 8))
+            h = h + PF.affine(mixed, 8, base_axis=2, name="out")
+            x = PF.layer_normalization(h, batch_axis=(0, 1), name="after")
+            x = F.gelu(PF.affine(x, 16, base_axis=2, name="up"))
+            h = h + PF.affine(x, 8, base_axis=2, name="down")
+    return F.mean(h**2)
+
+
+def boxes_at_first(read: dict[str, Any]) -> tuple[int, int]:
+    """How many nodes and how many closed groups the page shows at first, as its script finds out."""
+    groups = read["groups"]
+    closed, nodes = set(), 0
+    for at in column(read, "group"):
+        holder = -1
+        while at >= 0:
+            holder, at = at if groups[at]["kind"] == "rest" else holder, groups[at]["parent"]
+        closed.add(holder)
+        nodes += holder < 0
+    return nodes, len(closed - {-1})
+
+
+@pytest.mark.parametrize("with_gradients", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize(("made", "count"), [(residual, 8), (attention, 12)])
+def test_a_large_graph_shows_few_boxes_at_first(
+    made: Callable[[int], nn.Variable], count: int, with_gradients: bool
+) -> None:
+    nn.clear_parameters()
+    loss = made(count)
+    parameters = list(nn.get_parameters().values())
+    nn.clear_parameters()  # their own names say where they are
+    read = document_of([loss, *(nn.grad([loss], parameters) if with_gradients else ())])
+    nodes, closed = boxes_at_first(read)
+    assert len(column(read, "name")) > 300
+    assert closed >= 2
+    assert nodes + closed <= 40
+    # A closed group takes the place of the one in it, which is still there when that is opened.
+    named = {kind: {read["strings"][group["name"]] for group in read["groups"] if group["kind"] == kind}
+             for kind in ("scope", "rest")}  # fmt: skip
+    assert {f"block{i}" for i in range(count)} <= named["scope"]
+    assert any(["block" in name or name.endswith(" more") for name in named["rest"]])
+
+
+def test_a_small_graph_is_shown_whole() -> None:
+    read = document_of(network())
+    assert boxes_at_first(read) == (len(column(read, "name")), 0)
+
+
 def test_a_document_says_what_the_graph_says() -> None:
     outputs = network()
     read = document_of(outputs)

@@ -239,11 +239,13 @@ class _Describing:
     """Numbers the nodes of a block, and of the bodies within it, and finds out what a block does not know of them."""
 
     def __init__(self, outputs: Sequence[Variable], parameters: Mapping[int, str]) -> None:
-        self._parameters = parameters
         self._names = Names()
         self._nodes: list[_Node] = []
         closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
         closing.write(as_made(functions_of(outputs)))
+        # A name with a scope is that of a parameter which is not registered, as those of a Module.
+        unregistered = {id(x._data): x.name for x in closing.leaves if "/" in x.name}
+        self._parameters = {**unregistered, **parameters}
         self._closing, self._made = closing, Description(closing.block(closing.numbers(outputs)))
 
     def run(self) -> Description:

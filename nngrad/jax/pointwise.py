@@ -147,16 +147,16 @@ def pointwise(
     if any([x.shape != shape for x in inputs]) or not any([x.spec.differentiable for x in inputs]):
         return None
     name = name_of(equation)
+    several = len([x for x in inputs if x.spec.differentiable]) > 1
     try:
         functions = [
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
-    except (TypeError, ValueError, NotImplementedError):
-        return None  # JAX has no derivative of it in one of its inputs
-    if not all(map(is_seen, functions)):
+        if (several and any([f.is_told for f in functions])) or not all(map(is_seen, functions)):
+            return None  # where a rule is told what moves, the derivative along several is not the sum of those in each
+    except Exception:  # JAX has no derivative of it in one of its inputs, or its author's rule raises: it stays whole
         return None
-    several = len([x for x in inputs if x.spec.differentiable]) > 1
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
     return [apply(op, tuple(inputs), (fun,)) for fun in functions]
 

@@ -11,6 +11,7 @@ from ...graph import Op, Spec
 from ...graph.source_location import SourceLocation
 from ..description import Description, Kind
 from ..formulas import formula_of
+from .first_sight import first_sight
 from .groups import Labels
 from .layout import HEIGHT, WIDTH, layout
 from .lifetimes import Lifetimes
@@ -102,7 +103,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         },
         "groups": [
             {"name": strings.number(g.name), "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
-            for g in laid.groups
+            for g in first_sight(laid).groups
         ],
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],
