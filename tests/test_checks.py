@@ -89,7 +89,7 @@ def test_parameters_are_checked_too() -> None:
         params = list(nn.get_parameters().values())
         options: dict[str, Any] = {"params": params, "directions": 1}
         nn.checks.check_double_backward(lambda x: F.tanh(PF.affine(x, 4)), A, **options)
-        with pytest.raises(nn.checks.GradientMismatch, match="is wrong at W"):
+        with pytest.raises(nn.checks.GradientMismatch, match="is wrong at checked/affine/W"):
             nn.checks.check_backward(lambda x: F.tanh(F.affine(x, Cube("cut")(params[0]) * 0 + F.unlink(params[0]))), A,
                                      **options)
 
