@@ -2,24 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 from nngrad.functions.array import zeros_like
+from nngrad.functions.bodies.carries import is_zeros
 from nngrad.functions.jax_derivatives import (
+    as_function,
     by_columns,
     custom_jax_derivative,
     custom_jax_gradient,
-    gradient_function,
+    follows_what_moves,
     has_derivative,
     inputs_of,
     jax_derivative,
     jax_gradient,
 )
-from nngrad.functions.jaxpr_structure import TracedFunction
-from nngrad.graph import Function, Variable, apply
+from nngrad.functions.jaxpr_structure import Positions, TracedFunction
+from nngrad.graph import Function, Op, Variable, apply
 
-from .rules import backward
+from .rules import Gradients, Rule, RuleFunction, backward, registry
 
 Variables = tuple[Variable, ...]
 
@@ -111,7 +113,7 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     slot = f.args["slot"]
     if slot == 0 and not has_derivative(point.fun, point.order + 1):
         # No forward mode for it (custom_vjp): the gradient is differentiated as a function like any other.
-        return Point(gradient_function(*f.arguments), f.inputs, ()).gradients(gs)
+        return Point(as_function(jax_gradient, *f.arguments), f.inputs, ()).gradients(gs)
     w = _direction(point, f.args["wrt"], gs)
     if slot == 0:
         moved = point._replace(directions=(*point.directions, w))
@@ -123,8 +125,53 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     return [*gradients, *moved.derivative()]
 
 
-backward(custom_jax_derivative, exact=False)(jax_derivative_backward)
-backward(custom_jax_gradient, exact=False)(jax_gradient_backward)
+# ---------------------------------------------------------------- where it matters what moves
+
+
+def _custom_derivative_backward(f: Function, gys: Sequence[Variable], indexes: Positions, take: Any) -> Gradients:
+    """The same, where an author's rule may be told which inputs move: those of which a gradient is wanted."""
+    del take
+    point, _ = point_of(f)
+    if not follows_what_moves(point.fun):
+        return jax_derivative_backward(f, *gys)
+    if point.order:
+        point = Point(as_function(jax_derivative, *f.arguments), f.inputs, ())
+    return _moving(point, gys, indexes)
+
+
+def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Positions, take: Any) -> Gradients:
+    """The same. The gradient in the weights is the derivative; else this function is differentiated as any other, since
+    other inputs may move than those that it is the gradient in."""
+    del take
+    point, ys = point_of(f)
+    if not follows_what_moves(point.fun) and point.fun.active == point.fun.reachable:
+        return jax_gradient_backward(f, *gs)
+    first = len(f.inputs) - len(ys)
+    others = tuple([i for i in indexes if i < first])
+    gradients: list[Variable | None] = [None] * len(ys)
+    if len(others) < len(indexes) and has_derivative(point.fun, 1):
+        gradients = [*point._replace(directions=(_direction(point, f.args["wrt"], gs),)).derivative()]
+        indexes = others
+    found = _moving(Point(as_function(jax_gradient, *f.arguments), f.inputs, ()), gs, indexes)
+    return [a if b is None else b for a, b in zip(found, [*[None] * first, *gradients], strict=True)]
+
+
+def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> list[Variable | None]:
+    """The gradients in those of the active inputs that are at these indexes, which are all that moves."""
+    outputs = point.fun.outputs
+    read = tuple([i for i, (y, s) in enumerate(zip(ys, outputs, strict=True)) if s.differentiable and not is_zeros(y)])
+    active = tuple([i for i in point.fun.active if i in indexes])
+    return point._replace(fun=point.fun.with_moving(active, read)).gradients(tuple([ys[i] for i in read]))
+
+
+def _enter(op: Op, like: RuleFunction, accumulate: Callable[..., Gradients]) -> None:
+    registry.add(op, Rule(like, "rule", False, __name__, accumulate))
+
+
+_enter(custom_jax_derivative, jax_derivative_backward, _custom_derivative_backward)
+_enter(custom_jax_gradient, jax_gradient_backward, _custom_gradient_backward)
+
+# ---------------------------------------------------------------- directions
 
 
 def _direction(point: Point, wrt: tuple[int, ...], gs: Sequence[Variable]) -> Variables:

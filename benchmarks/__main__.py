@@ -36,6 +36,7 @@ from . import (
     rebuilding,
     report,
     scaling,
+    sparse,
     steering,
     stochastic,
     viewing,
@@ -48,8 +49,8 @@ BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators, order_four,
-        catalogue, loops, passes, per_sample, steering, forward_laplacian, stochastic, memory, viewing, first_result,
-        scaling,
+        catalogue, loops, passes, per_sample, sparse, steering, forward_laplacian, stochastic, memory, viewing,
+        first_result, scaling,
     )
 }
 

@@ -279,7 +279,8 @@ def in_scopes(
     for name in names:
         inner = scope.get(name) if name.__class__ is str else None
         scope = inner if inner.__class__ is OrderedDict else _inner(scope, name)
-    _entered.set(((None, scope),))
+        entered = (*entered, (None, scope))
+    _entered.set(entered)
     if (made := _made.get()) is None:
         _made.set(made := [])
     since = len(made)
@@ -301,17 +302,35 @@ def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dty
         param = get_parameter(name)
         if param is None:
             param = _new(name, shape, initializer, need_grad, dtype)
+            param.name = _full_name(name)
             _put(path, param, _made.get())
         elif shape is not None:
             _check_shape(name, param, shape)
         return param
 
 
+def _full_name(name: str) -> str:
+    """The name of a parameter of the present scope, with the scopes that lead there: from the root, or from that of a
+    Module, which is below no other."""
+    path, outer = "", _root
+    for _, scope in _entered.get():
+        if scope is not outer:
+            for key, inner in reversed(outer.items()):  # a new scope is the last one
+                if inner is scope:
+                    path = f"{path}{key}/"
+                    break
+            else:
+                path = ""
+        outer = scope
+    return path + name
+
+
 def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
     is_array = hasattr(initializer, "shape") and not callable(initializer)
     if shape is None:
         if not is_array:
-            raise ValueError(f"parameter {name!r} does not exist yet: give its shape, or an array as initializer")
+            raise ValueError(f"parameter {_full_name(name)!r} does not exist yet: give its shape, or an array as "
+                             "initializer")
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
     param.cell.axes = ()
@@ -319,11 +338,12 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     if initializer is None:
         return param
     if not is_array and not callable(initializer):
-        raise TypeError(f"parameter {name!r}: initializer must be a function of the shape, or an array, "
+        raise TypeError(f"parameter {_full_name(name)!r}: initializer must be a function of the shape, or an array, "
                         f"got {initializer!r}")
     value = initializer if is_array else initializer(param.shape)
     if tuple(np.shape(value)) != param.shape:
-        raise ValueError(f"parameter {name!r} has shape {param.shape}, but its initial value has {np.shape(value)}")
+        raise ValueError(f"parameter {_full_name(name)!r} has shape {param.shape}, but its initial value has "
+                         f"{np.shape(value)}")
     param.d = value
     return param
 
@@ -332,7 +352,7 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
     wanted = Variable(shape).shape
     if param.shape != wanted:
         raise ValueError(
-            f"parameter {name!r} exists with shape {param.shape}, but {wanted} was requested. Two layers must not "
-            "share it: give name= to one (PF.affine(x, 10, name='out')) or put it in a scope of its own; "
+            f"parameter {_full_name(name)!r} exists with shape {param.shape}, but {wanted} was requested. Two layers "
+            "must not share it: give name= to one (PF.affine(x, 10, name='out')) or put it in a scope of its own; "
             "nn.clear_parameters() starts afresh"
         )

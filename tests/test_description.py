@@ -1,4 +1,4 @@
-"""What is known of each node of a graph: names, orders, origins, scopes, places, recomputation."""
+"""What is known of each node of a graph: names, orders, origins, scopes, source locations, recomputation."""
 
 from __future__ import annotations
 
@@ -157,7 +157,7 @@ def test_every_rule_has_a_formula_or_says_of_what_kind_it_is() -> None:
     assert silent <= {"factored_solve", "iterative_solve", "solve_by_body", "root_of_body"}
 
 
-# ---------------------------------------------------------------- places and scopes
+# ---------------------------------------------------------------- source locations and scopes
 
 
 def test_places_are_remembered_where_that_is_asked_for() -> None:
@@ -168,11 +168,11 @@ def test_places_are_remembered_where_that_is_asked_for() -> None:
         (g,) = nn.grad(y, x)
     described = describe([F.exp(g)])
     for i, f in enumerate(described.functions):
-        place, asked = described.places[i], described.asked[i]
+        location, asked = described.locations[i], described.asked[i]
         if f is None or f.op is F.exp:
-            assert place is None and asked is None
+            assert location is None and asked is None
         else:
-            assert place is not None and (place.file, place.line) == (__file__, line)
+            assert location is not None and (location.file, location.line) == (__file__, line)
             assert (asked is None) == (f.order == 0)
             assert asked is None or (asked.file, asked.line) == (__file__, line + 1)
 
@@ -180,8 +180,8 @@ def test_places_are_remembered_where_that_is_asked_for() -> None:
 def test_remembering_ends_with_its_block_and_refuses_what_is_no_bool() -> None:
     x = leaf(0.3)
     with nn.source_locations(), nn.source_locations(False):
-        assert describe(F.sin(x)).places == [None, None]
-    assert describe(F.sin(x)).places == [None, None]
+        assert describe(F.sin(x)).locations == [None, None]
+    assert describe(F.sin(x)).locations == [None, None]
     with pytest.raises(TypeError, match="on: expected True or False"):
         nn.source_locations(1)  # type: ignore[arg-type]
 
@@ -280,7 +280,7 @@ def test_what_is_kept_and_computed_again_is_known() -> None:
         assert described.orders[i] == 0 and described.bases[i] != i
         if described.op_name(i) not in ("optimization_barrier", "recomputed"):
             assert described.op_name(described.bases[i]) == described.op_name(i)
-            assert described.places[i] == described.places[described.bases[i]]
+            assert described.locations[i] == described.locations[described.bases[i]]
     report = nn.memory_report([y, again], compile=False)
     assert {described.op_name(i) for i in originals} == {held.op for held in report.recomputed}
     kept = {described.op_name(i) for i, state in enumerate(described.states) if state is State.KEPT}

@@ -284,7 +284,7 @@ def test_arguments_of_all_kinds() -> None:
     (lambda: nj.grad(square, 1.5), "grad: argnums must be a position of an argument, or several, got 1.5"),
     (lambda: nj.hessian(square, ()), r"hessian: argnums must be a position of an argument, or several, got \(\)"),
     (lambda: nj.hessian(choosing)(True, "square"), r"hessian: only floating arrays can be .* by, got bool\[\]"),
-    (lambda: nj.hessian(jnp.sin)(POINTS), r"hessian: fun must return one floating number.*got float64\[4, 3\]"),
+    (lambda: nj.hessian(lambda x: x > 0)(POINTS), r"hessian: fun must return floating arrays, got bool\[4, 3\]"),
     (lambda: nj.hvp(jnp.sin, (POINTS,), (POINTS,)), "hvp: fun must return one floating number"),
     (lambda: nj.grad(choosing)(POINTS, {1, 2}), r"grad: leaf 1 of the arguments is \{1, 2\}; expected arrays"),
     (lambda: nj.derivatives(square, 3), "derivatives: wanted must be a list of tuples"),
@@ -376,13 +376,14 @@ def test_the_report_tells_what_stays_opaque_and_what_it_costs() -> None:
 
     def function(x: Any) -> Any:
         noise = jax.random.normal(jax.random.key(jnp.argmax(x)), x.shape)
-        return jnp.sum(turned(turned(x) + noise) + jax.scipy.special.i1e(x) + jnp.sqrt(x + 1j).real[0])
+        return jnp.sum(turned(turned(x) + noise) + jax.scipy.special.i1e(x) + jnp.cumprod(x + 1j).real[0])
 
     gradient = nj.grad(function)
     gradient(POINTS[0])
     report = gradient.report()
     kept = {each.primitives[0]: each for each in report.opaque if each.differentiable}
-    assert not kept["custom_jvp_call"].keeps_symmetry and not kept["sqrt"].keeps_rows and kept["sqrt"].keeps_symmetry
+    custom, other = kept["custom_jvp_call"], kept["cumprod"]
+    assert not custom.keeps_symmetry and not other.keeps_rows and other.keeps_symmetry
     assert 0 < report.covered < 1
     text = str(report)
     shown = r"opaque: custom_jvp_call, 2 times, at .*test_drop_in_calls.py:\d+\n    why:  its derivative is set by its"

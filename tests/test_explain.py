@@ -11,6 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.parametric_functions as PF
 from nngrad import hooks
 from nngrad.graph import Variable, functions_of
 
@@ -305,3 +306,37 @@ def test_a_last_gradient_holds_nothing_of_what_it_came_from() -> None:
     del gx
     assert (gone() is None) is not in_it
     assert [o.order for o in nn.explain(last).orders] == [1, 2]
+
+
+def _two(x: Variable, names: tuple[str | None, str | None]) -> Variable:
+    for name in names:
+        x = F.tanh(PF.affine(x, 4, name=name))
+    return x
+
+
+class _Twice(nn.Module):
+    def __init__(self) -> None:
+        self.layer = nn.Sequential(lambda x: F.tanh(PF.affine(x, 4)))
+
+    def call(self, x: Variable) -> Variable:
+        return self.layer(self.layer(x))
+
+
+@pytest.mark.parametrize("how", ["unnamed", "named", "side by side", "one module twice"])
+def test_explain_says_that_layers_one_after_another_share_their_parameters(how: str) -> None:
+    nn.clear_parameters()
+    x = Variable((3, 4), name="x", need_grad=True)
+    if how == "one module twice":
+        y = _Twice()(x)
+    elif how == "side by side":
+        y = PF.affine(x, 4) * PF.affine(F.sin(x), 4)
+    else:
+        y = _two(x, (None, None) if how == "unnamed" else ("first", "second"))
+    explanation = nn.explain(nn.grad(F.sum(y), x))
+    expected = {
+        "unnamed": [(("affine/W", "affine/b"), 2)],
+        "one module twice": [(("@layer/affine/W", "@layer/affine/b"), 2)],
+    }
+    assert [tuple(each) for each in explanation.shared_layers] == expected.get(how, [])
+    assert ("give each its own: name=" in str(explanation)) is (how in expected)
+    nn.clear_parameters()

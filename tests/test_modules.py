@@ -55,7 +55,8 @@ def test_parameters_are_its_own(x: nn.Variable) -> None:
     other(x)
     assert not nn.get_parameters(grad_only=False)
     params = one.get_parameters(grad_only=False)
-    assert list(params) == NAMES
+    assert list(params) == [p.name for p in params.values()] == NAMES
+    assert all(f"{name} = " in str(nn.show(y)) for name in NAMES)
     assert list(one.get_parameters()) == [name for name in NAMES if name != "offset"]
     assert list(one.get_parameters(False, grad_only=False)) == ["offset", "affine/W", "affine/b"]
     assert not {id(p) for p in params.values()} & {id(p) for p in other.get_parameters().values()}

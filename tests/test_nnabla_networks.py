@@ -15,7 +15,7 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import Variable
 from nngrad.utils.load import load
-from nngrad.utils.nnp_graph import NnpLoader
+from nngrad.utils.nnp_graph import NnpLoader, NnpNetworkPass
 from nngrad.utils.save import save
 
 DATA = Path(__file__).with_name("data")
@@ -92,6 +92,126 @@ def test_what_is_saved_is_loaded(tmp_path: Path) -> None:
     assert load([tmp_path / "n.nnp"], batch_size=3).networks["n"].variables["y"].shape == (3, 3)
 
 
+# What nnabla 1.36 computes of the network with such changes: the sum of the output, and of its absolute values.
+@pytest.mark.parametrize(("change", "output", "sums"), [
+    (lambda changes: changes.remove_and_rewire("@net/ReLU"), "y", (1.2220742, 3.2489977)),
+    (lambda changes: changes.use_up_to("@net/ReLU_out"), "@net/ReLU_out", (38.73949, 38.73949)),
+    (lambda changes: changes.set_batch_normalization_batch_stat_all(True), "y", (15.294129, 15.87112)),
+    (lambda changes: changes.drop_function("@net/Affine"), "@net/MaxPooling_out", (17.07539, 17.07539)),
+    (lambda changes: changes.fix_parameters(), "y", (1.9651375, 2.454281)),
+])  # fmt: skip
+def test_changes_of_networks(change: Any, output: str, sums: tuple[float, float]) -> None:
+    changes, loader = NnpNetworkPass(), NnpLoader(WRITTEN)
+    change(changes)
+    network = loader.get_network("net", callback=changes)
+    assert (list(network.inputs), list(network.outputs)) == (["x"], [output])
+    network.inputs["x"].d = COMPUTED["x"]
+    y = network.outputs[output].d
+    np.testing.assert_allclose([y.sum(), np.abs(y).sum()], sums, rtol=1e-5)
+    assert bool(nn.get_parameters()) != changes.fixes_parameters
+    loader.get_network("net")
+    assert len(nn.get_parameters()) == 6
+
+
+def test_a_variable_of_one_s_own_in_a_network() -> None:
+    x, changes = nn.Variable((3, 1, 6, 6)), NnpNetworkPass()
+    x.d = np.resize(COMPUTED["x"], x.shape)
+    changes.set_variable("x", x)
+    y = NnpLoader(WRITTEN).get_network("net", callback=changes).outputs["y"]
+    assert x.name == "" and y.shape == (3, 5)
+    np.testing.assert_allclose(y.d[:2], COMPUTED["y"], rtol=1e-5, atol=1e-6)
+
+
+Message = dict[str, list[Any]]
+
+
+def parsed(text: str) -> Message:
+    """A message in the text form of protocol buffers, whatever its fields are: all that was written of each."""
+    above: list[Message] = []
+    message: Message = {}
+    for line in text.splitlines():
+        words = line.split()
+        if words == ["}"]:
+            message = above.pop()
+        elif words:
+            inner: Message = {}
+            key, value = (words[0], inner) if words[1:] == ["{"] else (words[0][:-1], " ".join(words[1:]))
+            message.setdefault(key, []).append(value)
+            if value is inner:
+                above.append(message)
+                message = inner
+    assert not above
+    return message
+
+
+def described(network: Message) -> dict[str, Any]:
+    """What the Variables that no function reads are, by what their functions do, whatever those are called: types,
+    arguments, shapes and inputs. Reshaping in place or not is one, and so are two ways to write no arguments."""
+    shapes = {each["name"][0]: (each["type"], each.get("shape")) for each in network["variable"]}
+    values: dict[str, Any] = {name: (name, what) for name, what in shapes.items()}
+    unread = set(shapes)
+    for f in network["function"]:
+        arguments = {key: {k: v for k, v in value[0].items() if k != "inplace"}
+                     for key, value in f.items() if key.endswith("_param")}  # fmt: skip
+        for name in f["output"]:
+            ins = [values[x] for x in f["input"]]
+            values[name] = (f["type"], [a for a in arguments.items() if a[1]], shapes[name], ins)
+        unread -= {*f["input"]}
+    return {name: values[name] for name in unread}
+
+
+def test_networks_are_written_as_nnabla_writes_them(tmp_path: Path) -> None:
+    """The second program in tests/data/README.md, run here, says the same in its file."""
+    x, t = nn.Variable((2, 1, 8, 8)), nn.Variable((2, 1))
+    h = F.max_pooling(F.relu(PF.convolution(x, 4, (3, 3), pad=(1, 1), with_bias=False, name="c1")), (2, 2))
+    h = F.average_pooling(F.tanh(PF.convolution(h, 4, (3, 3), with_bias=False, name="c2")), (2, 2), stride=(1, 1))
+    h = F.concatenate(F.sigmoid(h), F.elu(h, alpha=0.5), axis=1)
+    h = F.transpose(F.reshape(h, (2, 2, 4)), (0, 2, 1))
+    h = h + 2.0 * F.leaky_relu(h, alpha=0.2) - F.max(h, axis=2, keepdims=True) / 3
+    y = PF.affine(F.reshape(F.swish(h), (2, 8)), 5, with_bias=False, name="fc")
+    loss = F.mean(F.softmax_cross_entropy(y, t)) + 0.5 * F.sum(F.exp(y) ** 2)
+    contents = {
+        "networks": [
+            {"name": "net", "batch_size": 2, "outputs": {"y": y}, "names": {"x": x}},
+            {"name": "train", "batch_size": 2, "outputs": {"loss": loss}, "names": {"x": x, "t": t}},
+        ],
+        "executors": [{"name": "runtime", "network": "net", "data": ["x"], "output": ["y"]}],
+    }
+    save(tmp_path / "n.nntxt", contents)
+    save(tmp_path / "n.nnp", contents)
+    text = (tmp_path / "n.nntxt").read_text()
+    with zipfile.ZipFile(tmp_path / "n.nnp") as archive, zipfile.ZipFile(WRITTEN) as theirs:
+        assert archive.read("network.nntxt").decode() == text
+        assert archive.namelist() == theirs.namelist()
+    found, expected = parsed(text), parsed((DATA / "nnabla_text.nntxt").read_text())
+    assert found.keys() == expected.keys() and found["executor"] == expected["executor"]
+    for ours, nnabla_s in zip(found["network"], expected["network"], strict=True):
+        assert ours.keys() == nnabla_s.keys()
+        assert (ours["name"], ours["batch_size"]) == (nnabla_s["name"], nnabla_s["batch_size"])
+        assert described(ours) == described(nnabla_s)
+
+
+def test_networks_as_text_with_parameters_and_without(tmp_path: Path) -> None:
+    x = nn.Variable((2, 3))
+    y = F.tile(PF.affine(x, 4), (1, 2)) + F.mean(PF.embed(nn.Variable.from_numpy_array([[1, 2], [3, 4]]), 5, 8), axis=1)
+    words = y.parent.inputs[1].parent.inputs[0].parent.inputs[0]
+    network = {"name": "n", "batch_size": 2, "outputs": {"y": y}, "names": {"x": x, "words": words}}
+    x.d = np.arange(6).reshape(2, 3)
+    for name, include in [("with.nntxt", True), ("without.nntxt", False), ("without.prototxt", False)]:
+        save(tmp_path / name, {"networks": [network]}, include_params=include)
+    save(tmp_path / "n", {"networks": [network]}, extension=".nntxt")
+    assert (tmp_path / "n").read_bytes() == (tmp_path / "without.nntxt").read_bytes()
+    nn.save_parameters(tmp_path / "p.h5")
+    nn.clear_parameters()
+    with pytest.raises(ValueError, match=r"no values of the parameter '.*/W'.*call nn\.load_parameters first"):
+        load(tmp_path / "without.nntxt")
+    for files in (["with.nntxt"], ["without.nntxt", "p.h5"], ["without.prototxt", "p.h5"]):
+        nn.clear_parameters()
+        variables = load([tmp_path / name for name in files], batch_size=4).networks["n"].variables
+        variables["x"].d, variables["words"].d = np.resize(x.d, (4, 3)), np.resize(words.d, (4, 2))
+        np.testing.assert_allclose(variables["y"].d, np.resize(y.d, (4, 8)), rtol=1e-5, atol=1e-6)
+
+
 @pytest.mark.parametrize(("build", "said"), [
     (lambda x: F.logsumexp(x), "logsumexp"),
     (lambda x: F.dropout(x, 0.5), "draws anew"),
@@ -118,8 +238,21 @@ def test_wrong_calls(tmp_path: Path) -> None:
             save(tmp_path / path, contents)
     with pytest.raises(ValueError, match="has no network 'other'; it has net, train"):
         NnpLoader(WRITTEN).get_network("other")
-    with pytest.raises(ValueError, match="callback"):
+    with pytest.raises(TypeError, match="callback: expected an NnpNetworkPass, got"):
         NnpLoader(WRITTEN).get_network("net", callback=max)  # type: ignore[arg-type]
+    changes = NnpNetworkPass()
+    with pytest.raises(AttributeError, match="has no 'on_function_pass_by_type'"):
+        changes.on_function_pass_by_type("ReLU")
+    for change, said in [
+        (lambda changes: changes.remove_and_rewire("ReLU"), "there is no function 'ReLU'; there are @net/Conv"),
+        (lambda changes: changes.drop_function("ReLU"), "there is no function 'ReLU'"),
+        (lambda changes: changes.use_up_to("h"), "use_up_to: there is no Variable 'h'"),
+        (lambda changes: changes.set_variable("h", x), "set_variable: there is no Variable 'h'"),
+    ]:
+        changes = NnpNetworkPass()
+        change(changes)
+        with pytest.raises(ValueError, match=f"net: {said}"):
+            NnpLoader(WRITTEN).get_network("net", callback=changes)
 
 
 def test_files_with_other_functions_are_refused(tmp_path: Path) -> None:

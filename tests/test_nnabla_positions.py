@@ -175,5 +175,5 @@ def test_chainer_backward_warns_of_outputs_without_a_gradient() -> None:
 def test_two_layers_in_one_scope() -> None:
     nn.clear_parameters()
     h = PF.affine(leaf(1, 3), 4)
-    with pytest.raises(ValueError, match=r"'W' exists with shape \(3, 4\), but \(4, 4\).*give name= to one"):
+    with pytest.raises(ValueError, match=r"'affine/W' exists with shape \(3, 4\), but \(4, 4\).*give name= to one"):
         PF.affine(h, 4)

@@ -359,3 +359,18 @@ def test_what_cannot_be_packed(run: Any, message: str) -> None:
     with pytest.raises(ValueError) as error:
         run()
     assert message in str(error.value)
+
+
+@pytest.mark.usefixtures("_empty")
+def test_states_that_are_arrays_take_the_dtype_of_the_input() -> None:
+    """As nnabla computes it: states in NumPy's float64 widen nothing. The suite turns warnings into errors."""
+    x, steps, zeros = nn.Variable((2, 3)), nn.Variable((5, 2, 3)), np.zeros((1, 1, 2, 4))
+    outputs = [
+        *PF.lstm_cell(x, zeros[0, 0], zeros[0, 0], 4), PF.LSTMCell(2, 4, zeros[0, 0], zeros[0, 0], name="cell")(x),
+        *PF.lstm(steps, zeros, zeros), *PF.gru(steps, zeros), *PF.rnn(steps, zeros),
+    ]  # fmt: skip
+    assert {y.dtype.name for y in outputs} == {"float32"}
+    fine = nn.Variable((2, 3), dtype="float64")
+    with pytest.warns(UserWarning, match=r"a is data of float64\[2, 7\]"):  # though the parameters are float32
+        h, _ = PF.lstm_cell(fine, zeros[0, 0], zeros[0, 0], 4, name="fine")
+    assert h.dtype == np.float64

@@ -97,8 +97,8 @@ def test_columns_are_those_that_are_asked_for() -> None:
 
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
-    ({"columns": "plaec"}, ValueError, "columns: there is no column 'plaec'; did you mean 'place'"),
-    ({"columns": ["x"]}, ValueError, "there are origin, state, scope, rule, place"),
+    ({"columns": "locatoin"}, ValueError, "columns: there is no column 'locatoin'; did you mean 'location'"),
+    ({"columns": ["x"]}, ValueError, "there are origin, state, scope, rule, location"),
     ({"columns": 3}, TypeError, "columns: expected names of columns, got 3"),
     ({"outputs": []}, ValueError, "outputs: there are none, and so no graph"),
     ({"outputs": {"x": 1}}, TypeError, "outputs: expected a Variable or a list of them, got dict; give a list of its"),

@@ -79,7 +79,8 @@ def test_what_a_module_does_not_find_is_named_once(made: Callable[..., Callable[
         step()
     (warning,) = caught
     assert warning.filename == __file__
-    for named in ("'W', float32[3, 3]", "'b', float32[3]", "one without a name, float32[3]", "lists, tuples and dicts"):
+    leaves = "'affine/W', float32[3, 3]", "'affine/b', float32[3]", "one without a name, float32[3]"
+    for named in (*leaves, "lists, tuples and dicts"):
         assert named in str(warning.message)
     silent(step)
     silent(made(loss, x, network.get_parameters()))
@@ -147,3 +148,31 @@ def test_parameters_that_are_given_again_are_looked_at_again() -> None:
     v.grad.zero()
     with pytest.warns(UserWarning, match=r"no solver trains: 'v', float32\[3, 3\]\."):
         step()
+
+
+@each_loop
+def test_registered_parameters_are_named_in_full(made: Callable[..., Callable[[], Any]]) -> None:
+    nn.clear_parameters()
+    x = nn.Variable(X.shape)
+    with nn.parameter_scope("block"):
+        loss = F.mean(PF.affine(PF.affine(x, 3, name="one"), 3, name="two", with_bias=False) ** 2)
+    parameters = nn.get_parameters()
+    left = parameters.pop("block/two/affine/W")
+    step = made(loss, x, parameters)
+    with pytest.warns(UserWarning, match=r"no solver trains: 'block/two/affine/W', float32\[3, 3\]\."):
+        step()
+    assert left.need_grad
+    nn.clear_parameters()
+
+
+@each_loop
+def test_what_the_program_differentiates_by_itself_is_not_named(made: Callable[..., Callable[[], Any]]) -> None:
+    """As points of an eikonal loss, or of a gradient penalty, which are data with need_grad."""
+    x, w, points, v = nn.Variable(X.shape), leaf(np.eye(3), "w"), leaf(X), leaf(np.eye(3), "v")
+    (slope,) = nn.grad(F.sum(F.tanh(points @ w)), points)
+    penalty = F.mean((F.norm(slope, axis=1) - 1) ** 2)
+    silent(made(F.mean((x @ w) ** 2) + penalty, x, {"w": w}))
+    with pytest.warns(UserWarning, match=r"no solver trains: 'v', float32\[3, 3\]\."):
+        made(F.mean((x @ w @ v) ** 2) + penalty, x, {"w": w})()
+    with pytest.warns(UserWarning, match="no solver trains: one without a name"):
+        made(F.mean((x + points @ w) ** 2), x, {"w": w})()  # where no gradient by them is asked for

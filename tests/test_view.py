@@ -9,6 +9,8 @@ import hashlib
 import html.parser
 import json
 import re
+import sys
+import types
 import zlib
 from collections.abc import Callable
 from pathlib import Path
@@ -117,6 +119,78 @@ def test_the_columns_of_a_document_agree(outputs: Callable[[], Any]) -> None:
     assert len(set(read["strings"])) == len(read["strings"])
     for name in column(read, "rule"):
         assert name == "" or name in read["ops"]
+
+
+def residual(blocks: int) -> nn.Variable:
+    """The loss of a network of convolutions with skips around them, each block in its scope."""
+
+    def layer(x: nn.Variable, name: str) -> nn.Variable:
+        return PF.batch_normalization(PF.convolution(x, 4, (3, 3), pad=(1, 1), with_bias=False, name=name), name=name)
+
+    h = F.relu(layer(nn.Variable((2, 3, 8, 8)), "stem"))
+    for i in range(blocks):
+        with nn.parameter_scope(f"block{i}"):
+            h = F.relu(h + layer(F.relu(layer(h, "first")), "second"))
+    scores = PF.affine(F.global_average_pooling(h), 3, name="head")
+    return F.mean(F.softmax_cross_entropy(scores, nn.Variable((2, 1), dtype="int32")))
+
+
+def attention(blocks: int) -> nn.Variable:
+    """A transformer: attention and two affine functions, with skips around both."""
+    h = nn.Variable((2, 6, 8), name="tokens")
+    for i in range(blocks):
+        with nn.parameter_scope(f"block{i}"):
+            x = PF.layer_normalization(h, batch_axis=(0, 1), name="before")
+            q, k, v = (
+                F.transpose(F.reshape(PF.affine(x, 8, base_axis=2, name=name), (2, 6, 2, 4)), (0, 2, 1, 3))
+                for name in "qkv"
+            )
+            mixed = F.batch_matmul(F.softmax(F.batch_matmul(q, F.transpose(k, (0, 1, 3, 2))), axis=3), v)
+            mixed = F.reshape(F.transpose(mixed, (0, 2, 1, 3)), (2, 6, 8))
+            h = h + PF.affine(mixed, 8, base_axis=2, name="out")
+            x = PF.layer_normalization(h, batch_axis=(0, 1), name="after")
+            x = F.gelu(PF.affine(x, 16, base_axis=2, name="up"))
+            h = h + PF.affine(x, 8, base_axis=2, name="down")
+    return F.mean(h**2)
+
+
+def boxes_at_first(read: dict[str, Any]) -> tuple[int, int]:
+    """How many nodes and how many closed groups the page shows at first, as its script finds out."""
+    groups = read["groups"]
+    closed, nodes = set(), 0
+    for at in column(read, "group"):
+        holder = -1
+        while at >= 0:
+            holder, at = at if groups[at]["kind"] == "rest" else holder, groups[at]["parent"]
+        closed.add(holder)
+        nodes += holder < 0
+    return nodes, len(closed - {-1})
+
+
+@pytest.mark.parametrize("with_gradients", [False, True], ids=["forward", "gradients"])
+@pytest.mark.parametrize(("made", "count"), [(residual, 8), (attention, 12)])
+def test_a_large_graph_shows_few_boxes_at_first(
+    made: Callable[[int], nn.Variable], count: int, with_gradients: bool
+) -> None:
+    nn.clear_parameters()
+    loss = made(count)
+    parameters = list(nn.get_parameters().values())
+    nn.clear_parameters()  # their own names say where they are
+    read = document_of([loss, *(nn.grad([loss], parameters) if with_gradients else ())])
+    nodes, closed = boxes_at_first(read)
+    assert len(column(read, "name")) > 300
+    assert closed >= 2
+    assert nodes + closed <= 40
+    # A closed group takes the place of the one in it, which is still there when that is opened.
+    named = {kind: {read["strings"][group["name"]] for group in read["groups"] if group["kind"] == kind}
+             for kind in ("scope", "rest")}  # fmt: skip
+    assert {f"block{i}" for i in range(count)} <= named["scope"]
+    assert any(["block" in name or name.endswith(" more") for name in named["rest"]])
+
+
+def test_a_small_graph_is_shown_whole() -> None:
+    read = document_of(network())
+    assert boxes_at_first(read) == (len(column(read, "name")), 0)
 
 
 def test_a_document_says_what_the_graph_says() -> None:
@@ -466,6 +540,49 @@ def test_without_a_path_the_page_is_opened(monkeypatch: pytest.MonkeyPatch, caps
         second.unlink()
     finally:
         file.unlink()
+
+
+class _Frames(html.parser.HTMLParser):
+    """The attributes of the frames in a text."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.found: list[dict[str, str | None]] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        assert tag == "iframe"
+        self.found.append(dict(attrs))
+
+
+@pytest.mark.parametrize("has_kernel", [True, False], ids=["notebook", "terminal"])
+def test_in_a_notebook_the_page_is_shown_below_the_cell(has_kernel: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: list[Any] = []
+    opened: list[str] = []
+    ipython = types.ModuleType("IPython")
+    shell = types.SimpleNamespace(kernel=object()) if has_kernel else types.SimpleNamespace()
+    ipython.get_ipython = lambda: shell  # type: ignore[attr-defined]
+    ipython.display = types.SimpleNamespace(display=shown.append)  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "IPython", ipython)
+    monkeypatch.setenv("BROWSER", "firefox")
+    monkeypatch.setattr("webbrowser.open", lambda url: opened.append(url) or True)
+    y = nn.Variable((2,), name=HOSTILE[0]) * 2
+    file = nn.view(y)
+    try:
+        assert opened == ([] if has_kernel else [file.resolve().as_uri()])
+        assert len(shown) == has_kernel
+        for page in shown:
+            frames = _Frames()
+            frames.feed(page._repr_html_())
+            (frame,) = frames.found
+            assert frame["srcdoc"] == file.read_text(encoding="utf-8")
+            assert set((frame["sandbox"] or "").split()) == {"allow-scripts", "allow-downloads"}  # no origin of its own
+            assert str(file) in repr(page)
+    finally:
+        file.unlink()
+    shown.clear()
+    written = nn.view(y, file)
+    written.unlink()
+    assert not shown  # a file that was asked for is written, and that is all
 
 
 def test_without_a_display_no_browser_is_asked(

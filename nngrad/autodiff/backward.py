@@ -17,10 +17,9 @@ from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.source_location import warn_user
 from .accumulation import accumulate
-from .binding import reached_from
 from .fused import Fused, FusedKey, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
-from .met import looking, note
+from .met import looking, met_by, note
 from .remat import policy_key
 from .request import given_gradients
 from .seeds import given_gradient, seed_array
@@ -201,8 +200,7 @@ def _gradients_from(
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
     if looking:
-        reached = reached_from(outputs, frozenset())
-        note([x for x in [plan.leaves[i] for i in wanted] if id(x) in reached])
+        note(met_by(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:

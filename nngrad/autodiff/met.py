@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from typing import Any
 
-from ..graph import Variable
+from ..graph import Function, Variable
 from ..graph.value import Value
+from .binding import reached_from
+from .request import derivation_of, derived_in
 
 looking: set[weakref.ref[Any]] = set()
 """Who looks out."""
@@ -27,6 +29,14 @@ def look_away(by: Any) -> bool:
     found = weakref.ref(by) in looking
     looking.discard(weakref.ref(by))
     return found
+
+
+def met_by(outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]) -> list[Variable]:
+    """Those of the leaves that gradients of the outputs reach, but for what `grad` was asked to differentiate by, to
+    give a result among the functions: that gradient is what the program is after."""
+    reached = reached_from(outputs, frozenset())
+    asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
+    return [x for x in leaves if id(x) in reached and id(x) not in asked]
 
 
 def note(leaves: Iterable[Variable]) -> None:

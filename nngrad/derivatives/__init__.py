@@ -13,7 +13,9 @@ elements count as one point.
 from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
+from .patterns import sparsity
 from .products import hvp, jvp, vjp
+from .sparse_matrices import sparse_hessian, sparse_jacobian
 from .squares import unbiased_square
 from .sums import bilaplacian, curl, divergence, laplacian
 
@@ -31,6 +33,9 @@ __all__ = [
     "jvp",
     "laplacian",
     "nth_derivative",
+    "sparse_hessian",
+    "sparse_jacobian",
+    "sparsity",
     "unbiased_square",
     "vjp",
 ]

@@ -11,6 +11,7 @@ import functools
 import inspect
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from .. import functions as F
@@ -108,8 +109,9 @@ def read_networks(path: str | Path, extension: str) -> Any:
 
 
 def build_network(
-    network: Any, parameters: Mapping[str, Variable], batch_size: int | None, where: str
-) -> dict[str, Variable]:
+    network: Any, parameters: Mapping[str, Variable], batch_size: int | None, where: str,
+    given: Mapping[str, Variable] = MappingProxyType({}),
+) -> dict[str, Variable]:  # fmt: skip
     """Make the graph of a network.
 
     Args:
@@ -117,6 +119,7 @@ def build_network(
         parameters: Leaves by the names of parameters.
         batch_size: What sizes stand for that the file leaves open; None for the file's own.
         where: The name of the file and the network, for messages.
+        given: What takes the place of Variables, by their names.
 
     Returns:
         All Variables by their names in the file.
@@ -131,16 +134,19 @@ def build_network(
     for each in network.variable:
         if each.type == "Parameter":
             if each.name not in parameters:
-                raise ValueError(f"{where}: the file has no values of the parameter {each.name!r}")
+                raise ValueError(f"{where}: the file has no values of the parameter {each.name!r}, and neither has the "
+                                 "present scope: call nn.load_parameters first")
             variables[each.name] = parameters[each.name]
+        elif each.name in given:
+            variables[each.name] = given[each.name]
         elif each.name not in made:
             variables[each.name] = Variable(shapes[each.name])
             variables[each.name].name = each.name
     for f in network.function:
         outputs = _apply(f, variables, size, where)
         for name, y in zip(f.output, outputs, strict=False):
-            variables[name] = y
-            if y.shape != shapes.get(name, y.shape):
+            variables[name] = given.get(name, y)
+            if not given and y.shape != shapes.get(name, y.shape):
                 raise ValueError(f"{where}: {f.name} ({f.type}) gives {name!r} the shape {y.shape}, and the file says "
                                  f"{shapes[name]}" + "; give another batch_size" * (batch_size is not None))
     return variables

@@ -159,12 +159,16 @@ def _by_columns(function: Callable[..., Any], at: Sequence[Any], place: int, ys:
 
 
 @functools.lru_cache(maxsize=512)
-def gradient_function(fun: TracedFunction, order: int, slot: int, wrt: Positions, columns: bool) -> TracedFunction:
-    """`jax_gradient` as a function to be differentiated by itself: where JAX has no forward mode for `fun`."""
-    inputs = inputs_of(fun, order, weighted=True)
-    closed = jaxpr_for(jax_gradient.traceable((fun, order, slot, wrt, columns)), inputs)
-    active = fun.active + tuple(range(len(fun.inputs), len(inputs)))
-    return TracedFunction(f"gradient of {fun.name}", closed, (), active, row_inputs(fun, order, wrt))
+def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> TracedFunction:
+    """`jax_derivative` or `jax_gradient` as a function to be differentiated by itself: where JAX has no forward mode
+    for `fun`, or what moves there is not what moved before."""
+    weighted = op is jax_gradient
+    inputs = inputs_of(fun, order, weighted)
+    closed = jaxpr_for(op.traceable((fun, order, *arguments)), inputs)
+    active = fun.reachable + tuple(range(len(fun.inputs), len(inputs)))
+    rows = row_inputs(fun, order, arguments[1] if weighted else None)
+    kind = "gradient" if weighted else "derivative"
+    return TracedFunction(f"{kind} of {fun.name}", closed, (), active, rows)
 
 
 # ---------------------------------------------------------------- what JAX can do
@@ -174,7 +178,7 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`.
 
     Raises:
-        NotImplementedError: It has neither.
+        NotImplementedError: It has neither; JAX's own error where an author has set derivatives within.
     """
     everything = tuple(range(len(fun.active)))
     reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
@@ -183,6 +187,8 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     forward = _refusal(jax_gradient, fun, order, slot, everything, True)
     if forward is None:
         return True
+    if fun.custom:  # an author's rule may be at fault, and JAX's own error says how
+        jaxpr_for(jax_gradient.traceable((fun, order, slot, everything, False)), inputs_of(fun, order, weighted=True))
     raise NotImplementedError(
         f"jax_function({fun.name}): JAX cannot differentiate it at order {order + 1}.\n"
         f"Reverse mode: {reverse}\nForward mode: {forward}"
@@ -192,6 +198,17 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
 def has_derivative(fun: TracedFunction, order: int) -> bool:
     """Whether JAX has forward mode for `fun`, `order` times nested."""
     return _refusal(jax_derivative, fun, order) is None
+
+
+@functools.lru_cache(maxsize=1024)
+def follows_what_moves(fun: TracedFunction) -> bool:
+    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or refuses that all do."""
+    if not fun.custom or fun.is_told:
+        return fun.is_told
+    try:
+        return _refusal(jax_gradient, fun, 0, 0, tuple(range(len(fun.active))), False) is not None
+    except Exception:  # the rule's own, which it raises where it is asked for what nobody wants
+        return True
 
 
 @functools.lru_cache(maxsize=1024)

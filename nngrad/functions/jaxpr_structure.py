@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from collections.abc import Hashable
 from typing import Any
@@ -15,7 +16,16 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 from ..graph import Spec, spec_of
 from ..graph.by_jax import along, back
 from ..graph.half_made import unharmed
-from ..graph.jaxpr import CUSTOM_RULES, alone, called_function, does_much, name_of, primitives_in
+from ..graph.jaxpr import (
+    CUSTOM_RULES,
+    alone,
+    called_function,
+    does_much,
+    equations_in,
+    name_of,
+    parameters_of,
+    primitives_in,
+)
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
@@ -123,7 +133,7 @@ def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
 
 
 def _derivative_in(call: Any, around: Around) -> Hashable | None:
-    if call.params.get("symbolic_zeros"):
+    if parameters_of(call).get("symbolic_zeros"):
         return None
     try:
         closed = derivative_of(call)
@@ -171,7 +181,7 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
     read = {v for equation in found for v in equation.invars if not isinstance(v, Literal)}.union(
         [v for v in results if not isinstance(v, Literal)]
     )
-    return [e for e in found if e.outvars[0] not in filled or e.outvars[0] in read]
+    return [e for e in found if not e.outvars or e.outvars[0] not in filled or e.outvars[0] in read]
 
 
 def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
@@ -221,7 +231,10 @@ class TracedFunction:
     share an executable.
     """
 
-    __slots__ = ("_baked", "_hash", "_jaxpr", "_key", "active", "custom", "heavy", "inputs", "name", "outputs", "rows")
+    __slots__ = (
+        "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "custom", "heavy", "inputs", "is_told", "name",
+        "outputs", "reachable", "rows",
+    )  # fmt: skip
 
     opaque = True
     """Whether it holds code of the user's, which may call functions on the host."""
@@ -235,12 +248,18 @@ class TracedFunction:
         self._baked = {i: const for i, const in enumerate(closed.consts) if i not in lifted}
         self.inputs = tuple([_spec(closed.jaxpr.constvars[i]) for i in lifted] + list(map(_spec, closed.jaxpr.invars)))
         self.outputs = tuple([_spec(v) for v in closed.jaxpr.outvars])
+        self._results = tuple(range(len(self.outputs)))
         self.active = tuple([i + len(lifted) for i in active])
+        self.reachable = self.active
+        """The inputs that gradients may reach; `active` are fewer in what `with_moving` gives."""
+        self.is_told = any([parameters_of(eqn).get("symbolic_zeros") for eqn in equations_in(closed.jaxpr)])
+        """Whether an author's rule inside is told which inputs move, and at which results a gradient arrives."""
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         self.heavy = does_much(closed.jaxpr)
         structure = structure or structure_of(closed.jaxpr)
-        self._key = structure, active, rows, tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])
+        baked = tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])
+        self._key: tuple[Any, ...] = structure, self.active, self.rows, baked, self._results
         self._hash = hash(self._key)
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
@@ -253,7 +272,19 @@ class TracedFunction:
         count = len(self._jaxpr.constvars)
         given = iter(arrays)
         consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
-        return tuple(jax.core.eval_jaxpr(self._jaxpr, consts, *given))
+        results = jax.core.eval_jaxpr(self._jaxpr, consts, *given)
+        return tuple([results[i] for i in self._results])
+
+    def with_moving(self, active: Positions, results: Positions) -> TracedFunction:
+        """It as JAX sees it where these inputs alone move, and all that is read are these of its results."""
+        if active == self.active and len(results) == len(self.outputs):
+            return self
+        narrowed = copy.copy(self)
+        narrowed.active, narrowed.outputs = active, tuple([self.outputs[i] for i in results])
+        narrowed._results = tuple([self._results[i] for i in results])
+        narrowed._key = (self._key[0], active, self.rows, self._key[3], narrowed._results)
+        narrowed._hash = hash(narrowed._key)
+        return narrowed
 
     def check_rules(self) -> None:
         """Raise unless rules that authors have set for functions inside compute what they did where it was applied.

@@ -123,9 +123,10 @@ def tile(x: Array, /, reps: Ints) -> Variable:
     ndim = len(reps) if len(reps) > x.ndim else x.ndim
     reps = (1,) * (ndim - len(reps)) + reps
     shape = (1,) * (ndim - x.ndim) + x.shape
-    apart = reshape(x, shape=tuple(s for n in shape for s in (1, n)))
-    repeated = broadcast(apart, shape=tuple(s for r, n in zip(reps, shape, strict=True) for s in (r, n)))
-    return reshape(repeated, shape=tuple(r * n for r, n in zip(reps, shape, strict=True)))
+    sizes = list(zip(reps, shape, strict=True))  # an axis that is not repeated gets none before it
+    apart = reshape(x, shape=tuple(s for r, n in sizes for s in ((n,) if r == 1 else (1, n))))
+    repeated = broadcast(apart, shape=tuple(s for r, n in sizes for s in ((n,) if r == 1 else (r, n))))
+    return reshape(repeated, shape=tuple(r * n for r, n in sizes))
 
 
 @op(linear=True, axes=mixes("axes", none=-1), fuses="moving")

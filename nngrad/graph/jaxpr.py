@@ -83,7 +83,9 @@ def called_function(equation: Any) -> ClosedJaxpr | None:
     if equation.primitive.name == CALL_OF_OBJECT:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
-            return jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params))(*given)
+            trace = unharmed(jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params)))
+            called: ClosedJaxpr = trace(*given)
+            return called
     for name in ("jaxpr", "call_jaxpr"):
         found = equation.params.get(name)
         if isinstance(found, ClosedJaxpr | Jaxpr):

@@ -12,10 +12,9 @@ from .conversion import array_of, converted, narrowed
 from .engine import CellOperators
 from .mesh import Axes
 from .options import build_options
-from .process import check_process
 from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
 from .thresholds import SMALL_ARRAY
-from .value import Deferred, NotKept, Value, Zeros, on_host, writing
+from .value import Deferred, NotKept, Value, Zeros, on_device, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
 """What can be counted of the bytes of an array."""
@@ -170,10 +169,10 @@ class NdArray(CellOperators):
             raise ValueError(f"dtype: the cell is {self.dtype.name}, and stays so; use cast({dtype!r}), a new cell")
         return self.view if mode == "r" else self.data
 
-    def set(self, value: object) -> None:
+    def set(self, value: object, name: str = "value") -> None:
         """Replace the value. It is broadcast to the cell's shape, and must fit its dtype: integers hold no fractions
-        and nothing out of their range."""
-        new = Value(_settled(fitted_array(value, self._spec)))
+        and nothing out of their range. Errors begin with `name`."""
+        new = Value(_settled(fitted_array(value, self._spec, name)))
         with writing:
             self.variable = None
             self._value = new
@@ -366,10 +365,7 @@ def _settled(value: Any) -> Any:
     value = value.copy()
     # A mesh takes it from the host, to each device its part.
     if value.nbytes > SMALL_ARRAY and build_options().running.mesh is None:
-        check_process()
-        # Copied by NumPy, since JAX reads an array that it is given for some time after the call.
-        with x64_if(value.dtype.itemsize == 8):
-            return jax.device_put(value)  # `asarray` compiles something for each shape
+        return on_device(value)  # copied by NumPy, since JAX reads what it is given for some time after the call
     return value
 
 

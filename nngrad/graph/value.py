@@ -40,6 +40,15 @@ def on_host(array: Any) -> np.ndarray[Any, Any]:
     return np.asarray(array)
 
 
+def on_device(array: np.ndarray[Any, Any]) -> jax.Array:
+    """An array of NumPy as one of JAX's, with its numbers also where JAX traces a function: what holds it outlives the
+    trace."""
+    check_process()
+    with x64_if(array.dtype.itemsize == 8), jax.ensure_compile_time_eval():
+        moved: jax.Array = jax.device_put(array)  # `asarray` compiles something for each shape
+    return moved
+
+
 def is_shared(array: Any) -> bool:
     """Whether several processes have parts or copies of an array, so that none of them may change it by itself."""
     return isinstance(array, jax.Array) and not array.is_fully_addressable
@@ -100,9 +109,7 @@ class Value:
         """The array as a `jax.Array`, which is what it is from now on, unless it has a view."""
         array = self.raw()
         if isinstance(array, np.ndarray):
-            check_process()
-            with x64_if(array.dtype.itemsize == 8):
-                array = jax.device_put(array)  # `asarray` compiles something for each shape
+            array = on_device(array)
             with _lock:
                 if not self.has_view:
                     self.array = array

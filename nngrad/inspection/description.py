@@ -97,7 +97,7 @@ class Description:
         """The op whose backward rule emitted it."""
         self.scopes: list[str] = []
         """The scope of parameters, 'conv1/bn'; empty for none. See `scopes_of`."""
-        self.places: list[SourceLocation | None] = []
+        self.locations: list[SourceLocation | None] = []
         """Where the user wrote it, or the function that it is the gradient of (`nn.source_locations`)."""
         self.asked: list[SourceLocation | None] = []
         """For gradients, where they were asked for."""
@@ -193,7 +193,7 @@ class Description:
 
 
 def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
-    """The places of each number."""
+    """The positions of each number."""
     found: dict[int, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
@@ -232,18 +232,20 @@ class _Node(NamedTuple):
     rank: int
     function: Function | None
     body: int
-    place: SourceLocation | None
+    location: SourceLocation | None
 
 
 class _Describing:
     """Numbers the nodes of a block, and of the bodies within it, and finds out what a block does not know of them."""
 
     def __init__(self, outputs: Sequence[Variable], parameters: Mapping[int, str]) -> None:
-        self._parameters = parameters
         self._names = Names()
         self._nodes: list[_Node] = []
         closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
         closing.write(as_made(functions_of(outputs)))
+        # A name with a scope is that of a parameter which is not registered, as those of a Module.
+        unregistered = {id(x._data): x.name for x in closing.leaves if "/" in x.name}
+        self._parameters = {**unregistered, **parameters}
         self._closing, self._made = closing, Description(closing.block(closing.numbers(outputs)))
 
     def run(self) -> Description:
@@ -288,9 +290,9 @@ class _Describing:
             wanted: Numbers of values that are read besides its outputs.
         """
         read = {i for _, _, ins in block.steps for i in ins}.union(block.outputs, wanted)
-        places = block.places or (None,) * len(block.steps)
-        columns = block.steps, block.orders, places, block.results, block.outs
-        for k, ((op, arguments, ins), order, place, specs, numbers) in enumerate(zip(*columns, strict=True)):
+        locations = block.places or (None,) * len(block.steps)
+        columns = block.steps, block.orders, locations, block.results, block.outs
+        for k, ((op, arguments, ins), order, location, specs, numbers) in enumerate(zip(*columns, strict=True)):
             results = tuple([self._name_of(names.get(n)) if n in read else "" for n in numbers])
             name = next(filter(None, results), "") or self._names.new("v")
             operands = tuple([values[i] for i in ins])
@@ -300,7 +302,7 @@ class _Describing:
             else:
                 f, rank, kind = None, self._nodes[self._made.bodies[body].node].rank, Kind.IN_BODY
             node = self._node(
-                _Node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, place)
+                _Node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, location)
             )
             for output, n in enumerate(numbers):
                 values[n] = node, output
@@ -337,19 +339,19 @@ class _Describing:
         made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
         for i, node in enumerate(self._nodes):
             f, given = node.function, None if node.function is None else node.function.origin
-            own = node.place if f is None else getattr(f, "location", None)
-            end, origin, base, rank, rule, place, asked = f, -1, -1, -1, None, None, None
+            own = node.location if f is None else getattr(f, "location", None)
+            end, origin, base, rank, rule, location, asked = f, -1, -1, -1, None, None, None
             if node.body >= 0:
                 owner = made.bodies[node.body].node
                 base = i if node.order == 0 else made.bases[owner]
-                rank, place, asked = made.base_ranks[owner], own or made.places[owner], made.asked[owner]
+                rank, location, asked = made.base_ranks[owner], own or made.locations[owner], made.asked[owner]
             elif f is not None and given is None:
-                base, rank, place, asked = (i, node.rank, own, None) if node.order == 0 else (-1, -1, None, own)
+                base, rank, location, asked = (i, node.rank, own, None) if node.order == 0 else (-1, -1, None, own)
             elif given is not None:
                 end = _end_of(given, ends)
                 if end.order == 0:  # else what it was emitted for is gone
                     base, rank = at.get(end, -1), end.rank + 1
-                origin, place, asked = at.get(given, -1), getattr(end, "location", None), own
+                origin, location, asked = at.get(given, -1), getattr(end, "location", None), own
                 # A copy that computes something again has what it copies as its origin, and is of the same order.
                 rule = given.op if node.order > given.order else None
             sources.append(end)
@@ -357,7 +359,7 @@ class _Describing:
             made.bases.append(base)
             made.base_ranks.append(rank)
             made.rules.append(rule)
-            made.places.append(place)
+            made.locations.append(location)
             made.asked.append(asked)
         return sources
 

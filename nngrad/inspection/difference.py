@@ -101,7 +101,7 @@ def listing_difference(before: Listing, after: Listing, context: int | None = 2)
     a, b = before.described, after.described
     found = matching(a, b)
     here = {j: i for i, j in found.there.items()}
-    columns = [name for name in before.columns if name in after.columns and name != "place"]
+    columns = [name for name in before.columns if name in after.columns and name != "location"]
     old, new = Writer(a, columns), Writer(_renamed(a, b, here), columns)
     return Difference(before, after, list(_merged(old, new, found.there, here)), context)
 

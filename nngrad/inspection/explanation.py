@@ -1,9 +1,11 @@
-"""explain: in which mode each order of a gradient was built, and why."""
+"""explain: how each order of a gradient was built and why, and what in the graph is likely to be a mistake."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable
+from functools import reduce
+from operator import or_
 from typing import NamedTuple
 
 from ..autodiff.request import ResultDerivation, derivation_of, history, variables
@@ -11,11 +13,12 @@ from ..execution.cpu.rolling import LoopFound
 from ..execution.lower import linearize
 from ..execution.passes import loops_found
 from ..execution.plans import device_of
-from ..graph import Spec, Variable
+from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.html import html_table
 from ..graph.tables import aligned
 from ..graph.thresholds import LEAST_STEPS
 from .count import Tally, count
+from .naming import parameter_names
 
 
 class OrderOfGradient(NamedTuple):
@@ -44,6 +47,15 @@ class EqualLeaves(NamedTuple):
     """How many there are."""
 
 
+class SharedLayer(NamedTuple):
+    """Layers that lie one after another and share their parameters."""
+
+    parameters: tuple[str, ...]
+    """Names of the parameters."""
+    layers: int
+    """How many layers share them."""
+
+
 class Explanation(NamedTuple):
     """How gradients were built; `str()` of it is a table."""
 
@@ -59,6 +71,8 @@ class Explanation(NamedTuple):
     equal_leaves: tuple[EqualLeaves, ...]
     """Leaves that hold one array each, and all of them the same: they keep a recurrence from being compiled as a
     loop."""
+    shared_layers: tuple[SharedLayer, ...]
+    """Layers one after another with the same parameters: a recurrence, or layers that were not given names."""
 
     def __str__(self) -> str:
         return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._lines()])
@@ -76,6 +90,10 @@ class Explanation(NamedTuple):
             f"{each.leaves} leaves hold the same {each.spec}: an array is another leaf in each call that takes it. "
             "Make it a Variable once, before the calls, and their recurrence can be compiled as a loop"
             for each in self.equal_leaves
+        ] + [
+            f"{each.layers} layers one after another share {', '.join(each.parameters)}. Unless they are steps of a "
+            "recurrence, give each its own: name= for layers of one kind in one scope, or another Module"
+            for each in self.shared_layers
         ]
 
 
@@ -83,11 +101,11 @@ _HEAD = ("order", "mode", "functions", "products", "because")
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
-    """Returns in which mode each order of gradients was built, why by no better one, and what came of it in numbers;
-    and what of it is compiled as a loop.
+    """Explain how gradients were built: the mode of each order, why it is no better one, and the functions it added.
 
-    Nothing is run. Where a gradient of a gradient grows more than it should, this says what the obstacle is: hooks that
-    watch, an `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
+    The explanation also lists recurrences that are compiled as loops, and layers that share their parameters. Nothing
+    is run. Where a gradient of a gradient grows more than it should, it names the obstacle: hooks that watch, an
+    `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
 
     Args:
         gradients: Results of `nn.grad`, of any order.
@@ -115,7 +133,8 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     ]
     linear = linearize(given, device=device_of(given), effects=False)
     loops, equal = loops_found(linear.program), _equal_leaves(linear.leaves)
-    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal)
+    shared = _shared_layers(functions_of(given))
+    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal, shared)
 
 
 def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
@@ -124,3 +143,33 @@ def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
     of_spec = Counter([x.spec for x in arrays])
     counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= LEAST_STEPS])
     return tuple([EqualLeaves(spec, count) for (spec, _), count in counts.items() if count >= LEAST_STEPS])
+
+
+def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
+    """Layers that share their parameters and lie one after another. Those side by side, as of one network with two
+    inputs, are meant to share them."""
+    built = [f for f in functions if f.order == 0]
+    named, readers = parameter_names(None), dict[tuple[str, Op, int], list[Function]]()
+    for f in built:
+        for position, x in enumerate(f.inputs):
+            if x.parent is None and x.need_grad:
+                name = named.get(id(x._data), x.name)
+                if "/" in name:  # it is a layer's, and nobody made it by hand
+                    readers.setdefault((name, f.op, position), []).append(f)
+    several = {key: fs for key, fs in readers.items() if len(fs) > 1}
+    bits: dict[Function, int] = {}
+    for n, fs in enumerate(several.values()):
+        for f in fs:
+            bits[f] = bits.get(f, 0) | 1 << n
+    above: dict[Function, int] = {}
+    """For each function, the bits of all that it is computed from."""
+    for f in built if several else ():
+        parents = [x.parent for x in f.inputs if x.parent is not None]
+        above[f] = reduce(or_, [above.get(p, 0) | bits.get(p, 0) for p in parents], 0)
+    layers: dict[str, tuple[int, dict[str, None]]] = {}
+    for n, ((name, _, _), fs) in enumerate(several.items()):
+        repeated = sum([above[f] >> n & 1 for f in fs])
+        if repeated:
+            count, names = layers.get(name.rpartition("/")[0], (0, {}))
+            layers[name.rpartition("/")[0]] = max(count, repeated + 1), {**names, name: None}
+    return tuple([SharedLayer(tuple(names), count) for count, names in layers.values()])

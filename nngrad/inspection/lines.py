@@ -62,7 +62,7 @@ class Writer:
         self._folded = bool(folds)
         self.nodes = described.members[-1]
         """Those that are in no body."""
-        self._last_place: Any = None
+        self._last_location: Any = None
 
     def lines(self) -> Iterator[Line]:
         """All lines."""
@@ -118,7 +118,7 @@ class Writer:
         return Part(self._d.results[node][output], self._d.orders[node])
 
     def _cells(self, node: int) -> tuple[str, ...]:
-        said = {"state": self._state, "scope": self._scope, "rule": self._rule, "place": self._place}
+        said = {"state": self._state, "scope": self._scope, "rule": self._rule, "location": self._location}
         return tuple([said[name](node) for name in self._columns if name in said])
 
     def _origin(self, node: int) -> str:
@@ -137,13 +137,13 @@ class Writer:
     def _rule(self, node: int) -> str:
         return self._d.formula(node)
 
-    def _place(self, node: int) -> str:
-        place = self._d.places[node]
-        again, self._last_place = place == self._last_place, place
-        if place is None:
+    def _location(self, node: int) -> str:
+        location = self._d.locations[node]
+        again, self._last_location = location == self._last_location, location
+        if location is None:
             return ""
-        line = f"{PurePath(place.file).name}:{place.line}"
-        return line if again or not place.code else f"{line}: {place.code}"
+        line = f"{PurePath(location.file).name}:{location.line}"
+        return line if again or not location.code else f"{line}: {location.code}"
 
     # ---------------------------------------------------------------- bodies
 

@@ -20,7 +20,7 @@ COLUMNS = {
     "state": "whether a value is kept for a gradient, or computed again for it",
     "scope": "the scope of parameters",
     "rule": "what that backward rule computes",
-    "place": "the line of your program",
+    "location": "the line of your program",
 }
 """What may be said of a function beside what it computes, its shape, and its order."""
 
@@ -87,7 +87,7 @@ def show(
         outputs: A Variable or Variables.
         columns: What else is shown, "all" or some of: "origin", the function whose backward rule a gradient comes from;
             "state", what is kept for gradients and what is computed again; "scope", the scope of parameters; "rule",
-            what the backward rule computes; "place", the line of your program, where it was remembered
+            what the backward rule computes; "location", the line of your program, where it was recorded
             (`nn.source_locations`). By default what there is to say of them, rules left out.
         fold: Whether blocks that repeat are written once.
         parameters: Names of parameters that are not registered, as a module's: `model.get_parameters()`.
@@ -131,6 +131,6 @@ def _telling(described: Description) -> tuple[str, ...]:
         "origin": True,
         "state": not {State.AGAIN, State.COPY}.isdisjoint(described.states),
         "scope": any([scope for scope, op in zip(described.scopes, described.ops, strict=True) if op is not None]),
-        "place": any([p for p, body in zip(described.places, described.body_of, strict=True) if body < 0]),
+        "location": any([at for at, body in zip(described.locations, described.body_of, strict=True) if body < 0]),
     }
     return tuple([name for name in COLUMNS if says.get(name)])

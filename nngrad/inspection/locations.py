@@ -31,7 +31,7 @@ def source_locations(on: bool = True) -> Switched:
 
         with nn.source_locations():
             loss = build()
-        print(nn.show(loss, columns=("scope", "place")))
+        print(nn.show(loss, columns=("scope", "location")))
 
     It may also decorate a function. Building a graph takes two or three times as long within, running it as long as
     ever; `nngrad show` switches it on.

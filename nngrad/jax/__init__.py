@@ -14,7 +14,9 @@ from .transforms import divergence as divergence
 from .transforms import grad as grad
 from .transforms import hessian as hessian
 from .transforms import hvp as hvp
+from .transforms import jacfwd as jacfwd
 from .transforms import jacobian as jacobian
+from .transforms import jacrev as jacrev
 from .transforms import jvp as jvp
 from .transforms import laplacian as laplacian
 from .transforms import linearize as linearize

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .. import functions as F
 from ..autodiff.grad import grad as grad_of
 from ..derivatives.matrices import hessian as hessian_of
 from ..derivatives.matrices import jacobian as jacobian_of
@@ -103,24 +104,43 @@ def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argn
     """The Hessian, block by block."""
     leaves, tree = _floating("hessian", args, argnums)
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
-    _check_number("hessian", y, rows)
-    rows.check_independent([y], leaves)
-    blocks = hessian_of(y, leaves, batched=rows.size is not None)
-    whole = jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    results, tree_of_results = jax.tree.flatten(y)
+    _check_floating("hessian", results, "results")
+    if isinstance(y, Variable) and y.shape == rows.shape:
+        rows.check_independent(results, leaves)
+        second = [hessian_of(y, leaves, batched=rows.size is not None)]
+    else:
+        rows.check_meant("hessian", results, leaves)
+        rows.check_independent(results, leaves)
+        first = jacobian_of(results, leaves, batched=rows.size is not None)
+        second = [jacobian_of(list(row), leaves, batched=rows.size is not None) for row in first]
+    whole = jax.tree.unflatten(tree_of_results, [
+        jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks]) for blocks in second
+    ])  # fmt: skip
     return (whole, auxiliary) if has_aux else whole
 
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
-    """The value, and the derivative along tangents."""
+    """The value, and the derivative along tangents of those arguments that are floating."""
     given, along = args
     y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
     results, tree = jax.tree.flatten(y)
-    pairs = [(x, rows.along(x, t)) for x, t in zip(jax.tree.leaves(given), jax.tree.leaves(along), strict=True)
-             if x.spec.differentiable]  # fmt: skip
-    floating = [r for r in results if r.spec.differentiable]
-    moved = iter(jvp_of(floating, [x for x, _ in pairs], [t for _, t in pairs]) if pairs and floating else floating)
-    tangents = jax.tree.unflatten(tree, [next(moved) if r.spec.differentiable else r for r in results])
+    leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
+    vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
+    moving = [r for r in results if not is_whole(r)]
+    moved = iter(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    tangents = jax.tree.unflatten(tree, [WithoutTangent(r.shape) if is_whole(r) else next(moved) for r in results])
     return (y, tangents, auxiliary) if has_aux else (y, tangents)
+
+
+def tangents(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
+    """The derivative along tangents alone."""
+    return jvp(fun, args, kwargs, rows, has_aux)[1]
+
+
+def of_primals(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `fun` where they are the first one, before vectors."""
+    return args[0], kwargs
 
 
 def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
@@ -144,13 +164,16 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     """Vectors times the Jacobian."""
     given, cotangents = args
     y, _ = _with_auxiliary("vjp", fun(*given), has_aux)
-    results = jax.tree.leaves(y)
-    check_alike("vjp", "cotangents", y, cotangents)
+    results = [r for r in jax.tree.leaves(y) if not is_whole(r)]
     leaves, tree = jax.tree.flatten(given)
-    _check_floating("vjp", leaves)
-    rows.check(leaves)
-    at_results = [rows.along(leaves[0], t) for t in jax.tree.leaves(cotangents)]
-    return jax.tree.unflatten(tree, vjp_of(results, leaves, at_results))
+    moving = [x for x in leaves if not is_whole(x)]
+    _check_floating("vjp", moving)
+    rows.check(moving)
+    if moving and results:
+        found = iter(vjp_of(results, moving, [rows.along(moving[0], t) for t in cotangents]))
+    else:
+        found = iter([F.zeros_like(x) for x in moving])
+    return jax.tree.unflatten(tree, [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves])
 
 
 def of_rows(
@@ -186,6 +209,11 @@ def of_drawn_directions(
         return operator(y, x, batched=batched, directions=directions, kind=kind, seed=key)
 
     return of_rows(fun, args[1:], kwargs, rows, name, along, argnums, batched)
+
+
+def after_key(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `fun` where a key comes before them."""
+    return args[1:], kwargs
 
 
 def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, n: int, argnums: int) -> Variable:
@@ -260,18 +288,19 @@ def _floating(name: str, args: Any, argnums: Argnums) -> tuple[list[Variable], A
     return leaves, tree
 
 
-def _check_floating(name: str, leaves: Sequence[Any]) -> None:
+def _check_floating(name: str, leaves: Sequence[Any], what: str = "arguments") -> None:
     for leaf in leaves:
         if not isinstance(leaf, Variable) or not leaf.spec.differentiable:
             shown = leaf.spec if isinstance(leaf, Variable) else repr(leaf)
+            if what == "results":
+                raise TypeError(f"{name}: fun must return floating arrays, got {shown}")
             raise TypeError(
                 f"{name}: only floating arrays can be differentiated by, got {shown}; choose others by argnums"
             )
 
 
-def check_alike(name: str, what: str, tree: Any, other: Any) -> None:
-    """Raise a TypeError unless two pytrees have one structure."""
-    wanted: Any = jax.tree.structure(tree)
-    given: Any = jax.tree.structure(other)
+def check_alike(name: str, what: str, wanted: Any, tree: Any) -> None:
+    """Raise a TypeError unless a pytree has the structure that is wanted."""
+    given: Any = jax.tree.structure(tree)
     if given != wanted:
         raise TypeError(f"{name}: {what} must have the structure {wanted}, got {given}")

@@ -14,6 +14,7 @@ from backward_registry import registry
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
+from ..execution.passes import LOWERING, passes
 from ..functions.jax_functions import Fixed, KeyData, StaticLeaf
 from ..functions.jaxpr_structure import ByIdentity
 from ..graph import Spec, Variable, contained, functions_of, path_between
@@ -23,6 +24,7 @@ from ..graph.capture import placeholder
 from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
+from ..graph.traverse import among
 from .calls import Axes, Graph
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
@@ -31,6 +33,11 @@ from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
 """For how many combinations of axes and sizes under `jax.vmap` a graph of one point keeps those of many."""
+
+
+NOT_LINEAR = tuple([each.name for each in LOWERING if each.platform is not None or each.name == "partition"])
+"""The passes that may make one function of what depends on tangents and of what does not: reverse mode of JAX's takes
+them apart, equation by equation."""
 
 
 @functools.cache
@@ -148,7 +155,7 @@ class GraphOfCall:
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The function of all inputs, and of the tangents of those that move, to the results and the tangents of those
-        of them that are floating."""
+        of them that are floating. Nothing that the results are computed by depends on a tangent."""
         pushed = self._pushed.get(moving)
         if pushed is None:
             with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
@@ -167,7 +174,17 @@ class GraphOfCall:
         tangents = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
         floating = [y for y in self._outputs if y.spec.differentiable]
         moved = jvp(floating, [self._inputs[i] for i in moving], tangents) if floating else []
-        return to_jax([*self._outputs, *moved], [*self._inputs, *tangents])
+        residuals = read_beside(tangents, moved, self._inputs)
+        values = to_jax([*self._outputs, *residuals], self._inputs)
+        with passes(without=NOT_LINEAR):
+            linear = to_jax(moved, [*residuals, *tangents])
+        inputs, outputs = len(self._inputs), len(self._outputs)
+
+        def run(*given: Any) -> list[Any]:
+            known = values(*given[:inputs])
+            return [*known[:outputs], *linear(*known[outputs:], *given[inputs:])]
+
+        return run
 
     def _pushed_by_jax(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The same, by JAX's own forward mode of what the graph computes."""
@@ -243,6 +260,15 @@ class OverRowsByJax:
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The same once more."""
         return OverRowsByJax(self, having_rows, size, name)
+
+
+def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
+    """What the functions from tangents to what is moved read of that which `inputs` give, tangents left out."""
+    functions = functions_of(moved)
+    path, moving = among(functions, tangents, of_values=True)
+    _, given = among(functions, inputs, of_values=True)
+    read = [*[x for f in path for x in f.inputs], *moved]
+    return list({id(x): x for x in read if id(x) in given and id(x) not in moving}.values())
 
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:

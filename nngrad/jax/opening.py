@@ -19,9 +19,9 @@ from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
 from .opaque import closure_of
-from .pointwise import PointwiseFunction, depends_by_places, pointwise
-from .primitives import COMPLEX, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
-from .primitives.registry import variable
+from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
+from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
+from .primitives.registry import require, variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
 from .surroundings import value_of_constant
@@ -104,15 +104,45 @@ class Opening:
         return found
 
     def _called(self, equation: Any, given: list[Value]) -> list[Value]:
-        whole = None if self._inlined else recognised(equation, given)
+        whole = None if self._inlined else self._whole(equation, given)
         if whole is not None:
-            self.report.opened[name_of(equation)] += 1
-            return self._of_the_right_kind(equation, whole)
+            return whole
         inner = called_function(equation)
         assert inner is not None
         return self.run_closed(inner, given)
 
+    def _whole(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """What stands for a call of a function that is known as a whole; None if it is not known, or an author's rule
+        raises when it is asked what it computes."""
+        try:
+            whole = recognised(equation, given)
+        except Exception:
+            return None
+        if whole is None:
+            return None
+        self.report.opened[name_of(equation)] += 1
+        return self._of_the_right_kind(equation, whole)
+
     def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
+        """What an equation gives. Where it cannot be opened, for whatever reason, it is left opaque."""
+        before = self.report.copy()
+        try:
+            return self._opened(equation, given)
+        except Unsupported as unsupported:
+            reason = str(unsupported)
+        except Exception as error:
+            reason = f"opening it failed: {type(error).__name__}: {error}".split("\n")[0]
+        self.report.go_back_to(before)
+        if not all([is_held(v.aval) for v in equation.outvars]):
+            return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
+        return self._opaque(equation, given, reason)
+
+    def _opened(self, equation: Any, given: list[Value]) -> list[Value]:
+        """What an equation gives, as functions of nngrad's own.
+
+        Raises:
+            Unsupported: There are none.
+        """
         name = name_of(equation)
         held = all([is_held(v.aval) for v in equation.outvars])
         plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given])
@@ -124,31 +154,21 @@ class Opening:
         pairs = self._of_pairs(equation, given)
         if pairs is not None:
             return pairs
-        if held and name in CUSTOM_RULES:
-            whole = recognised(equation, given) if plain else None
-            if whole is not None:
-                self.report.opened[name] += 1
-                return self._of_the_right_kind(equation, whole)
-        reason = "its derivative is set by its author" if name in CUSTOM_RULES else "there is no rule for it"
+        if name in CUSTOM_RULES:
+            whole = self._whole(equation, given) if plain else None
+            if whole is None:
+                raise Unsupported("its derivative is set by its author")
+            return whole
+        results: Any = None
         if plain and name in RULES:
-            try:
-                rule = RULES[name]
-                values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
-                result = rule.function(JaxprEquation(equation), *values)
-                self.report.opened[name] += 1
-                return self._of_the_right_kind(equation, result if isinstance(result, list) else [result])
-            except Unsupported as unsupported:
-                reason = str(unsupported)
+            rule = RULES[name]
+            values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
+            results = rule.function(JaxprEquation(equation), *values)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
-            try:
-                results = CONTROL[name](self, JaxprEquation(equation), given)
-                self.report.opened[name] += 1
-                return self._of_the_right_kind(equation, results)
-            except Unsupported as unsupported:
-                reason = str(unsupported)
-        if not held:
-            return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
-        return self._opaque(equation, given, reason)
+            results = CONTROL[name](self, JaxprEquation(equation), given)
+        require(results is not None, "there is no rule for it")
+        self.report.opened[name] += 1
+        return self._of_the_right_kind(equation, results if isinstance(results, list) else [results])
 
     def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
         """What an equation on complex numbers gives, which are pairs of Variables; None if it is none, or has no
@@ -156,10 +176,12 @@ class Opening:
         name = name_of(equation)
         rule = COMPLEX.get(name)
         numbers = [isinstance(v, ComplexPair) or is_complex(v) for v in given]
-        if rule is None or not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
+        if not (any(numbers) or any([is_complex(v.aval) for v in equation.outvars])):
             return None
         if any([isinstance(v, Keys | Delayed) for v in given]):
             return None
+        if rule is None:
+            return self._pair_by_elements(equation, given) if name in COMPLEX_POINTWISE else None
         try:
             parts = [complex_parts(v) if isinstance(v, KnownArray) else v for v in given]
             result = rule(JaxprEquation(equation), *parts)
@@ -170,6 +192,15 @@ class Opening:
         if any([is_complex(v.aval) for v in equation.outvars]):
             return results
         return self._of_the_right_kind(equation, results)
+
+    def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
+        """What an equation on complex numbers gives that is known to go element by element."""
+        function, inputs, _ = closure_of(equation, given)
+        pair = complex_pointwise(equation, function, inputs, _open_alone)
+        if pair is None:
+            return None
+        self.report.opened[name_of(equation)] += 1
+        return [pair]
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """What an equation gives as a function of nngrad that is not looked into."""

@@ -29,6 +29,7 @@ from ..graph import Array, Function, Op, Variable, apply, functions_of
 from ..graph.arguments import Static
 from ..graph.by_jax import along
 from ..graph.jaxpr import CUSTOM_RULES, jaxpr_for, name_of
+from .values import ComplexPair
 
 
 class PointwiseFunction(TracedFunction):
@@ -146,18 +147,51 @@ def pointwise(
     if any([x.shape != shape for x in inputs]) or not any([x.spec.differentiable for x in inputs]):
         return None
     name = name_of(equation)
+    several = len([x for x in inputs if x.spec.differentiable]) > 1
     try:
         functions = [
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
-    except (TypeError, ValueError, NotImplementedError):
-        return None  # JAX has no derivative of it in one of its inputs
-    if not all(map(is_seen, functions)):
+        if (several and any([f.is_told for f in functions])) or not all(map(is_seen, functions)):
+            return None  # where a rule is told what moves, the derivative along several is not the sum of those in each
+    except Exception:  # JAX has no derivative of it in one of its inputs, or its author's rule raises: it stays whole
         return None
-    several = len([x for x in inputs if x.spec.differentiable]) > 1
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
     return [apply(op, tuple(inputs), (fun,)) for fun in functions]
+
+
+def complex_pointwise(
+    equation: Any,
+    function: Callable[..., list[Any]],
+    inputs: list[Variable],
+    open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
+) -> ComplexPair | None:
+    """What an equation on complex numbers gives that goes element by element; None if JAX has no derivative of it.
+
+    Args:
+        equation: The equation; it has one result.
+        function: As for `pointwise`.
+        inputs: As for `pointwise`: the parts of complex numbers, each by itself.
+        open_jaxpr: As for `pointwise`.
+    """
+    (shape,) = [tuple(v.aval.shape) for v in equation.outvars]
+    if any([x.shape != shape or not x.spec.differentiable for x in inputs]):
+        return None
+    name, specs = name_of(equation), [x.spec for x in inputs]
+    try:
+        parts = [
+            PointwiseFunction(f"{part.__name__} {name}", jaxpr_for(_part(function, part), specs), open_jaxpr)
+            for part in (jax.lax.real, jax.lax.imag)
+        ]
+    except (TypeError, ValueError, NotImplementedError):
+        return None
+    return ComplexPair(*[apply(pointwise_jax_function, tuple(inputs), (fun,)) for fun in parts])
+
+
+def _part(function: Callable[..., list[Any]], part: Callable[[Any], Any]) -> Callable[..., Any]:
+    """A part of the one result of a function."""
+    return lambda *arrays: part(function(*arrays)[0])
 
 
 def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:

@@ -18,6 +18,7 @@ from jax.scipy import special
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen, structure_of_rules
 from ..graph import Variable
+from ..graph.half_made import unharmed
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
 from ..graph.spec import x64_if
 from .primitives.registry import scalar, variable
@@ -187,7 +188,7 @@ def _structures_of(
     abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
     try:
         with x64_if(any([needs_x64(v) for v in abstract])):
-            closed = jax.make_jaxpr(function)(*abstract)
+            closed = unharmed(jax.make_jaxpr(function))(*abstract)
     except (TypeError, ValueError, NotImplementedError):
         return ()
     found = []

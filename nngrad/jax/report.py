@@ -82,6 +82,14 @@ class Opened:
         location = location_of_equation(equation)
         self.opaque[Kept(tuple(primitives), reason, location, differentiable, _keep_rows(functions), exact)] += 1
 
+    def copy(self) -> Opened:
+        """The same, as it is now."""
+        return Opened(self.opened.copy(), self.opaque.copy(), self.transformed)
+
+    def go_back_to(self, before: Opened) -> None:
+        """Forget what was noted since `before` was copied."""
+        self.opened, self.opaque, self.transformed = before.opened, before.opaque, before.transformed
+
     @property
     def covered(self) -> float:
         """The share of equations that were opened, of those that gradients may pass."""

@@ -16,6 +16,7 @@ from .. import functions as F
 from ..derivatives.directions import independent_rows
 from ..functions.jax_functions import Fixed, Given, KeyData, Trace
 from ..graph import Variable
+from ..graph.half_made import unharmed
 from ..graph.spec import DType, spec_of, x64_if
 from .calls import axes_in
 from .from_jax import OpenedFunction, opened_with
@@ -137,7 +138,7 @@ class OpenedOverRows(OpenedFunction):
 
         with x64_if(any(map(needs_x64, whole))):
             mapped = jax.vmap(run, in_axes=axes, axis_size=self._points.size, axis_name=self._points.name)
-            batched = jax.make_jaxpr(mapped)(*whole)
+            batched = unharmed(jax.make_jaxpr(mapped))(*whole)
         around = surroundings_of_now()
         if around is not None:
             around.axes.update(axes_in(batched.jaxpr))

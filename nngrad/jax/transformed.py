@@ -35,6 +35,10 @@ MOST_GRAPHS = 64
 ONE_POINT = RowAxes()
 
 
+def _as_given(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    return args, kwargs
+
+
 @dataclass(frozen=True)
 class Build:
     """What a transformation computes: `function(fun, args, kwargs, rows, *options)`, on Variables."""
@@ -43,6 +47,8 @@ class Build:
     """Takes the function on Variables, its arguments, and which of them have rows (`RowAxes`)."""
     options: tuple[Any, ...] = ()
     """By which graphs are told apart, so they must be hashable."""
+    arguments: Callable[[Any, Any], tuple[Any, Any]] = _as_given
+    """The arguments of the function that is transformed, from those of what it is transformed into."""
 
 
 class Computation:
@@ -112,8 +118,8 @@ class Transformed:
         self._fun = fun
         self._build = build
         self._name = name
-        inner: Computation | OpenedFunction = fun._computation if isinstance(fun, Transformed) else from_jax(fun)
-        self._computation: Computation = Computation(inner, build, name)
+        inner: Computation | OpenedFunction = fun.computation if isinstance(fun, Transformed) else from_jax(fun)
+        self.computation: Computation = Computation(inner, build, name)
         self._steps: tuple[Build, ...] = (build,)
         self._user: Callable[..., Any] = fun
         if isinstance(fun, Transformed):
@@ -131,7 +137,7 @@ class Transformed:
         Raises:
             RuntimeError: It was not called yet.
         """
-        return self._computation.function.report()
+        return self.computation.function.report()
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))
@@ -139,7 +145,19 @@ class Transformed:
         if variables:
             if entangled(variables):
                 return from_jax(self)(*args, **kwargs)
-            return self._computation.on_variables(ONE_POINT, args, kwargs)
+            return self.computation.on_variables(ONE_POINT, args, kwargs)
+        graph, given = self._found(leaves, tree)
+        if graph.surroundings.acts:  # which no graph does
+            for build in self._steps:
+                args, kwargs = build.arguments(args, kwargs)
+            self._user(*args, **kwargs)
+        return jax.tree.unflatten(graph.tree_of_results, results_of_call(graph, self.computation, given))
+
+    def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
+        """What a call with arrays is computed by, and the arrays of its inputs."""
+        return self._found(*jax.tree.flatten((args, {})))
+
+    def _found(self, leaves: list[Any], tree: Any) -> tuple[GraphOfCall, list[Any]]:
         fixed = tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
         arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
@@ -149,8 +167,7 @@ class Transformed:
             with self._building:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed), arrays)
         given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
-        results = results_of_call(graph, self._computation, [*given, *graph.surroundings.arrays()])
-        return jax.tree.unflatten(graph.tree_of_results, results)
+        return graph, [*given, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The graph for arguments of a kind, if `fun` computes now what it did when that was built."""
@@ -161,12 +178,12 @@ class Transformed:
         found = []
         for kind in kinds:
             described = tuple([now.get(id(each), each) for each in kind.described])
-            found.append(self._computation.function.traced(kind.tree, described, kind.needs_x64).key)
+            found.append(self.computation.function.traced(kind.tree, described, kind.needs_x64).key)
         known: GraphOfCall | None = self._graphs.find((key, tuple(found)))
         return known
 
     def _built(self, key: Hashable, arguments: CallArguments, arrays: list[Any]) -> GraphOfCall:
-        graph = GraphOfCall.of_arrays(self._computation, arguments, arrays)
+        graph = GraphOfCall.of_arrays(self.computation, arguments, arrays)
         if not graph.is_kept:
             return graph
         traces = graph.surroundings.traces

@@ -6,19 +6,18 @@ are `Transformed`.
 
 from __future__ import annotations
 
-import functools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import jax.numpy as jnp
-import numpy as np
 
 from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
 from . import builds
 from .builds import check_alike
+from .linear import Vectors, floating, linear_function
 from .transformed import Build, Transformed
 
 Argnums = int | Sequence[int]
@@ -85,22 +84,60 @@ def jacobian(
     return Transformed(fun, Build(builds.jacobian, (_numbers("jacobian", argnums, holomorphic), has_aux)), "jacobian")
 
 
+def jacfwd(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transformed:
+    """The Jacobian of a function, as `jax.jacfwd`. It is `jacobian`: whether forward or reverse mode follows from the
+    graph.
+
+    Args:
+        fun: As for `jacobian`.
+        argnums: As for `jacobian`.
+        has_aux: As for `jacobian`.
+        holomorphic: Must be False: there are no complex numbers here.
+
+    Raises:
+        TypeError: As for `jacobian`.
+    """
+    return Transformed(fun, Build(builds.jacobian, (_numbers("jacfwd", argnums, holomorphic), has_aux)), "jacfwd")
+
+
+def jacrev(
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
+) -> Transformed:
+    """The Jacobian of a function, as `jax.jacrev`. It is `jacobian`: whether forward or reverse mode follows from the
+    graph.
+
+    Args:
+        fun: As for `jacobian`.
+        argnums: As for `jacobian`.
+        has_aux: As for `jacobian`.
+        holomorphic: Must be False: there are no complex numbers here.
+
+    Raises:
+        TypeError: As for `jacobian`.
+    """
+    return Transformed(fun, Build(builds.jacobian, (_numbers("jacrev", argnums, holomorphic), has_aux)), "jacrev")
+
+
 def hessian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
-    """The Hessian of a function that returns one number, as `jax.hessian`.
+    """The second derivatives of a function, as `jax.hessian`.
 
     Args:
-        fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
+        fun: Returns one floating number, or a pytree of floating arrays; with `has_aux` a pair, of that and anything
+            else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
         holomorphic: Must be False: there are no complex numbers here.
 
     Returns:
-        The function. It gives pytrees of the arguments, of such pytrees, of `(*argument, *other)`.
+        The function. It gives the pytree of the results, of pytrees of the arguments, of such pytrees, of
+        `(*result, *argument, *other)`.
 
     Raises:
-        TypeError: As for `grad`.
+        TypeError: As for `jacobian`.
     """
     return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums, holomorphic), has_aux)), "hessian")
 
@@ -117,25 +154,22 @@ def jvp(
         has_aux: Whether `fun` returns a pair, of which the second is handed on.
 
     Raises:
-        TypeError: The structures differ, or the two are not tuples or lists of arguments.
+        TypeError: Structures, shapes or dtypes differ, or the two are not tuples or lists of arguments.
     """
     for name, given in {"primals": primals, "tangents": tangents}.items():
         if not isinstance(given, tuple | list):
             raise TypeError(f"jvp: {name} must be a tuple, with an entry for each argument of fun, got {given!r}")
-    return _pushed(Transformed(fun, Build(builds.jvp, (has_aux,)), "jvp"), "jvp", tuple(primals), tuple(tangents))
-
-
-def _pushed(pushed: Transformed, name: str, primals: tuple[Any, ...], tangents: tuple[Any, ...]) -> tuple[Any, ...]:
-    """The value, its derivative along tangents, and what there is beside."""
-    check_alike(name, "tangents", primals, tangents)
-    y, moved, *auxiliary = pushed(primals, jax.tree.map(_without_float0, tangents))
-    return y, jax.tree.map(_tangent, y, moved), *auxiliary
+    moving = Vectors.like("jvp", "tangents", tuple(primals)).moving(tuple(tangents), TypeError)
+    build = Build(builds.jvp, (has_aux,), builds.of_primals)
+    found: tuple[Any, ...] = Transformed(fun, build, "jvp")(tuple(primals), moving)
+    return found
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """A function's value, and the function of tangents that gives its derivative along them, as `jax.linearize`.
 
-    What the derivative needs of the value is computed again at each call, unless both are in one `jax.jit`.
+    The function is a pytree: it may leave `jax.jit`, and be given to it. What the derivative needs of the value is
+    computed again at each call, unless both are in one `jax.jit`.
 
     Args:
         fun: A function of arrays.
@@ -144,25 +178,13 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
     Raises:
         TypeError: (when the function is called) The structure of tangents is not that of the arguments.
+        ValueError: (when the function is called) Tangents are of other shapes or dtypes.
     """
     value = Transformed(fun, Build(builds.value), "linearize")(*primals)
-    pushed = Transformed(fun, Build(builds.jvp, (has_aux,)), "linearize")
-
-    def along(*tangents: Any) -> Any:
-        return _pushed(pushed, "linearize", primals, tangents)[1]
-
-    return (value[0], along, value[1]) if has_aux else (value, along)
-
-
-def _without_float0(tangent: Any) -> Any:
-    """A tangent as an array of a dtype that there is; that of integers has none."""
-    is_none = getattr(tangent, "dtype", None) == jax.dtypes.float0
-    return np.zeros(np.shape(tangent), np.int8) if is_none else tangent
-
-
-def _tangent(result: Any, moved: Any) -> Any:
-    floating = jnp.issubdtype(result.dtype, jnp.floating)
-    return moved if floating else np.zeros(result.shape, jax.dtypes.float0)
+    result, *auxiliary = value if has_aux else (value,)
+    pushed = Transformed(fun, Build(builds.tangents, (has_aux,)), "linearize")
+    along = linear_function(pushed, primals, floating(primals), Vectors.like("linearize", "tangents", primals), False)
+    return result, along, *auxiliary
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
@@ -179,12 +201,14 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any])
     Raises:
         TypeError: The structures differ.
     """
-    check_alike("hvp", "vectors", tuple(primals), tuple(vectors))
-    return Transformed(fun, Build(builds.hvp), "hvp")(tuple(primals), tuple(vectors))
+    check_alike("hvp", "vectors", jax.tree.structure(tuple(primals)), tuple(vectors))
+    return Transformed(fun, Build(builds.hvp, (), builds.of_primals), "hvp")(tuple(primals), tuple(vectors))
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """A function's value, and the function of cotangents that gives the gradients of the arguments, as `jax.vjp`.
+
+    The function is a pytree: it may leave `jax.jit`, and be given to it.
 
     Args:
         fun: A function of arrays.
@@ -193,11 +217,13 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
     Raises:
         TypeError: (when the function is called) The structure of cotangents is not that of the results.
+        ValueError: (when the function is called) Cotangents are of other shapes or dtypes.
     """
     value = Transformed(fun, Build(builds.value), "vjp")(*primals)
+    result, *auxiliary = value if has_aux else (value,)
     pulled = Transformed(fun, Build(builds.vjp, (has_aux,)), "vjp")
-    gradients = functools.partial(pulled, primals)
-    return (value[0], gradients, value[1]) if has_aux else (value, gradients)
+    gradients = linear_function(pulled, primals, floating(result), Vectors.like("vjp", "cotangents", result), True)
+    return result, gradients, *auxiliary
 
 
 def laplacian(
@@ -307,7 +333,7 @@ def _of_rows(
 ) -> Transformed:  # fmt: skip
     if directions is None:
         return Transformed(fun, Build(builds.of_rows, (name, operator, argnums, batched)), name)
-    build = Build(builds.of_drawn_directions, (name, operator, argnums, batched, directions, kind))
+    build = Build(builds.of_drawn_directions, (name, operator, argnums, batched, directions, kind), builds.after_key)
     return Transformed(fun, build, name)
 
 
@@ -317,7 +343,8 @@ def _numbers(name: str, argnums: Argnums, holomorphic: bool) -> int | tuple[int,
             f"{name}: holomorphic must be False: there are no complex numbers here. Give real and imaginary parts "
             "as two arrays, or take JAX's own"
         )
-    listed = (argnums,) if isinstance(argnums, int) else tuple(argnums) if isinstance(argnums, Sequence) else ()
-    if not listed or any([isinstance(n, bool) or not isinstance(n, int) for n in listed]):
+    listed = tuple(argnums) if isinstance(argnums, Sequence) else (argnums,)
+    if not listed or any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
         raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")
-    return argnums if isinstance(argnums, int) else listed
+    numbers = tuple(map(operator.index, listed))
+    return numbers if isinstance(argnums, Sequence) else numbers[0]

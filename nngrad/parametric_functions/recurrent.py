@@ -8,6 +8,7 @@ import numpy as np
 
 from .. import functions as F
 from ..graph import Array, Variable, as_variable
+from ..graph.leaf import as_variables
 from ..graph.refusals import explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer
@@ -102,7 +103,7 @@ def rnn(
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
     """
-    h = as_variable(h, "h", "rnn")
+    _, h = as_variables((x, h), ("x", "h"), "rnn")
     w0, w, b = _parameters(x, h, (), (), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
     return F.rnn(
@@ -130,7 +131,7 @@ def lstm(
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states and cells, of the shape of `h`.
     """
-    h, c = as_variable(h, "h", "lstm"), as_variable(c, "c", "lstm")
+    _, h, c = as_variables((x, h, c), ("x", "h", "c"), "lstm")
     w0, w, b = _parameters(x, h, (4,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
     return F.lstm(
@@ -157,7 +158,7 @@ def gru(
     Returns:
         The outputs of the last layer, (steps, batch, D * H), and the last states, of the shape of `h`.
     """
-    h = as_variable(h, "h", "gru")
+    _, h = as_variables((x, h), ("x", "h"), "gru")
     w0, w, b = _parameters(x, h, (3,), (4,), w0_init, w_init, b_init, num_layers, bidirectional, rng, with_bias,
                            fix_parameters)  # fmt: skip
     return F.gru(x, h, w0, w, b, num_layers=h.shape[0], dropout=dropout, bidirectional=bidirectional, training=training)
@@ -186,7 +187,7 @@ def lstm_cell(
     Raises:
         ValueError: A shape does not fit, or a parameter has another shape already.
     """
-    h, c = as_variable(h, "h", "lstm_cell"), as_variable(c, "c", "lstm_cell")
+    _, h, c = as_variables((x, h, c), ("x", "h", "c"), "lstm_cell")
     expected = (*x.shape[:1], size(state_size, "state_size"))
     for argument, value in (("h", h), ("c", c)):
         if x.ndim != 2 or value.shape != expected:
@@ -225,13 +226,15 @@ class LSTMCell:
         self.state_size = size(state_size, "LSTMCell: state_size")
         self.name = name
         self.reset_state()
-        if h is not None:
-            self.h = as_variable(h, "h", "LSTMCell")
-        if c is not None:
-            self.c = as_variable(c, "c", "LSTMCell")
+        for argument, value in (("h", h), ("c", c)):
+            if value is not None:
+                as_variable(value, argument, "LSTMCell")  # which says it if it is none; arrays take the dtype of x
+                setattr(self, argument, value)
 
     def reset_state(self) -> None:
         """Start again with zeros."""
+        self.h: Array
+        self.c: Array
         self.h, self.c = (Variable((self.batch_size, self.state_size)) for _ in range(2))
 
     def __call__(self, x: Array, w_init: Init = None, b_init: Init = None, fix_parameters: bool = False) -> Variable:
@@ -243,8 +246,9 @@ class LSTMCell:
             b_init: Initial b.
             fix_parameters: Whether the parameters are constants.
         """
-        self.h, self.c = lstm_cell(
+        h, self.c = lstm_cell(
             x, self.h, self.c, self.state_size, w_init=w_init, b_init=b_init, fix_parameters=fix_parameters,
             name=self.name,
         )
-        return self.h
+        self.h = h
+        return h

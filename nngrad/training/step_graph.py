@@ -7,14 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from ..autodiff.binding import reached_from
 from ..autodiff.grad import emitted
+from ..autodiff.met import met_by
 from ..autodiff.request import Request
 from ..execution.convert import check_read
 from ..execution.lower import Linearized, linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
-from ..graph import NdArray, Variable, leaves_of, switched
+from ..graph import NdArray, Variable, functions_of, leaves_of, switched
 from ..graph.source_location import warn_user
 from ..graph.variable import leaf_of
 from ..solvers.loss_scale import DynamicLossScale
@@ -67,8 +67,7 @@ class StepGraph:
                       "not trained, or check that the graph was built from these Variables")
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
-        met = reached_from([loss], frozenset()) if others else set()
-        self.others = [x for x in others if id(x) in met]
+        self.others = met_by([loss], others, functions_of([loss])) if others else []
         """Leaves with `need_grad` that a gradient would reach, and that are neither trained here nor given."""
         seed = seed_for(loss, solver)
         self.device = device_of([loss])

@@ -45,7 +45,8 @@ def load(
         ValueError: A file is damaged, or has what cannot be here; the message names it.
     """
     info = Info({}, {})
-    for path in [filenames] if isinstance(filenames, str | Path) else filenames:
+    paths = [filenames] if isinstance(filenames, str | Path) else list(filenames)
+    for path in sorted(paths, key=lambda path: Path(path).suffix not in (".h5", ".protobuf")):  # networks need them
         if parameter_only or Path(path).suffix in (".h5", ".protobuf"):
             load_parameters(path, None if Path(path).suffix in (*EXTENSIONS, ".h5", ".protobuf") else extension)
             continue

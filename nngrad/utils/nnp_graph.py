@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,101 @@ class NnpNetwork:
         """What no function of the network reads."""
 
 
+class NnpNetworkPass:
+    """Changes of networks that an `NnpLoader` makes before their graphs, in the order in which they are asked for.
+
+    Args:
+        verbose: Of no account.
+    """
+
+    def __init__(self, verbose: int = 0) -> None:
+        self._changes: list[Callable[[Any, str], None]] = []
+        self.variables: dict[str, Variable] = {}
+        """What takes the place of Variables, by their names."""
+        self.fixes_parameters = False
+        """Whether parameters get `need_grad` False."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise AttributeError(f"NnpNetworkPass has no {name!r}: it calls no functions over the messages in files; "
+                             "change the graph that get_network makes, as y.rewire_on(x) does")
+
+    def remove_and_rewire(self, name: str, i: int = 0, o: int = 0) -> None:
+        """Take out the function `name`: who reads its output `o` reads its input `i` instead."""
+
+        def change(network: Any, where: str) -> None:
+            f = _function(network, name, where)
+            before, after = f.output[o], f.input[i]
+            network.function.remove(f)
+            for each in network.function:
+                each.input[:] = [after if x == before else x for x in each.input]
+
+        self._changes.append(change)
+
+    def use_up_to(self, *names: str) -> None:
+        """Keep no more than what the Variables `names` depend on: these are the outputs."""
+
+        def change(network: Any, where: str) -> None:
+            needed = set(names)
+            unknown = needed - {each.name for each in network.variable}
+            if unknown:
+                raise ValueError(f"{where}: use_up_to: there is no Variable {min(unknown)!r}")
+            for f in reversed(list(network.function)):
+                if needed.isdisjoint(f.output):
+                    network.function.remove(f)
+                else:
+                    needed.update(f.input)
+
+        self._changes.append(change)
+
+    def drop_function(self, *names: str) -> None:
+        """Take out functions; who reads what they give reads an input of the network instead."""
+
+        def change(network: Any, where: str) -> None:
+            for name in names:
+                network.function.remove(_function(network, name, where))
+
+        self._changes.append(change)
+
+    def set_batch_normalization_batch_stat_all(self, batch_stat: bool) -> None:
+        """Let all batch normalisations take the statistics of the batch, or the running ones."""
+
+        def change(network: Any, where: str) -> None:
+            for f in network.function:
+                if f.type == "BatchNormalization":
+                    f.batch_normalization_param.batch_stat = batch_stat
+
+        self._changes.append(change)
+
+    def fix_parameters(self) -> None:
+        """Let no parameter be trained."""
+        self.fixes_parameters = True
+
+    def set_variable(self, name: str, input_var: Variable) -> None:
+        """Let `input_var` take the place of the Variable `name`; it may be of another shape."""
+        self.variables[name] = input_var
+
+    def changed(self, network: Any, where: str) -> Any:
+        """A copy of the message of a network, with all changes."""
+        copied = type(network)()
+        copied.CopyFrom(network)
+        for change in self._changes:
+            change(copied, where)
+        used = {x for f in copied.function for x in (*f.input, *f.output)}
+        for each in [each for each in copied.variable if each.name not in used]:
+            copied.variable.remove(each)
+        unknown = self.variables.keys() - {each.name for each in copied.variable}
+        if unknown:
+            raise ValueError(f"{where}: set_variable: there is no Variable {min(unknown)!r}")
+        return copied
+
+
+def _function(network: Any, name: str, where: str) -> Any:
+    by_name = {f.name: f for f in network.function}
+    if name not in by_name:
+        raise ValueError(f"{where}: there is no function {name!r}; there are {', '.join(by_name)}")
+    return by_name[name]
+
+
 class NnpLoader:
     """Reads a file of networks.
 
@@ -54,9 +150,10 @@ class NnpLoader:
         extension = suffix if suffix in EXTENSIONS else extension
         self._where = str(filepath)
         self._message = read_networks(filepath, extension)
+        around = get_parameters(grad_only=False)
         with parameter_scope("", OrderedDict() if scope is None else scope):
             load_parameters(filepath, extension)
-            self._parameters = get_parameters(grad_only=False)
+            self._parameters = {**around, **get_parameters(grad_only=False)}
 
     @property
     def executors(self) -> list[Any]:
@@ -67,24 +164,33 @@ class NnpLoader:
         """The names of the networks in the file."""
         return [network.name for network in self._message.network]
 
-    def get_network(self, name: str, batch_size: int | None = None, callback: None = None) -> NnpNetwork:
+    def get_network(
+        self, name: str, batch_size: int | None = None, callback: NnpNetworkPass | None = None
+    ) -> NnpNetwork:
         """Make the graph of a network, and put its parameters into the present scope.
 
         Args:
             name: Its name.
             batch_size: The number of examples in a batch; by default the one in the file.
-            callback: None: nnabla's passes over networks are not there; `y.rewire_on(x)` changes the graph.
+            callback: Changes of the network.
 
         Raises:
-            ValueError: There is no network of that name, or it has what cannot be here; the message names it.
+            TypeError: `callback` is something else.
+            ValueError: There is no network of that name, or it has what cannot be here, or not what `callback`
+                changes; the message names it.
         """
-        if callback is not None:
-            raise ValueError("callback: passes over networks are not supported; change the graph by `y.rewire_on(x)`")
+        if not isinstance(callback, NnpNetworkPass | None):
+            raise TypeError(f"callback: expected an NnpNetworkPass, got {type(callback).__name__}")
         found = next((each for each in self._message.network if each.name == name), None)
         if found is None:
             known = ", ".join(self.get_network_names())
             raise ValueError(f"name: {self._where} has no network {name!r}; it has {known}")
-        variables = build_network(found, self._parameters, batch_size, f"{self._where}: {name}")
+        changes = NnpNetworkPass() if callback is None else callback
+        where, own = f"{self._where}: {name}", self._parameters
+        if changes.fixes_parameters:
+            own = {each: p.get_unlinked_variable(need_grad=False) for each, p in own.items()}
+        found = changes.changed(found, where)
+        variables = build_network(found, own, batch_size, where, changes.variables)
         parameters = [each.name for each in found.variable if each.type == "Parameter"]
         for parameter in parameters:
             set_parameter(parameter, variables[parameter])

@@ -16,23 +16,25 @@ from ..files.replacing import write_whole
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..parameter import get_parameters
+from .nnp_graph import EXTENSIONS
 
 _VERSION = b"0.1\n"
 
 
 def save(
     filename: str | Path, contents: Mapping[str, Any], include_params: bool = False, variable_batch_size: bool = True,
-    parameters: Mapping[str, Variable] | None = None,
+    extension: str = ".nnp", parameters: Mapping[str, Variable] | None = None,
 ) -> None:  # fmt: skip
-    """Write networks with their parameters to an archive that nnabla loads ('.nnp').
+    """Write networks with their parameters to a file that nnabla loads: an archive ('.nnp'), or text ('.nntxt').
 
     Args:
-        filename: Its name, which ends in '.nnp'. The file is replaced as a whole.
+        filename: Its name. The file is replaced as a whole.
         contents: What nnabla's `save` takes: under 'networks' a list of dicts of 'name', 'batch_size', 'outputs' and
             'names', of which the last two have Variables by their names; under 'executors' one of dicts of 'name',
             'network', 'data' and 'output', of which the last two are names.
-        include_params: Of no account: an archive has the parameters anyway.
+        include_params: Whether text has the parameters too; an archive has them anyway.
         variable_batch_size: Let who loads the file choose the size of batches: first axes that have the batch size.
+        extension: What the file is, '.nnp', '.nntxt' or '.prototxt', for a `filename` without an ending.
         parameters: The parameters by their names; by default all below the present scope.
 
     Raises:
@@ -41,9 +43,10 @@ def save(
             nnabla has not; the message names it.
         OSError: The file cannot be written.
     """
-    if Path(filename).suffix != ".nnp":
-        raise ValueError(f"filename: {str(filename)!r} does not end in '.nnp'; parameters alone are written by "
-                         "nn.save_parameters, and graphs of any functions by nn.save_graph")
+    suffix = Path(filename).suffix or extension
+    if suffix not in EXTENSIONS:
+        raise ValueError(f"filename: {str(filename)!r} does not end in '.nnp' or '.nntxt'; parameters alone are "
+                         "written by nn.save_parameters, and graphs of any functions by nn.save_graph")
     unknown = contents.keys() - {"networks", "executors"}
     if unknown:
         raise ValueError(f"contents: {', '.join(sorted(map(repr, unknown)))} cannot be written, only 'networks' and "
@@ -62,6 +65,13 @@ def save(
         _write_executor(message, executor)
     arrays = [np.asarray(array) for array in arrays_in([x.data for x in chosen.values()])]
     flags = {name: bool(x.need_grad) for name, x in chosen.items()}
+    if suffix != ".nnp":
+        for name, array in zip(chosen, arrays, strict=True) if include_params else ():
+            row = message.parameter.add(variable_name=name, need_grad=flags[name])
+            row.shape.dim.extend(array.shape)
+            row.data.extend(array.ravel().tolist())
+        write_whole(filename, text_format.MessageToString(message).encode())
+        return
     members = {
         "nnp_version.txt": _VERSION,
         "network.nntxt": text_format.MessageToString(message).encode(),

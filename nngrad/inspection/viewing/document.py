@@ -8,8 +8,10 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph import Op, Spec
+from ...graph.source_location import SourceLocation
 from ..description import Description, Kind
 from ..formulas import formula_of
+from .first_sight import first_sight
 from .groups import Labels
 from .layout import HEIGHT, WIDTH, layout
 from .lifetimes import Lifetimes
@@ -77,8 +79,8 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         "origin": _column(described.origins),
         "rule": _column(strings.numbers(["" if op is None else op.name for op in described.rules])),
         "base": _column(described.bases),
-        "place": _column(strings.numbers(_places(described.places))),
-        "asked": _column(strings.numbers(_places(described.asked))),
+        "place": _column(strings.numbers(_texts_of(described.locations))),
+        "asked": _column(strings.numbers(_texts_of(described.asked))),
         "flops": _column([cost.flops for cost in costs]),
         "bytes": _column([cost.bytes for cost in costs]),
         "size": _column([sum([spec.nbytes for spec in specs]) for specs in described.specs]),
@@ -101,7 +103,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         },
         "groups": [
             {"name": strings.number(g.name), "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
-            for g in laid.groups
+            for g in first_sight(laid).groups
         ],
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],
@@ -141,7 +143,7 @@ def labels_of(described: Description) -> Labels:
         np.array(scope, np.int64), list(scopes), np.array(label, np.int64),
         ["" if op is None else op.name for op, _ in labels],
         [(f"{body.role} of {described.op_name(body.node)}", body.runs) for body in described.bodies],
-        any([place is not None for place in described.places]),
+        any([location is not None for location in described.locations]),
     )  # fmt: skip
 
 
@@ -175,10 +177,10 @@ def _arguments(described: Description) -> list[str]:
     return texts
 
 
-def _places(places: Sequence[Any]) -> list[str]:
-    """Places as text; each line of the user's program is looked up once."""
-    known = {place: str(place) for place in set(places) if place is not None}
-    return ["" if place is None else known[place] for place in places]
+def _texts_of(locations: Sequence[SourceLocation | None]) -> list[str]:
+    """Source locations as text; each line of the user's program is looked up once."""
+    known = {location: str(location) for location in set(locations) if location is not None}
+    return ["" if location is None else known[location] for location in locations]
 
 
 def _ops(described: Description) -> dict[str, dict[str, str]]:

@@ -109,9 +109,9 @@ def _box(described: Description, i: int, choices: Choices, row: int, is_result: 
     else:
         title = f"{given} = {op.name}" if given else op.name
         said = f"{name} = {op.name}({described.arguments(i)}): {shape}"
-    place = described.places[i]
+    location = described.locations[i]
     # Of the file the name alone: what is drawn is the same wherever the program lies, and does not tell where that is.
-    line = str(place).replace(place.file, Path(place.file).name, 1) if place else ""
+    line = str(location).replace(location.file, Path(location.file).name, 1) if location else ""
     lines = [said, f"order {order}" * bool(order), formula, f"in {scope}" * bool(scope), line]
     full = "\n".join(filter(None, lines))
     kind = {Kind.LEAF: "leaf", Kind.PARAMETER: "leaf", Kind.CONSTANT: "constant"}.get(described.kinds[i], "function")

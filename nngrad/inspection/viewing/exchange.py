@@ -114,7 +114,7 @@ def _layer(described: Description, i: int) -> str:
 
 
 def _attributes(described: Description, i: int) -> list[dict[str, str]]:
-    cost, rule, place = described.costs[i], described.rules[i], described.places[i]
+    cost, rule, location = described.costs[i], described.rules[i], described.locations[i]
     found: dict[str, Any] = {
         "name": described.names[i],
         "arguments": described.arguments(i),
@@ -122,7 +122,7 @@ def _attributes(described: Description, i: int) -> list[dict[str, str]]:
         "scope": described.scopes[i],
         "from": "" if described.origins[i] < 0 else described.names[described.origins[i]],
         "rule": "" if rule is None else f"{rule.name}: {formula_of(rule)}",
-        "place": "" if place is None else str(place),
+        "location": "" if location is None else str(location),
         "operations": cost.flops,
         "bytes": cost.bytes,
         "runs": described.runs[i],

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import base64
+import html
 import json
 import zlib
 from collections.abc import Mapping
 from importlib.resources import files
+from pathlib import Path
 from typing import Any
 
 PLACE = '<script type="application/json" id="graph">null</script>'
@@ -35,6 +37,28 @@ def embedded(document: Mapping[str, Any]) -> str:
         packed = base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
         return f'{{"deflated":"{packed}"}}'
     return text.translate(_ESCAPES)
+
+
+class Inline:
+    """A page within a notebook: in a frame of its own, so that neither reaches into the other.
+
+    Args:
+        file: The page.
+    """
+
+    def __init__(self, file: Path) -> None:
+        self._file = file
+
+    def __repr__(self) -> str:
+        return f"<graph in {self._file}>"  # for front ends without HTML
+
+    def _repr_html_(self) -> str:
+        page = html.escape(self._file.read_text(encoding="utf-8"))
+        return (f'<iframe srcdoc="{page}" sandbox="allow-scripts allow-downloads" title="graph" '
+                f'style="{_FRAME}"></iframe>')  # fmt: skip
+
+
+_FRAME = "width:100%;height:640px;border:1px solid #8886;resize:vertical;overflow:hidden"
 
 
 def _template() -> tuple[str, str]:

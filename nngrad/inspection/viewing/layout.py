@@ -16,7 +16,7 @@ from .groups import Interval, Labels, intervals_of, outermost_first
 from .places import order_in_cells
 from .rows import Ints, Rows, Structure, rows_and_lanes
 
-WIDTH, HEIGHT = 168, 44
+WIDTH, HEIGHT = 208, 44
 """Of a node's box."""
 _GAP_X, _GAP_Y = 20, 26
 _BETWEEN_LANES, _BETWEEN_BANDS = 90, 180
@@ -31,6 +31,8 @@ _ALMOST = 1.15
 """How much more room narrow lines may take than the best ones."""
 _LEAST_ROWS = 48
 """Of a band."""
+WHOLE = 3000
+"""Nodes from which on the page shows every repetition at first: closed groups would leave little to see of it."""
 
 
 Box = tuple[int, int, int, int]
@@ -50,7 +52,8 @@ class Group(NamedTuple):
     """A group of nodes."""
 
     kind: str
-    """'order', 'scope', 'block' (all repetitions of one), 'repetition', or 'body'."""
+    """'order', 'scope', 'block' (all repetitions of one), 'repetition', 'body', or 'rest' for one that stands closed at
+    first (`first_sight`)."""
     name: str
     parent: int
     """The group that it is in; -1 for none."""
@@ -136,11 +139,12 @@ def _line_of(sizes: Ints) -> int:
 def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
     """The first row of each band: as many bands as make the picture about as wide as a screen, cut where fewest groups
     are cut."""
-    lines = int(cells.lines.sum())
+    lines = int(cells.lines[_shown(cells, intervals)].sum())
     wide = int(cells.width.sum()) * (WIDTH + _GAP_X) + _BETWEEN_LANES * cells.lanes + _BETWEEN_BANDS
     bands = min(round(math.sqrt(_ASPECT * lines * (HEIGHT + _GAP_Y) / wide)) if lines else 1, lines // _LEAST_ROWS)
     if bands <= 1:
         return [0]
+    total = int(cells.lines.sum())
     cut = np.zeros(cells.count + 1, np.int64)
     for each in intervals:
         weight = 16 if each.kind == "body" else 1 if each.kind != "block" else 0
@@ -149,11 +153,23 @@ def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
     cut = np.cumsum(cut)
     breaks = [0]
     for k in range(1, bands):
-        low, goal, high = (np.searchsorted(cells.first_line, lines * (k + d) / bands) for d in (-0.12, 0, 0.12))
+        low, goal, high = (np.searchsorted(cells.first_line, total * (k + d) / bands) for d in (-0.12, 0, 0.12))
         tried = range(max(breaks[-1] + 1, int(low)), min(int(high) + 1, cells.count))
         if len(tried):
             breaks.append(min(tried, key=lambda row: (int(cut[row]), abs(row - int(goal)))))
     return breaks
+
+
+def _shown(cells: _Cells, intervals: list[Interval]) -> Ints:
+    """The rows that are seen at first: those that have anything but repetitions after the first."""
+    seen = cells.sizes > 0
+    if len(cells.row) < WHOLE:
+        for each in intervals:
+            if each.kind == "block":
+                used = np.flatnonzero(cells.sizes[:, each.lane])
+                rows = used[(used >= each.first) & (used <= each.last)]
+                seen[rows[each.period :], each.lane] = False
+    return np.flatnonzero(seen.any(axis=1))
 
 
 def _grouped(intervals: list[Interval], cells: _Cells, breaks: list[int], orders: list[int]) -> list[Interval]:

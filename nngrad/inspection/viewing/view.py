@@ -1,4 +1,4 @@
-"""view: a graph as a page to look at, or as a file for the viewers of others."""
+"""view: show a graph as an interactive page, or write it as a file for other viewers."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from ...graph import Variable
 from ..description import Description, describe
 from .document import Measured, document
 from .exchange import dot_of, model_explorer_of
-from .html import page_of
+from .html import Inline, page_of
 from .lifetimes import lifetimes_of
 from .runs import seconds_of, values_of_run, values_there
 
@@ -35,35 +35,43 @@ def view(
     timed: bool = False,
     parameters: Mapping[str, Variable] | None = None,
 ) -> Path:
-    """Look at the graph that computes `outputs`: write it as a page, and open that in a browser.
+    """Look at the graph that computes `outputs`: in the output of a notebook's cell, elsewhere in a browser.
 
-    The page is one file of HTML that needs no network. A row is a rank of the forward graph, a column an order of
-    differentiation, so a gradient lies beside the function it comes from. It tells of each function its operands and
-    users, rule, cost, scope and memory, and what is known of its values. See docs/viewing.md.
+    The page is one HTML file and needs no network and no server. A row is a rank of the forward graph, a column an
+    order of differentiation, so a gradient lies beside the function that it comes from. For each function the page
+    shows operands and users, rule, cost, scope, memory, and its values where they are known. See docs/viewing.md.
 
     Args:
         outputs: A Variable or Variables. Give a loss together with its gradients.
-        path: A file to write, and open nothing: a page if it ends in .html, Graphviz's language if in .dot, the JSON of
-            Google's Model Explorer if in .json. Without it the page is a temporary file, and is opened.
-        title: What the page is called; the names of the outputs by default.
-        values: Whether to run the graph, function by function, to tell of all values their range, mean and NaN. If not,
-            nothing is run, and the page tells of the values that are there.
-        timed: Whether to run the graph, function by function, a few times, to tell how long each takes by itself.
-        parameters: Names of parameters, as `nn.get_parameters()` gives them; those that are registered have their names
-            in any case.
+        path: The file to write: a page if it ends in .html, Graphviz's language if in .dot, the JSON of Google's Model
+            Explorer if in .json. Nothing is opened then. Without a path the page is a temporary file, which is shown.
+        title: The title of the page; by default the names of the outputs.
+        values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
+            runs, and the page shows the values that have been computed already.
+        timed: Run the graph, function by function, a few times, and show how long each function takes by itself.
+        parameters: Names of parameters that are not registered, as `model.get_parameters()` gives them.
 
     Returns:
         The path of the file.
 
     Raises:
-        TypeError: Something is not a Variable, or an argument is of another type than it should be.
-        ValueError: `path` ends in something else, or there are no outputs.
+        TypeError: Something is not a Variable, or an argument has the wrong type.
+        ValueError: `path` has another ending, or there are no outputs.
         OSError: The file cannot be written.
     """
     file = write_graph(outputs, path, title=title, values=values, timed=timed, parameters=parameters)
-    if path is None:
+    if path is None and not _shown_inline(file):
         show_page(file)
     return file
+
+
+def _shown_inline(file: Path) -> bool:
+    """Show a page in the output of the cell that runs, if this is a notebook (Jupyter, VS Code, Colab)."""
+    ipython = sys.modules.get("IPython")
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:  # IPython on a terminal has none
+        return False
+    ipython.display.display(Inline(file))
+    return True
 
 
 def write_graph(

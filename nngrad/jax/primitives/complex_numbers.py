@@ -23,6 +23,14 @@ COMPLEX: dict[str, Callable[..., Any]] = {}
 """By the primitive's name: `function(equation, *values)` gives what a rule for real arrays gives, or pairs."""
 
 
+COMPLEX_POINTWISE = {
+    "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "logistic", "pow", "rsqrt",
+    "sign", "sin", "sinh", "sqrt", "tan", "tanh",
+}  # fmt: skip
+"""Those that go element by element, of which no formula by parts is here: each part of the result is a function of the
+parts, and JAX tells its derivatives."""
+
+
 def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
     def enter(function: Callable[..., Any]) -> Callable[..., Any]:
         COMPLEX.update(dict.fromkeys(names, function))
@@ -51,7 +59,7 @@ def _by_parts(equation: JaxprEquation, *values: Any) -> Any:
     return ComplexPair(real, imaginary)
 
 
-@_on_pairs("mul", "dot_general")
+@_on_pairs("mul", "dot_general", "conv_general_dilated")
 def _product(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> ComplexPair:
     def times(a: Any, b: Any) -> Any:
         if scalar(a) == 0 or scalar(b) == 0:
@@ -127,6 +135,13 @@ def _logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     return ComplexPair(F.mul_scalar(F.log(F.add2(F.square(a), F.square(b))), val=0.5), F.atan2(b, a))
 
 
+@_on_pairs("exp2")
+def _binary_exponential(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
+    parts = [F.mul_scalar(variable(p), val=math.log(2)) for p in (x.real, x.imaginary)]
+    y: ComplexPair = _exponential(equation, ComplexPair(*parts))
+    return y
+
+
 @_on_pairs("log2")
 def _binary_logarithm(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     natural = _logarithm(equation, x)
@@ -157,7 +172,15 @@ def _conjugate(equation: JaxprEquation, x: Any) -> ComplexPair:
 
 @_on_pairs("complex")
 def _complex(equation: JaxprEquation, x: Any, y: Any) -> ComplexPair:
-    return ComplexPair(x, y)
+    return ComplexPair(*[_of_shape(p, equation.shape) for p in (x, y)])
+
+
+def _of_shape(x: Any, shape: tuple[int, ...]) -> Any:
+    """A part in the shape of the whole: the primitive takes one that is smaller."""
+    if tuple(x.shape) == shape:
+        return x
+    ones = (*[1] * (len(shape) - len(x.shape)), *x.shape)
+    return F.broadcast(F.reshape(variable(x), shape=ones), shape=shape)
 
 
 @_on_pairs("convert_element_type")

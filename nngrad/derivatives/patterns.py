@@ -1,0 +1,237 @@
+"""Which elements of a result depend on which elements of an input, as the graph shows it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+import numpy as np
+
+from ..autodiff.binding import own_leaves
+from ..autodiff.sparsity import axes_carried
+from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
+from ..graph.axes import Places
+from ..graph.body_op import in_place_of
+from ..graph.parts import Key
+from .element_sets import ElementSets, Labels
+from .parts import built, gradients_at, one_floating
+
+Indices = np.ndarray[Any, np.dtype[np.int64]]
+
+MOST_ELEMENTS = 2**24
+"""float32 counts as far as this; where an op moves more elements than that, its axes tell what depends on what."""
+
+
+class Sparsity(NamedTuple):
+    """Where a matrix may have elements other than zero, row by row."""
+
+    rows: Indices
+    columns: Indices
+    shape: tuple[int, int]
+
+    @property
+    def nnz(self) -> int:
+        """The number of elements."""
+        return len(self.rows)
+
+    def to_scipy(self) -> Any:
+        """It as a `scipy.sparse.csr_array` of bools."""
+        return scipy_csr(np.ones(self.nnz, bool), self)
+
+    def __repr__(self) -> str:
+        m, n = self.shape
+        share = self.nnz / (m * n) if m * n else 0
+        return f"Sparsity of {m} x {n}: {self.nnz} elements, {share:.2%}"
+
+
+def scipy_csr(values: Any, pattern: Sparsity) -> Any:
+    """A `scipy.sparse.csr_array` with `values` at the elements of `pattern`."""
+    from scipy.sparse import csr_array  # type: ignore[import-untyped, unused-ignore]
+
+    starts = np.searchsorted(pattern.rows, np.arange(pattern.shape[0] + 1))
+    return csr_array((values, pattern.columns, starts), shape=pattern.shape)
+
+
+def sparsity(y: Variable, x: Variable) -> Sparsity:
+    """Where the Jacobian of `y` with respect to `x` may be other than zero, without computing it.
+
+    The graph tells, whatever the values of floating leaves are. Elementwise functions, slices, transpositions, gathers
+    and scatters are followed element by element, sums and products of matrices along their axes. Where nothing is
+    known of a function, each element of its result counts as depending on all of its inputs, so the pattern may have
+    elements that are zero, and never lacks one that is not. Indices (of `F.gather` and its kin) are read as they are
+    now.
+
+    Args:
+        y: Of a floating dtype and any shape.
+        x: Likewise; a leaf, or a Variable in the middle of the graph.
+
+    Returns:
+        `(y.size, x.size)`: rows and columns are the elements of y and x in their order, as `ravel()` has them.
+
+    Raises:
+        TypeError: Something is not a Variable, or not of a floating dtype.
+        ValueError: A list of more than one Variable is given.
+    """
+    y, x = one_floating(y, "sparsity: y"), one_floating(x, "sparsity: x")
+    sets = ElementSets(x.size)
+    labels = _followed(y, own_leaves([y], [x])[0], sets).ravel()
+    members = [np.array(sorted(sets.members[label]), np.int64) for label in labels]
+    rows = np.repeat(np.arange(y.size), [len(each) for each in members])
+    return Sparsity(rows, np.concatenate([np.zeros(0, np.int64), *members]), (y.size, x.size))
+
+
+def hessian_sparsity(y: Variable, x: Variable) -> Sparsity:
+    """Where the Hessian of the sum of `y` may be other than zero."""
+    (gradient,) = built([y, x], lambda: gradients_at([y], [x], [None]))
+    found = sparsity(gradient, x)
+    n = x.size
+    both = np.intersect1d(found.rows * n + found.columns, found.columns * n + found.rows)  # it is symmetric
+    return Sparsity(both // n, both % n, (n, n))
+
+
+@contained
+def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
+    """For each element of `y` the set of those elements of `xs`, which are one leaf, that it depends on."""
+    set_switches(auto_forward=False)
+    found = {id(x): sets.singletons(x.shape) for x in xs}
+    held: list[Any] = []  # ids are those of Variables that live
+    waiting: list[Function | _Same] = [*path_between([y], xs)[0][::-1]]
+    while waiting:
+        f = waiting.pop()
+        if isinstance(f, _Same):
+            found.update({id(b): found[id(a)] for a, b in zip(f.results, f.outputs, strict=True) if id(a) in found})
+            continue
+        given = [x for x in f.inputs if id(x) in found]
+        body = in_place_of(f.op, f.arguments)
+        if body is not None:
+            results = body.placed(f.inputs)
+            held.append(results)
+            waiting += [_Same(results, f.outputs), *path_between(results, given)[0][::-1]]
+        elif given:
+            found.update(zip(map(id, f.outputs), _of_outputs(f, found, sets, xs), strict=True))
+    return found.get(id(y), np.zeros(y.shape, np.int64))
+
+
+class _Same(NamedTuple):
+    """What computes the outputs of a function that is just a body."""
+
+    results: Sequence[Variable]
+    outputs: Sequence[Variable]
+
+
+def _of_outputs(
+    f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]
+) -> list[Labels]:
+    """What the elements of each output of `f` depend on."""
+    inputs = {i: found[id(x)] for i, x in enumerate(f.inputs) if id(x) in found}
+    shapes = [spec.shape for spec in f.specs]
+    if f.op.view and f.op.reads is None:
+        nothing = np.zeros((), np.int64)
+        return [np.resize(inputs.get(i, nothing), shape) for i, shape in enumerate(shapes)]
+    given = tuple([x.shape for x in f.inputs])
+    if f.op.slice_keys is not None:
+        (labels,) = inputs.values()
+        return [_part(labels, key) for key in f.op.slice_keys(given, f.args)]
+    if f.op.update_keys is not None:
+        result = np.zeros(shapes[0], np.int64)
+        places = np.arange(result.size).reshape(shapes[0])
+        for i, key in enumerate(f.op.update_keys(given, f.args)):
+            if i in inputs:
+                result.flat[_part(places, key).ravel()] = inputs[i].ravel()
+        return [result]
+    if f.op.axes is None and not f.op.diagonal:
+        every = _united(sets, [sets.along(labels, range(labels.ndim)).ravel() for labels in inputs.values()])
+        return [np.broadcast_to(every.reshape((1,) * len(shape)), shape) for shape in shapes]
+    first = _united(sets, [_carried(f, i, labels, sets, xs) for i, labels in inputs.items()])
+    return [np.broadcast_to(first, shape) for shape in shapes]
+
+
+def _united(sets: ElementSets, labels: Sequence[Labels]) -> Labels:
+    return functools.reduce(sets.union, labels)
+
+
+def _part(labels: Labels, key: Key) -> Labels:
+    """What `key` tells of an array (`nngrad.graph.parts`)."""
+    axis = 0
+    for entry in key:
+        if entry is None:
+            labels = np.expand_dims(labels, axis)
+        elif isinstance(entry, tuple):
+            start, count, step = entry
+            labels = labels.take(start + step * np.arange(count), axis)
+        else:
+            labels = labels.take([entry], axis).squeeze(axis)
+            continue
+        axis += 1
+    return labels
+
+
+def _carried(f: Function, i: int, labels: Labels, sets: ElementSets, xs: Sequence[Variable]) -> Labels:
+    """What the elements of the output of `f` depend on by way of input `i`, in a shape that broadcasts to its own."""
+    places, ndim = _places(f)[i], f.specs[0].ndim
+    mixed = [a for a, b in enumerate(places) if b is None or b in places[:a]]
+    if any([labels.shape[a] > 1 for a in mixed]):
+        moved = _moved(f, i, xs)
+        if moved is not None:
+            outs, ins = moved
+            return sets.grouped(labels.ravel()[ins], outs, f.specs[0].size).reshape(f.specs[0].shape)
+    labels = sets.along(labels, mixed)
+    kept = sorted([(b, a) for a, b in enumerate(places) if b is not None and a not in mixed])
+    shape = [1] * ndim
+    for b, a in kept:
+        shape[b] = labels.shape[a]
+    return labels.transpose(*[a for _, a in kept], *mixed).reshape(shape)
+
+
+def _places(f: Function) -> list[Places]:
+    """For each axis of each input the axis of the output that it is carried to, or None. Of inputs that are not read,
+    but that a gradient passes to, nothing is known unless `f` goes element by element."""
+    read = axes_carried(f)
+    ndim = f.specs[0].ndim
+    rest = f.inputs[len(read) :]
+    return [*read, *[tuple(range(ndim - x.ndim, ndim)) if f.op.diagonal else (None,) * x.ndim for x in rest]]
+
+
+# ---------------------------------------------------------------- elements that are moved
+
+
+def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indices] | None:
+    """Pairs of an element of the output of `f` and an element of input `i` that is in it, where `f` does nothing but
+    move elements and add some up; None where it does more, or that is not known."""
+    others = [x for k, x in enumerate(f.inputs) if k != i]
+    sizes = (f.inputs[i].size, f.specs[0].size)
+    if len(f.specs) > 1 or not min(sizes) or max(sizes) > MOST_ELEMENTS:
+        return None
+    if not f.op.linear_in(i) and f.op.fuses != "moving":
+        return None
+    if any([x._source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
+        return None  # indices that are drawn, or computed from x, are others next time
+    x = Variable(f.inputs[i].shape)
+    given = [x if k == i else Variable.from_numpy_array(each.d) for k, each in enumerate(f.inputs)]
+    y = cast(Variable, apply(f.op, tuple(given), f.arguments))
+    forward = _sources(y, x)
+    if forward is not None:
+        return forward
+    seed = Variable(y.shape)
+    (gradient,) = gradients_at([y], [x], [seed])
+    back = _sources(gradient, seed)
+    return None if back is None else back[::-1]
+
+
+def _sources(y: Variable, x: Variable) -> tuple[Indices, Indices] | None:
+    """Pairs of an element of `y` and the one of `x` that it is, where each element of `y` is an element of `x` or a
+    constant; None where that is not so. Numbers at random tell, since `y` is linear or moves elements."""
+
+    def at(numbers: Any) -> Any:
+        x.d = numbers.reshape(x.shape)
+        y.forward()
+        return np.nan_to_num(y.d.ravel(), posinf=0, neginf=0)  # NaN stands where an index is out of range
+
+    rng = np.random.default_rng(0)
+    numbers = [np.arange(1, 1 + x.size, dtype=np.float32), *rng.standard_normal((2, x.size), np.float32)]
+    results = [at(each) for each in numbers]
+    places = np.clip(results[0], 1, x.size).astype(np.int64) - 1
+    moved = np.logical_and.reduce([result == each[places] for result, each in zip(results, numbers, strict=True)])
+    constant = (results[0] == results[1]) & (results[0] == results[2])
+    return (np.flatnonzero(moved), places[moved]) if (moved | constant).all() else None

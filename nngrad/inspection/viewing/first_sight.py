@@ -1,0 +1,93 @@
+"""What a picture of a large graph shows at first: modules and repetitions stand closed until somebody opens them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from .layout import WHOLE, Group, Layout
+
+MOST = 40
+"""Boxes that the first picture of a large graph has, where closing groups can bring it there."""
+_SMALL = 60
+"""Boxes up to which a graph is shown with all its groups open."""
+
+
+class FirstSight(NamedTuple):
+    """The groups of a layout, with further ones of kind 'rest' that stand closed at first."""
+
+    groups: list[Group]
+    """Those of the layout, and behind them those that stand closed. A group may come before the one that it is in."""
+    holder: list[int]
+    """The outermost closed group that each group is in or is; -1 for none."""
+
+
+def first_sight(laid: Layout) -> FirstSight:
+    """Which groups stand closed at first: all repetitions of a block but the first; and of a large graph scopes, bodies
+    and blocks too, the smallest first, until few boxes are left."""
+    groups = list(laid.groups)
+    children: dict[int, list[int]] = {}
+    for i, group in enumerate(groups):
+        children.setdefault(group.parent, []).append(i)
+    for i, group in enumerate(laid.groups):
+        repetitions = children.get(i, [])
+        if group.kind == "block" and len(repetitions) == group.times:
+            _enclose(groups, repetitions[1:], f"{group.times - 1} more", group.times - 1)
+    own = [0] * len(groups)
+    nodes = laid.group.tolist()
+    for i in nodes:
+        own[i] += i >= 0
+    sizes = own[:]
+    for i in reversed(range(len(laid.groups))):
+        if laid.groups[i].parent >= 0:
+            sizes[laid.groups[i].parent] += sizes[i]
+    holder = _holders(groups)
+    loose = nodes.count(-1)
+    if loose + _boxes(holder, own) > _SMALL and len(nodes) < WHOLE:
+        closing = [i for i, group in enumerate(laid.groups) if group.kind != "order" and sizes[i] > 1]
+        wrapped = groups
+        for size in sorted({sizes[i] for i in closing}):
+            wrapped, chosen = groups[:], [i for i in closing if sizes[i] <= size and groups[i].kind != "repetition"]
+            for i in chosen:
+                _enclose(wrapped, [i], _title(laid.groups, children, i), groups[i].times)
+            holder = _holders(wrapped)
+            if loose + _boxes(holder, own) <= MOST:
+                break
+        groups = wrapped
+    return FirstSight(groups, holder)
+
+
+def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> str:
+    """The name of a group; of a block the scopes that it repeats, where it has any, and how often it is there."""
+    kind, name, _, times, _ = groups[i]
+    inside = children.get(i, [])
+    scopes = [groups[j].name for k in inside for j in (k, *children.get(k, [])) if groups[j].kind == "scope"]
+    if kind == "block" and len(scopes) == times:
+        return f"{scopes[0]} … {scopes[-1]}"
+    return f"{name} \u00d7 {times}" if times > 1 else name
+
+
+def _enclose(groups: list[Group], members: Sequence[int], name: str, times: int) -> None:
+    """Put a closed group around others of one group."""
+    boxes = [groups[i].box for i in members]
+    box = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
+    groups.append(Group("rest", name, groups[members[0]].parent, times, box))
+    for i in members:
+        groups[i] = groups[i]._replace(parent=len(groups) - 1)
+
+
+def _holders(groups: Sequence[Group]) -> list[int]:
+    """For each group the outermost closed one that it is in or is; -1 for none."""
+    holders = []
+    for i in range(len(groups)):
+        holder, at = -1, i
+        while at >= 0:
+            holder, at = at if groups[at].kind == "rest" else holder, groups[at].parent
+        holders.append(holder)
+    return holders
+
+
+def _boxes(holders: Sequence[int], own: Sequence[int]) -> int:
+    """How many boxes are seen: nodes in open groups, and closed groups."""
+    seen = list(zip(holders, own, strict=False))
+    return sum([count for holder, count in seen if holder < 0]) + len({h for h, count in seen if h >= 0 and count})

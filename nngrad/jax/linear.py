@@ -1,0 +1,140 @@
+"""Derivatives at a point as functions of tangents or cotangents: what `linearize` and `vjp` return."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph import Variable
+from .builds import check_alike
+from .calls import GraphCall, results_of_call
+from .transformed import Transformed
+
+
+@dataclass(frozen=True)
+class Vectors:
+    """What a derivative at a point takes: arrays of the shapes and dtypes of others, float0 where these are whole."""
+
+    name: str
+    """What takes them."""
+    what: str
+    """What they are called."""
+    tree: Any
+    """How the others are arranged."""
+    described: tuple[tuple[tuple[int, ...], Any], ...]
+    """The shape and the dtype of each of these."""
+
+    @classmethod
+    def like(cls, name: str, what: str, others: Any) -> Vectors:
+        """Those for a pytree of others."""
+        leaves, tree = jax.tree.flatten(others)
+        return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves]))
+
+    def moving(self, given: Any, of_dtype: type[Exception] = ValueError) -> tuple[Any, ...]:
+        """Those of the floating ones, in order.
+
+        Raises:
+            TypeError: They are not arranged as the others are.
+            ValueError: A shape is not the other's.
+            of_dtype: A dtype is not.
+        """
+        check_alike(self.name, self.what, self.tree, given)
+        found = []
+        for i, (leaf, (shape, dtype)) in enumerate(zip(jax.tree.leaves(given), self.described, strict=True)):
+            floating = jnp.issubdtype(dtype, jnp.inexact)
+            if isinstance(leaf, float) and floating:
+                leaf = np.asarray(leaf, dtype)
+            expected = dtype if floating else jax.dtypes.float0
+            own = tuple(np.shape(leaf)), _dtype(leaf)
+            if own[0] != shape or (own[1] != expected and not isinstance(leaf, Variable)):
+                raise (of_dtype if own[0] == shape else ValueError)(
+                    f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)}, since what it "
+                    f"belongs to is {_name(dtype)}{list(shape)}; got {_name(own[1])}{list(own[0])}"
+                )
+            if floating:
+                found.append(leaf)
+        return tuple(found)
+
+
+@jax.tree_util.register_pytree_node_class
+class LinearFunction:
+    """The derivative of a function at a point. It is a pytree of the arrays that it is computed from, so it may leave
+    `jax.jit`, and be given to it.
+
+    Args:
+        call: The graph that computes it.
+        at: The arrays that come before those that it is called with.
+        around: Those that come after them.
+        takes: What it is called with.
+        is_one: Whether that is the one argument, and not all of them.
+    """
+
+    def __init__(
+        self, call: GraphCall, at: tuple[Any, ...], around: tuple[Any, ...], takes: Vectors, is_one: bool
+    ) -> None:
+        self._call, self._at, self._around, self._takes, self._is_one = call, at, around, takes, is_one
+
+    def __call__(self, *vectors: Any) -> Any:
+        graph, owner = self._call.graph, self._call.owner
+        moving = self._takes.moving(_argument(vectors) if self._is_one else vectors)
+        arrays = [*self._at, *[leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in moving]]
+        results = results_of_call(graph, owner, [*arrays, *self._around])
+        return jax.tree.unflatten(graph.tree_of_results, results)  # type: ignore[attr-defined]
+
+    def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+        """The arrays, and what else it is made of."""
+        return (self._at, self._around), (self._call, self._takes, self._is_one)
+
+    @classmethod
+    def tree_unflatten(cls, rest: tuple[Any, ...], arrays: tuple[Any, ...]) -> LinearFunction:
+        """The function with other arrays."""
+        return cls(rest[0], *arrays, *rest[1:])
+
+
+def linear_function(
+    transformed: Transformed, primals: tuple[Any, ...], vectors: Sequence[Any], takes: Vectors, is_one: bool
+) -> Any:
+    """A function of vectors, from one of the primals and of these.
+
+    Args:
+        transformed: The function of primals and of the floating vectors.
+        primals: Its first argument.
+        vectors: Such as the others.
+        takes: What the result is called with.
+        is_one: As for `LinearFunction`.
+    """
+    if any([isinstance(leaf, Variable) for leaf in jax.tree.leaves(primals)]):
+        return lambda *given: transformed(primals, takes.moving(_argument(given) if is_one else given))
+    graph, arrays = transformed.graph_of(primals, tuple(vectors))
+    around = len(graph.surroundings.tracers)
+    before = len(arrays) - len(vectors) - around
+    call = GraphCall(graph, transformed.computation)
+    return LinearFunction(call, tuple(arrays[:before]), tuple(arrays[len(arrays) - around :]), takes, is_one)
+
+
+def floating(tree: Any) -> list[Any]:
+    """The floating leaves of a pytree."""
+    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(_dtype(leaf), jnp.inexact)]
+
+
+def _argument(given: tuple[Any, ...]) -> Any:
+    if len(given) != 1:
+        raise TypeError(f"vjp: the function takes one argument, the cotangents of the result; got {len(given)}")
+    return given[0]
+
+
+def _name(dtype: Any) -> str:
+    return "float0" if dtype == jax.dtypes.float0 else str(dtype)
+
+
+def _dtype(leaf: Any) -> Any:
+    dtype = getattr(leaf, "dtype", None)
+    if dtype is None:
+        return jnp.result_type(leaf)
+    has_one = dtype == jax.dtypes.float0 or isinstance(leaf, Variable) or jnp.issubdtype(dtype, jax.dtypes.extended)
+    return dtype if has_one else jax.dtypes.canonicalize_dtype(dtype)

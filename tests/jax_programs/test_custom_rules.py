@@ -1,0 +1,198 @@
+"""Derivatives that authors set: what their rules are told, where they are met, and what they may refuse."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad.jax as nj
+
+
+@pytest.fixture(autouse=True)
+def _in_64_bits() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def compare(f: Callable[..., Any], *args: Any, orders: int = 3) -> None:
+    """Gradients of these orders by the first argument are those of JAX."""
+    ours = theirs = f
+    for _ in range(orders):
+        ours, theirs = nj.grad(ours), jax.grad(theirs)
+        np.testing.assert_allclose(ours(*args), theirs(*args), rtol=1e-12)
+
+
+def told_by_vjp() -> tuple[Callable[..., Any], list[Any]]:
+    """`x * y` whose gradient by an input that does not move is wrong, and the notes of what its rules were told."""
+    told: list[Any] = []
+
+    @jax.custom_vjp
+    def product(x: Any, y: Any) -> Any:
+        return x * y, jnp.sin(x)
+
+    def forward(x: Any, y: Any) -> Any:
+        moves = x.perturbed, y.perturbed
+        told.append(moves)
+        return product(x.value, y.value), (x.value, y.value, jnp.where(jnp.array(moves), 1.0, 100.0))
+
+    def backward(kept: Any, cotangents: Any) -> Any:
+        x, y, factors = kept
+        g, h = cotangents
+        told.append(tuple([type(c).__name__ == "SymbolicZero" for c in cotangents]))
+        g = jnp.zeros_like(x) if type(g).__name__ == "SymbolicZero" else g
+        h = jnp.zeros_like(x) if type(h).__name__ == "SymbolicZero" else h
+        return factors[1] * y * g + h * jnp.cos(x), factors[0] * x * g
+
+    product.defvjp(forward, backward, symbolic_zeros=True)
+    return product, told
+
+
+def told_by_jvp() -> Callable[..., Any]:
+    """`x * y` whose tangent is 100 times too large where one input alone moves."""
+
+    @jax.custom_jvp
+    def product(x: Any, y: Any) -> Any:
+        return x * y
+
+    def rule(primals: Any, tangents: Any) -> Any:
+        (x, y), (tx, ty) = primals, tangents
+        still = [type(t).__name__ == "SymbolicZero" for t in tangents]
+        factor = 100.0 if any(still) else 1.0
+        tx, ty = [jnp.zeros_like(x) if s else t for s, t in zip(still, tangents, strict=True)]
+        return product(x, y), factor * (tx * y + x * ty)
+
+    product.defjvp(rule, symbolic_zeros=True)
+    return product
+
+
+def test_a_vjp_rule_is_told_which_inputs_move_and_what_arrives() -> None:
+    product, told = told_by_vjp()
+    compare(lambda x, y: product(x, y)[0] ** 2, 0.7, 1.3, orders=2)
+    compare(lambda x, y: product(y, x)[0] ** 2, 0.7, 1.3, orders=2)
+    compare(lambda x, y: product(jnp.sin(x), x * y)[0] ** 2, 0.7, 1.3, orders=2)
+    told.clear()
+    nj.grad(lambda x: product(x, 2.0)[0] ** 2)(0.7)
+    assert set(told) == {(True, False), (False, True)}
+
+
+def test_a_jvp_rule_is_told_which_inputs_move() -> None:
+    product = told_by_jvp()
+    compare(lambda x, y: product(x, y) ** 2, 0.7, 1.3)
+    compare(lambda x, y: product(x**2, x * y) ** 2, 0.7, 1.3)
+    compare(lambda x, y: product(jnp.sin(x), jax.lax.stop_gradient(x)) ** 2, 0.7, 1.3)
+    compare(lambda x, y: product(y, x), 0.7, 1.3)
+
+
+def test_what_moves_differs_from_order_to_order() -> None:
+    product = told_by_jvp()
+
+    def mixed(grad: Any, first: int, second: int) -> Any:
+        return grad(lambda *at: grad(lambda x, y: jnp.sin(product(x, y)) * x, first)(*at), second)(0.7, 1.3)
+
+    for first in (0, 1):
+        for second in (0, 1):
+            np.testing.assert_allclose(mixed(nj.grad, first, second), mixed(jax.grad, first, second), rtol=1e-12)
+    tangents = [j.jvp(lambda x: product(x, 2.0) * x, (0.7,), (0.3,))[1] for j in (nj, jax)]
+    np.testing.assert_allclose(*tangents, rtol=1e-12)
+    pushed = [
+        j.grad(lambda y, j=j: j.jvp(lambda x: product(x, y) * x * y, (0.7,), (0.3,))[1])(1.3) for j in (nj, jax)
+    ]
+    np.testing.assert_allclose(*pushed, rtol=1e-12)
+
+
+@pytest.mark.parametrize("within", ["scan", "cond", "vmap", "jit"])
+def test_rules_are_told_what_moves_within_loops_branches_and_maps(within: str) -> None:
+    product = told_by_jvp()
+    scales = jnp.array([0.3, 0.5])
+
+    def f(x: Any, y: Any) -> Any:
+        if within == "scan":
+            return jax.lax.scan(lambda c, s: (product(c, s * y), c), x, scales)[0]
+        if within == "cond":
+            return jax.lax.cond(x > 0, lambda: product(x, y), lambda: x)
+        if within == "vmap":
+            return jax.vmap(lambda s: product(x * s, y))(scales).sum()
+        return jax.jit(product)(x, y) ** 2
+
+    compare(f, 0.7, 1.3)
+
+
+def test_a_rule_may_refuse_inputs_that_do_not_move() -> None:
+    @jax.custom_jvp
+    def still(x: Any) -> Any:
+        return x + 0.0
+
+    @still.defjvp
+    def _rule(primals: Any, tangents: Any) -> Any:
+        raise RuntimeError("nobody may differentiate this")
+
+    def f(x: Any, y: Any) -> Any:
+        held = still(jnp.stack([y, y]))
+        return jax.lax.while_loop(lambda c: c[1] < 2, lambda c: (c[0] * held[0], c[1] + 1), (1.0, 0))[0] * x**3
+
+    compare(f, 0.7, 1.3)
+    compare(lambda x, y: still(y) * jnp.sin(x), 0.7, 1.3)
+    with pytest.raises(RuntimeError, match="nobody may differentiate this"):
+        nj.grad(lambda x: still(x) * x)(0.7)
+    assert float(nj.grad(lambda x: still(2.0) * x)(0.7)) == 2.0
+
+
+def test_calls_without_results() -> None:
+    @partial(jax.custom_jvp, nondiff_argnums=(0,))
+    def nothing(message: str, x: Any) -> Any:
+        return x
+
+    @nothing.defjvp
+    def _rule(message: str, primals: Any, tangents: Any) -> Any:
+        raise RuntimeError(message)
+
+    def f(x: Any) -> Any:
+        nothing("not this", None)
+        return jnp.sin(x)
+
+    compare(f, 0.7)
+
+
+def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.jax.primitives import CONTROL, RULES
+
+    def fails(*_: Any) -> Any:
+        raise IndexError("list index out of range\nand more")
+
+    monkeypatch.setitem(RULES, "sin", RULES["sin"]._replace(function=fails))
+    monkeypatch.setitem(CONTROL, "cond", fails)
+
+    def f(x: Any) -> Any:
+        x = jax.lax.scan(lambda c, s: (jnp.sin(c) * s, c), x, jnp.array([0.5, 2.0]))[0]
+        return jax.lax.cond(x > 0, lambda: x**2, lambda: x)
+
+    compare(f, 0.7)
+    report = nj.grad(f)
+    report(0.7)
+    opaque = {kept.primitives: kept.reason for kept in report.report().opaque}
+    assert set(opaque) == {("cond",), ("sin",)}
+    assert set(opaque.values()) == {"opening it failed: IndexError: list index out of range"}
+
+
+def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
+    from nngrad.jax import recognition
+
+    recognition._structures_of.cache_clear()
+    interrupted = []
+
+    def interrupt(closed: Any) -> Any:
+        interrupted.append(closed)
+        raise KeyboardInterrupt
+
+    with monkeypatch.context() as patched:
+        patched.setattr(recognition, "structure_of_rules", interrupt)
+        with pytest.raises(KeyboardInterrupt):
+            nj.grad(lambda x: jax.nn.relu(x) ** 2)(0.7)
+    assert interrupted
+    compare(lambda x: jax.nn.relu(x) ** 2, 0.7)
