@@ -27,6 +27,7 @@ from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
+from .unopened import by_jax
 from .values import is_key
 
 MOST_GRAPHS = 64
@@ -140,12 +141,21 @@ class Transformed:
             if entangled(variables):
                 return from_jax(self)(*args, **kwargs)
             return self.computation.on_variables(ONE_POINT, args, kwargs)
-        graph, given = self._found(leaves, tree)
+        try:
+            graph, given = self._found(leaves, tree)
+        except Exception as error:
+            return self.by_jax(self._build.function.__name__, error, args, kwargs)
         return jax.tree.unflatten(graph.tree_of_results, results_of_call(graph, self.computation, given))
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
         """What a call with arrays is computed by, and the arrays of its inputs."""
         return self._found(*jax.tree.flatten((args, {})))
+
+    def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
+        """What a transformation of JAX's gives where the graph cannot be built. It is tried anew in each call."""
+        found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
+        self.computation.function.note_unopened(failed)
+        return found
 
     def _found(self, leaves: list[Any], tree: Any) -> tuple[GraphOfCall, list[Any]]:
         fixed = tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
