@@ -329,7 +329,8 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     is_array = hasattr(initializer, "shape") and not callable(initializer)
     if shape is None:
         if not is_array:
-            raise ValueError(f"parameter {name!r} does not exist yet: give its shape, or an array as initializer")
+            raise ValueError(f"parameter {_full_name(name)!r} does not exist yet: give its shape, or an array as "
+                             "initializer")
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
     param.cell.axes = ()
@@ -337,11 +338,12 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     if initializer is None:
         return param
     if not is_array and not callable(initializer):
-        raise TypeError(f"parameter {name!r}: initializer must be a function of the shape, or an array, "
+        raise TypeError(f"parameter {_full_name(name)!r}: initializer must be a function of the shape, or an array, "
                         f"got {initializer!r}")
     value = initializer if is_array else initializer(param.shape)
     if tuple(np.shape(value)) != param.shape:
-        raise ValueError(f"parameter {name!r} has shape {param.shape}, but its initial value has {np.shape(value)}")
+        raise ValueError(f"parameter {_full_name(name)!r} has shape {param.shape}, but its initial value has "
+                         f"{np.shape(value)}")
     param.d = value
     return param
 

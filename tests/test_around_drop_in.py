@@ -10,6 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 import pytest
 from jax import lax
+from jax.experimental import io_callback
 
 import nngrad.jax as nj
 
@@ -96,3 +97,38 @@ def test_what_a_first_call_under_jit_has_made_serves_later_calls() -> None:
     wanted = jax.grad(of_neighbours)(X)
     for run in (jax.jit(g), g, jax.jit(lambda x: g(x) + 0.0)):
         np.testing.assert_allclose(run(X), wanted, rtol=1e-11)
+
+
+def test_what_a_function_does_beside_is_done_once_as_in_jax() -> None:
+    seen: list[float] = []
+
+    def speaking(x: Any) -> Any:
+        jax.debug.callback(lambda v: seen.append(float(v)), x, ordered=True)
+        return lax.scan(lambda c, _: (jnp.sin(c), jax.debug.callback(lambda v: seen.append(float(v)), c, ordered=True)),
+                        x, length=2)[0]  # fmt: skip
+
+    programs: dict[str, Callable[[Any], Any]] = {
+        "grad": lambda m: m.grad(speaking)(0.5),
+        "jit": lambda m: jax.jit(m.value_and_grad(speaking))(0.5),
+        "jvp of grad": lambda m: m.jvp(m.grad(speaking), (0.5,), (1.0,)),
+        "vjp": lambda m: m.vjp(speaking, 0.5)[1](2.0),
+        "linearize": lambda m: m.linearize(speaking, 0.5)[1](2.0),
+        "grad around": lambda m: jax.grad(lambda x: m.grad(speaking)(x) ** 2)(0.5),
+    }
+    for name, program in programs.items():
+        said = []
+        for module in (nj, jax):
+            seen.clear()
+            jax.block_until_ready(program(module))
+            jax.effects_barrier()
+            said.append(tuple(seen))
+        assert said[0] == said[1] and len(said[0]) == 3, name
+
+
+def test_results_of_the_host_beside_prints_are_refused() -> None:
+    def both(x: Any) -> Any:
+        jax.debug.print("{}", x)
+        return x * io_callback(lambda: np.float64(2), jax.ShapeDtypeStruct((), np.float64))
+
+    with pytest.raises(NotImplementedError, match=r"io_callback with results beside jax\.debug\.print"):
+        nj.grad(both)(0.5)

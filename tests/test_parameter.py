@@ -161,6 +161,16 @@ def test_shape_must_agree() -> None:
     assert get_parameter_or_create("w", [2, 3]).shape == (2, 3)
     with pytest.raises(ValueError, match=r"'w' exists with shape \(2, 3\), but \(3, 2\)"):
         get_parameter_or_create("w", (3, 2))
+    with parameter_scope("conv1"), parameter_scope("affine"):
+        get_parameter_or_create("W", (2,))
+        with pytest.raises(ValueError, match=r"'conv1/affine/W' exists with shape \(2,\), but \(3,\) was requested"):
+            get_parameter_or_create("W", (3,))
+        with pytest.raises(ValueError, match=r"'conv1/affine/b' has shape \(2,\), but its initial value has \(3,\)"):
+            get_parameter_or_create("b", (2,), np.zeros(3))
+    w = pop_parameter("conv1/affine/W")
+    for attribute in ("d", "g"):
+        with pytest.raises(ValueError, match=r"^conv1/affine/W: shape \(3,\) does not fit a cell of shape \(2,\)"):
+            setattr(w, attribute, np.zeros(3))
     with pytest.raises(ValueError, match="give its shape"):
         get_parameter_or_create("v")
     with pytest.raises(ValueError, match="initial value"):

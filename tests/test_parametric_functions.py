@@ -372,7 +372,7 @@ FAILING = [
     (TypeError, "affine: apply_w must be a function of a Variable, got 5", lambda: PF.affine(X, 3, apply_w=5)),
     (TypeError, "embed: apply_w must be a function", lambda: PF.embed([0], 3, 2, apply_w=5)),
     (TypeError, "affine: argument 'b_init' must be a function or an array", lambda: PF.affine(X, 3, b_init="zero")),
-    (ValueError, r"'b' has shape \(3,\)", lambda: PF.affine(X, 3, b_init=np.ones(4))),
+    (ValueError, r"'affine/b' has shape \(3,\)", lambda: PF.affine(X, 3, b_init=np.ones(4))),
     (ValueError, "kernel spans 9", lambda: PF.convolution(IMAGE, 2, (9, 9))),
     (ValueError, "3 columns meet 2 rows|must have 3 rows", lambda: PF.affine(X, 4, apply_w=lambda w: w[:2])),
     (ZeroDivisionError, "by zero", lambda: PF.affine(X, 4, apply_w=lambda w: PF.affine(w, 3, name="a") / (1 // 0))),

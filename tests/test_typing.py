@@ -15,6 +15,7 @@ import nngrad.parametric_functions as PF
 
 RIGHT = '''
 from collections.abc import Callable
+from typing import Any, assert_type
 
 import jax
 import numpy as np
@@ -94,7 +95,24 @@ class Layer(nn.Module):
         return PF.affine(x, 3)
 
 
+class Pair(nn.Module):
+    def call(self, x: nn.Variable, width: int = 3) -> tuple[nn.Variable, nn.Variable]:
+        return x, PF.affine(x, width)
+
+
+def bowl(at: nn.Variable) -> nn.Variable:
+    return F.sum(at**2)
+
+
 h = nn.Sequential(Layer(), ("last", Layer()))(x)
+assert_type(Layer()(x), nn.Variable)
+assert_type(Pair()(x, width=4), tuple[nn.Variable, nn.Variable])
+assert_type(step(x.d), jax.Array)
+assert_type(by_shape(x.d, t.d), jax.Array)
+with_norm = nn.train_step(loss, nn.get_parameters(), S.Sgd(0.1), aux={"norm": "gradient_norm"}, on_nan="raise")
+assert_type(with_norm(), tuple[jax.Array, Any])
+assert_type(nn.minimize(bowl, np.zeros(3))[0], nn.Variable)
+assert nn.minimize(lambda p: F.sum(p["a"] ** 2), {"a": np.zeros(3)})[0]["a"].shape == (3,)
 nn.set_function_pre_hook("names", lambda f: print(f.name, f.tags))
 x.visit(lambda f: print(f.need_grad))
 array: np.ndarray[tuple[int, ...], np.dtype[np.float32]] = gx.d
@@ -122,6 +140,10 @@ WRONG = [
     ("PF.affine(x, 3, name=3)", "name"),
     ("block(x, 'many')", "overload|incompatible"),
     ("block(x, unit=3)", "overload|unit"),
+    ("Layer()('x')", "str"),
+    ("Layer()(x, 3)", "many"),
+    ("Pair()(x, widht=3)", "widht"),
+    ("nn.train_step(x, {}, S.Sgd(0.1), acumulate=2)", "overload|acumulate"),
     ("S.Admm()", "Admm"),
     ("S.Adam(rate=0.1)", "rate"),
     ("S.Sgd('fast')", "str"),
@@ -148,7 +170,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from right import block, shifted
+from right import Layer, Pair, block, shifted
 
 x = nn.Variable((2, 3))
 '''.lstrip()

@@ -151,6 +151,21 @@ def test_parameters_that_are_given_again_are_looked_at_again() -> None:
 
 
 @each_loop
+def test_registered_parameters_are_named_in_full(made: Callable[..., Callable[[], Any]]) -> None:
+    nn.clear_parameters()
+    x = nn.Variable(X.shape)
+    with nn.parameter_scope("block"):
+        loss = F.mean(PF.affine(PF.affine(x, 3, name="one"), 3, name="two", with_bias=False) ** 2)
+    parameters = nn.get_parameters()
+    left = parameters.pop("block/two/affine/W")
+    step = made(loss, x, parameters)
+    with pytest.warns(UserWarning, match=r"no solver trains: 'block/two/affine/W', float32\[3, 3\]\."):
+        step()
+    assert left.need_grad
+    nn.clear_parameters()
+
+
+@each_loop
 def test_what_the_program_differentiates_by_itself_is_not_named(made: Callable[..., Callable[[], Any]]) -> None:
     """As points of an eikonal loss, or of a gradient penalty, which are data with need_grad."""
     x, w, points, v = nn.Variable(X.shape), leaf(np.eye(3), "w"), leaf(X), leaf(np.eye(3), "v")

@@ -169,10 +169,10 @@ class NdArray(CellOperators):
             raise ValueError(f"dtype: the cell is {self.dtype.name}, and stays so; use cast({dtype!r}), a new cell")
         return self.view if mode == "r" else self.data
 
-    def set(self, value: object) -> None:
+    def set(self, value: object, name: str = "value") -> None:
         """Replace the value. It is broadcast to the cell's shape, and must fit its dtype: integers hold no fractions
-        and nothing out of their range."""
-        new = Value(_settled(fitted_array(value, self._spec)))
+        and nothing out of their range. Errors begin with `name`."""
+        new = Value(_settled(fitted_array(value, self._spec, name)))
         with writing:
             self.variable = None
             self._value = new

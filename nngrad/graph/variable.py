@@ -256,7 +256,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @d.setter
     def d(self, value: object) -> None:
-        self.cell.set(value.data if isinstance(value, Variable) else value)
+        self.cell.set(value.data if isinstance(value, Variable) else value, self.name or "value")
         if self.parent is not None:
             self._at = self.parent.snapshot
 
@@ -268,7 +268,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @g.setter
     def g(self, value: object) -> None:
-        self.grad.set(value)
+        self.grad.set(value, self.name or "value")
 
     # ---------------------------------------------------------------- running
 

@@ -138,6 +138,11 @@ def tangents(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has
     return jvp(fun, args, kwargs, rows, has_aux)[1]
 
 
+def of_primals(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `fun` where they are the first one, before vectors."""
+    return args[0], kwargs
+
+
 def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """The Hessian times vectors."""
     given, along = args
@@ -204,6 +209,11 @@ def of_drawn_directions(
         return operator(y, x, batched=batched, directions=directions, kind=kind, seed=key)
 
     return of_rows(fun, args[1:], kwargs, rows, name, along, argnums, batched)
+
+
+def after_key(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    """The arguments of `fun` where a key comes before them."""
+    return args[1:], kwargs
 
 
 def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, n: int, argnums: int) -> Variable:

@@ -121,6 +121,27 @@ def axes_in(jaxpr: Jaxpr) -> Axes:
     return found
 
 
+def acts(jaxpr: Jaxpr) -> bool:
+    """Whether it has equations that are there for what they do, such as `jax.debug.print`, and not for results.
+
+    Raises:
+        NotImplementedError: There are others of the host's that act, and have results: they would act twice.
+    """
+    if not jaxpr.effects:
+        return False
+    acting = [e for e in equations_in(jaxpr) if e.primitive.name in _ACTING]
+    found = any([not e.outvars for e in acting])
+    if found and any([e.outvars for e in acting]):
+        raise NotImplementedError(
+            "io_callback with results beside jax.debug.print, jax.debug.callback or io_callback without: nngrad.jax "
+            "would call one of them twice. Leave one kind out, or let the callback be jax.pure_callback"
+        )
+    return found
+
+
+_ACTING = {"debug_callback", "debug_print", "io_callback"}
+
+
 def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
     return list(_call_in(held).graph.run(*arrays))
 

@@ -18,7 +18,7 @@ from ..graph.closing import close
 from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
 from ..graph.spec import spec_of
-from .calls import axes_in
+from .calls import acts, axes_in
 from .opening import Opening
 from .report import Opened
 from .surroundings import ArgumentKinds, surroundings_of_now
@@ -64,6 +64,7 @@ class OpenedFunction(JaxFunction):
         around = surroundings_of_now()
         if around is not None:
             around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
+            around.acts |= acts(trace.function.jaxpr.jaxpr)
         if trace.function.report.transformed:
             return opened_with(Opening(), trace.function.jaxpr, inputs)
         body: Block = trace.function.body

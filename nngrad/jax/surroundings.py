@@ -43,6 +43,8 @@ class Surroundings:
         self.tracers: list[Any] = []
         self.axes: Axes = {}
         """The axes that the function has collectives over."""
+        self.acts = False
+        """Whether the function prints, or calls functions on the host for what they do."""
         self.variables: list[Variable] = []
         """What holds each of them; for random keys, their data."""
         self._values: dict[int, Value] = {}

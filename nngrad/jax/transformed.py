@@ -36,6 +36,10 @@ MOST_GRAPHS = 64
 ONE_POINT = RowAxes()
 
 
+def _as_given(args: Any, kwargs: Any) -> tuple[Any, Any]:
+    return args, kwargs
+
+
 @dataclass(frozen=True)
 class Build:
     """What a transformation computes: `function(fun, args, kwargs, rows, *options)`, on Variables."""
@@ -44,6 +48,8 @@ class Build:
     """Takes the function on Variables, its arguments, and which of them have rows (`RowAxes`)."""
     options: tuple[Any, ...] = ()
     """By which graphs are told apart, so they must be hashable."""
+    arguments: Callable[[Any, Any], tuple[Any, Any]] = _as_given
+    """The arguments of the function that is transformed, from those of what it is transformed into."""
 
 
 class Computation:
@@ -146,6 +152,10 @@ class Transformed:
             graph, given = self._found(leaves, tree, fixed)
         except Exception as error:
             return self.by_jax(self._build.function.__name__, error, args, kwargs)
+        if graph.surroundings.acts:  # which no graph does
+            for build in self._steps:
+                args, kwargs = build.arguments(args, kwargs)
+            self._user(*args, **kwargs)
         return jax.tree.unflatten(graph.tree_of_results, results_of_call(graph, self.computation, given))
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:

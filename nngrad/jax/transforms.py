@@ -160,7 +160,8 @@ def jvp(
         if not isinstance(given, tuple | list):
             raise TypeError(f"jvp: {name} must be a tuple, with an entry for each argument of fun, got {given!r}")
     moving = Vectors.like("jvp", "tangents", tuple(primals)).moving(tuple(tangents), TypeError)
-    found: tuple[Any, ...] = Transformed(fun, Build(builds.jvp, (has_aux,)), "jvp")(tuple(primals), moving)
+    build = Build(builds.jvp, (has_aux,), builds.of_primals)
+    found: tuple[Any, ...] = Transformed(fun, build, "jvp")(tuple(primals), moving)
     return found
 
 
@@ -205,7 +206,7 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any])
         TypeError: The structures differ.
     """
     check_alike("hvp", "vectors", jax.tree.structure(tuple(primals)), tuple(vectors))
-    return Transformed(fun, Build(builds.hvp), "hvp")(tuple(primals), tuple(vectors))
+    return Transformed(fun, Build(builds.hvp, (), builds.of_primals), "hvp")(tuple(primals), tuple(vectors))
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
@@ -340,7 +341,7 @@ def _of_rows(
 ) -> Transformed:  # fmt: skip
     if directions is None:
         return Transformed(fun, Build(builds.of_rows, (name, operator, argnums, batched)), name)
-    build = Build(builds.of_drawn_directions, (name, operator, argnums, batched, directions, kind))
+    build = Build(builds.of_drawn_directions, (name, operator, argnums, batched, directions, kind), builds.after_key)
     return Transformed(fun, build, name)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 from ..execution.by_shape import ByShape
 from ..graph import Variable, contained
@@ -14,8 +14,10 @@ from .parameters import named_parameters
 from .parts import spec_of_part
 from .step import TrainStep
 
+R = TypeVar("R", covariant=True)
 
-class TrainStepByShape:
+
+class TrainStepByShape(Generic[R]):
     """Training steps of the graphs that a function builds, one for each combination of shapes and dtypes in which the
     inputs come. Made by `train_step`; called as a `TrainStep`. All have one solver, with its parameters and state."""
 
@@ -32,12 +34,12 @@ class TrainStepByShape:
         self._options = options
         self._graphs = ByShape(loss, self._step_of, lambda spec, name: spec_of_part(spec, options.accumulate, name))
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any) -> R:
         step, arguments = self._graphs.called_with(arrays)
         return step(*arguments)
 
     @contained
-    def _step_of(self, built: Any, inputs: list[Variable]) -> TrainStep:
+    def _step_of(self, built: Any, inputs: list[Variable]) -> TrainStep[R]:
         loss, aux = built if isinstance(built, tuple) and len(built) == 2 else (built, self._aux)
         if aux is not self._aux and self._aux is not None:
             raise TypeError("aux: the function that builds the graph returns auxiliary results too; leave one of the "

@@ -14,7 +14,7 @@ from .step import TrainStep
 
 def checked_step(
     loss: Any, aux: Any, parameters: Any, optimizer: Any, inputs: list[Variable], options: StepOptions
-) -> TrainStep:
+) -> TrainStep[Any]:
     """The training step of a graph, whose parts are checked."""
     if not isinstance(loss, Variable):
         raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")

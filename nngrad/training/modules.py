@@ -8,7 +8,7 @@ from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from inspect import isfunction
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, Protocol, TypeVar
 
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
@@ -16,6 +16,8 @@ from ..graph.elsewhere import no_attribute
 from ..graph.tables import aligned
 from ..parameter import Scope, get_parameter, get_parameters, parameter_scope, set_parameter
 
+P = ParamSpec("P")
+R = TypeVar("R", covariant=True)
 _NOT_IN_SCOPE = re.compile(r"__(?!init__$|call__$)\w+__$")
 """Special methods that do not run in the module's scope."""
 
@@ -29,6 +31,12 @@ def _in_scope(method: Callable[..., Any]) -> Callable[..., Any]:
             return method(self, *args, **kwargs)
 
     return run
+
+
+class _Calls(Protocol[P, R]):
+    """What has a method `call`."""
+
+    def call(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class Module:
@@ -70,8 +78,8 @@ class Module:
             if isfunction(method) and not _NOT_IN_SCOPE.match(name):
                 setattr(cls, name, _in_scope(method))
 
-    def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """What `call` gives."""
+    def __call__(self: _Calls[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
+        """Return what `call` returns; checkers of types know its arguments and its result."""
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:

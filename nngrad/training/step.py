@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import jax
 import numpy as np
@@ -32,8 +32,10 @@ from .options import StepOptions
 from .pure_step import Carried, PureStep, pure_step
 from .step_graph import StepGraph
 
+R = TypeVar("R", covariant=True)
 
-class TrainStep:
+
+class TrainStep(Generic[R]):
     """A training step of a fixed graph. Made by `train_step`.
 
     Calling it with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists) moves the
@@ -113,7 +115,7 @@ class TrainStep:
 
         return structure
 
-    def __call__(self, *arrays: Any) -> Any:
+    def __call__(self, *arrays: Any) -> R:
         check_not_traced("a training step", STEP_TO_TRACE)
         try:
             kind = (*map(type, arrays), *map(_dtype_of, arrays))
@@ -140,7 +142,8 @@ class TrainStep:
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
-        return self._checked(results[0], results[1], arrays) if self._raises else results
+        given: R = self._checked(results[0], results[1], arrays) if self._raises else results
+        return given
 
     def to_jax(self) -> tuple[PureStep, Carried]:
         """The step as a plain JAX function, to be traced, exported or lowered for another platform.

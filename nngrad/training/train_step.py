@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any, overload
+from typing import Any, TypeAlias, TypedDict, Unpack, overload
 
+import jax
 import optax
 
 from ..graph import Variable, contained
@@ -18,45 +19,49 @@ from .step import TrainStep
 Parameters = Mapping[str, Variable] | Iterable[Variable]
 
 
-@overload
-def train_step(
-    loss: Variable,
-    parameters: Parameters,
-    optimizer: Solver | optax.GradientTransformation,
-    inputs: Variable | Iterable[Variable] = (),
-    recompute: Any = None,
-    wait_for_best: bool = False,
-    *,
-    aux: Any = None,
-    accumulate: int = 1,
-    clip_grad_by_value: float | None = None,
-    clip_grad_by_norm: float | None = None,
-    clip_grad_by_global_norm: float | None = None,
-    weight_decay: Decay | None = None,
-    on_nan: OnNan = None,
-    averages: MovingAverage | Iterable[MovingAverage] = (),
-) -> TrainStep: ...
+class _Options(TypedDict, total=False):
+    """The further arguments of `train_step`, for its overloads."""
+
+    accumulate: int
+    clip_grad_by_value: float | None
+    clip_grad_by_norm: float | None
+    clip_grad_by_global_norm: float | None
+    weight_decay: Decay | None
+    on_nan: OnNan
+    averages: MovingAverage | Iterable[MovingAverage]
+
+
+_Optimizer: TypeAlias = "Solver | optax.GradientTransformation"
+_Inputs: TypeAlias = Variable | Iterable[Variable]
+_Deferred: TypeAlias = Parameters | Callable[[], Parameters]
+_WithAux: TypeAlias = tuple[jax.Array, Any]
 
 
 @overload
 def train_step(
-    loss: Callable[..., Variable | tuple[Variable, Any]],
-    parameters: Parameters | Callable[[], Parameters],
-    optimizer: Solver | optax.GradientTransformation,
-    *,
-    recompute: Any = None,
-    wait_for_best: bool = False,
-    aux: Any = None,
-    accumulate: int = 1,
-    clip_grad_by_value: float | None = None,
-    clip_grad_by_norm: float | None = None,
-    clip_grad_by_global_norm: float | None = None,
-    weight_decay: Decay | None = None,
-    on_nan: OnNan = None,
-    averages: MovingAverage | Iterable[MovingAverage] = (),
-) -> TrainStepByShape: ...
-
-
+    loss: Variable, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
+    wait_for_best: bool = False, *, aux: None = None, **options: Unpack[_Options],
+) -> TrainStep[jax.Array]: ...
+@overload
+def train_step(
+    loss: Variable, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
+    wait_for_best: bool = False, *, aux: Any, **options: Unpack[_Options],
+) -> TrainStep[_WithAux]: ...
+@overload
+def train_step(
+    loss: Callable[..., Variable], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    wait_for_best: bool = False, aux: None = None, **options: Unpack[_Options],
+) -> TrainStepByShape[jax.Array]: ...
+@overload
+def train_step(
+    loss: Callable[..., tuple[Variable, Any]], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    wait_for_best: bool = False, **options: Unpack[_Options],
+) -> TrainStepByShape[_WithAux]: ...
+@overload
+def train_step(
+    loss: Callable[..., Variable], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    wait_for_best: bool = False, aux: Any, **options: Unpack[_Options],
+) -> TrainStepByShape[_WithAux]: ...  # fmt: skip
 @contained
 def train_step(
     loss: Variable | Callable[..., Variable | tuple[Variable, Any]],
@@ -74,7 +79,7 @@ def train_step(
     weight_decay: Decay | None = None,
     on_nan: OnNan = None,
     averages: MovingAverage | Iterable[MovingAverage] = (),
-) -> TrainStep | TrainStepByShape:
+) -> TrainStep[Any] | TrainStepByShape[Any]:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
     The graph is differentiated once, here. At each call of the result parameters and all other leaves are
