@@ -99,6 +99,22 @@ def test_indices_that_are_computed_from_x_or_drawn_tell_nothing() -> None:
     assert nn.sparsity(F.gather(x, F.randint(low=0, high=5, shape=(5,))), x).nnz == 25
 
 
+def test_a_factor_that_happens_to_move_elements_may_be_another() -> None:
+    x, one = leaf(1, 3), Variable.from_numpy_array(np.eye(3))
+    assert nn.sparsity(x @ one, x).nnz == 9
+    assert nn.sparsity(F.batch_solve(one, F.transpose(x)), x).nnz == 9
+    assert nn.sparsity(F.gather(x, Variable.from_numpy_array(np.array([2.0, 0.0])), axis=1), x).nnz == 2
+
+
+def test_a_gradient_of_the_users_may_mix_what_the_function_does_not() -> None:
+    @nn.custom_gradient
+    def mixed(x: Variable) -> Any:
+        return F.sin(x), lambda gy: F.broadcast(F.sum(gy, keepdims=True), (3,))
+
+    x = leaf(3)
+    assert np.all(nn.sparse_jacobian(mixed(x), x).to_dense().d == 1)
+
+
 def test_a_checkpoint_is_looked_into() -> None:
     x = leaf(4)
     y = nn.checkpoint(lambda x: nn.checkpoint(F.sin)(x[1:]) * x[:-1])(x)

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple, cast
 
 import numpy as np
 
+from backward_registry import registry
+
 from ..autodiff.binding import own_leaves
 from ..autodiff.sparsity import axes_carried
 from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
@@ -103,7 +105,7 @@ def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
             found.update({id(b): found[id(a)] for a, b in zip(f.results, f.outputs, strict=True) if id(a) in found})
             continue
         given = [x for x in f.inputs if id(x) in found]
-        body = in_place_of(f.op, f.arguments)
+        body = None if _is_users_surrogate(f) else in_place_of(f.op, f.arguments)
         if body is not None:
             results = body.placed(f.inputs)
             held.append(results)
@@ -126,10 +128,13 @@ def _of_outputs(
     """What the elements of each output of `f` depend on."""
     inputs = {i: found[id(x)] for i, x in enumerate(f.inputs) if id(x) in found}
     shapes = [spec.shape for spec in f.specs]
+    given = tuple([x.shape for x in f.inputs])
+    if (f.op.axes is None and not f.op.diagonal) or _is_users_surrogate(f):
+        every = _united(sets, [sets.along(labels, range(labels.ndim)).ravel() for labels in inputs.values()])
+        return [np.broadcast_to(every.reshape((1,) * len(shape)), shape) for shape in shapes]
     if f.op.view and f.op.reads is None:
         nothing = np.zeros((), np.int64)
         return [np.resize(inputs.get(i, nothing), shape) for i, shape in enumerate(shapes)]
-    given = tuple([x.shape for x in f.inputs])
     if f.op.slice_keys is not None:
         (labels,) = inputs.values()
         return [_part(labels, key) for key in f.op.slice_keys(given, f.args)]
@@ -140,15 +145,18 @@ def _of_outputs(
             if i in inputs:
                 result.flat[_part(places, key).ravel()] = inputs[i].ravel()
         return [result]
-    if f.op.axes is None and not f.op.diagonal:
-        every = _united(sets, [sets.along(labels, range(labels.ndim)).ravel() for labels in inputs.values()])
-        return [np.broadcast_to(every.reshape((1,) * len(shape)), shape) for shape in shapes]
     first = _united(sets, [_carried(f, i, labels, sets, xs) for i, labels in inputs.items()])
     return [np.broadcast_to(first, shape) for shape in shapes]
 
 
 def _united(sets: ElementSets, labels: Sequence[Labels]) -> Labels:
     return functools.reduce(sets.union, labels)
+
+
+def _is_users_surrogate(f: Function) -> bool:
+    """Whether its gradient is another than that of what it computes, and may mix what that does not."""
+    rule = registry.find(f.op)
+    return rule is not None and rule.kind == "user" and not rule.exact
 
 
 def _part(labels: Labels, key: Key) -> Labels:
@@ -208,8 +216,11 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
     if any([x._source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
         return None  # indices that are drawn, or computed from x, are others next time
     x = Variable(f.inputs[i].shape)
-    given = [x if k == i else Variable.from_numpy_array(each.d) for k, each in enumerate(f.inputs)]
+    given = [x if k == i else _in_float32(each) for k, each in enumerate(f.inputs)]
     y = cast(Variable, apply(f.op, tuple(given), f.arguments))
+    factors = [each for k, each in enumerate(given) if k != i and each.spec.differentiable]
+    if factors and leaves_of(gradients_at([y], factors, [None])):
+        return None  # these are no indices, but numbers with which it would be another pattern
     forward = _sources(y, x)
     if forward is not None:
         return forward
@@ -217,6 +228,11 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
     (gradient,) = gradients_at([y], [x], [seed])
     back = _sources(gradient, seed)
     return None if back is None else back[::-1]
+
+
+def _in_float32(x: Variable) -> Variable:
+    """A leaf with the present numbers of `x`."""
+    return Variable.from_numpy_array(x.d.astype(np.float32) if x.spec.differentiable else x.d)
 
 
 def _sources(y: Variable, x: Variable) -> tuple[Indices, Indices] | None:

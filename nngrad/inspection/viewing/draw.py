@@ -17,6 +17,7 @@ from .draw_contents import Box, Choices, contents_of
 from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout
 from .draw_routes import Route
 from .draw_styles import PATTERNS, STYLES, Style
+from .first_sight import SMALL
 from .svg import (
     FONT,
     Point,
@@ -32,7 +33,7 @@ from .svg import (
 )  # fmt: skip
 
 MOST = 400
-"""Functions that are drawn; more are to be looked at in another way."""
+"""Boxes that are drawn; more are to be looked at in another way."""
 
 
 class Drawing(NamedTuple):
@@ -64,7 +65,7 @@ class Drawing(NamedTuple):
 def draw(
     outputs: Variable | Iterable[Variable], path: str | os.PathLike[str] | None = None, *, style: str = "light",
     title: str = "", shapes: bool = True, arguments: bool = True, formulas: bool = False, bodies: bool = True,
-    scopes: bool = True, parameters: Mapping[str, Variable] | None = None,
+    scopes: bool = True, fold: bool = True, parameters: Mapping[str, Variable] | None = None,
 ) -> Drawing:  # fmt: skip
     """Draw the graph that computes `outputs`: `nn.draw(outputs, "graph.svg")`.
 
@@ -83,8 +84,9 @@ def draw(
         formulas: Whether functions of a gradient show the formula of the rule that they come from.
         bodies: Whether bodies of loops and branches are drawn.
         scopes: Whether scopes of parameters have frames.
-        parameters: Names of parameters, as `nn.get_parameters()` gives them; those that are registered have their names
-            in any case.
+        fold: Whether a graph of more than 60 functions is drawn with one box for each module and for what repeats, as
+            `nn.view` shows it at first.
+        parameters: Names of parameters that are not registered, as `model.get_parameters()` gives them.
 
     Returns:
         A `Drawing`, which notebooks show, with the text of the file as `svg`.
@@ -92,8 +94,8 @@ def draw(
     Raises:
         TypeError: Something in `outputs` is not a Variable, `parameters` no dict of Variables by name, or another
             argument of another type.
-        ValueError: There is no such style, there are no outputs, the graph has more than 400 functions, or `path` does
-            not end in '.svg'.
+        ValueError: There is no such style, there are no outputs, more than 400 boxes would be drawn, or `path` does not
+            end in '.svg'.
         OSError: The file cannot be written.
     """
     listed = variables(outputs, "outputs")
@@ -101,17 +103,22 @@ def draw(
         raise ValueError(f"style: there is no {style!r}{did_you_mean(style, STYLES)}; there are {', '.join(STYLES)}")
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
-    choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes}
+    choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes,
+               "fold": fold}
     for name, value in choices.items():
         if not isinstance(value, bool):
             raise TypeError(f"{name}: expected True or False, got {value!r}")
     if path is not None:
         _checked_path(path)
-    functions = functions_of(listed)
-    if len(functions) > MOST:
-        raise ValueError(f"outputs: the graph has {len(functions):,} functions, and pictures of more than {MOST} show "
-                         "nothing; draw a part of it, or look at it by nn.view(outputs)")
-    contents = contents_of(describe(listed, parameters), Choices(shapes, arguments, formulas, bodies))
+    count = len(functions_of(listed))
+    if count > MOST and not fold:
+        raise ValueError(f"outputs: the graph has {count:,} functions, and pictures of more than {MOST} show nothing; "
+                         "draw it folded, draw a part of it, or look at it with nn.view(outputs)")
+    choices_of_boxes = Choices(shapes, arguments, formulas, bodies)
+    contents = contents_of(describe(listed, parameters), choices_of_boxes, fold and count > SMALL)
+    if len(contents.boxes) > MOST:
+        raise ValueError(f"outputs: the folded graph has {len(contents.boxes):,} boxes, and pictures of more than "
+                         f"{MOST} show nothing; draw a part of it, or look at it with nn.view(outputs)")
     layout = drawing_layout(contents, headers=len({box.order for box in contents.boxes}) > 1)
     drawing = _drawn(layout, STYLES[style], title, scopes)
     if path is not None:
@@ -200,7 +207,8 @@ class _Painter:
                         stroke=style.frame, stroke_width=0.8, stroke_dasharray="4 3")  # fmt: skip
         left, top, right, _ = frame.spans[0]
         shown = shortened(frame.title, 8.5, max(right - left, 60))
-        return shape + svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint)
+        full = f"<title>{escaped(frame.title)}</title>"
+        return element("g", full, shape, svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint))
 
     def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
         """Returns whether it goes from order to order, and the arrow."""

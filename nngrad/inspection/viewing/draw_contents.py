@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
 from ...graph.body_op import ControlOp
 from ..description import BodyEntry, Description, Kind
+from .document import labels_of, structure_of_layout
+from .first_sight import first_sight
+from .layout import layout
 
 
 class Choices(NamedTuple):
@@ -54,8 +58,8 @@ _NUMBERED = re.compile(r"(v|leaf)\d+")
 """Names that nobody has given."""
 
 
-def contents_of(described: Description, choices: Choices) -> DrawingContents:
-    """A graph as it is drawn."""
+def contents_of(described: Description, choices: Choices, folded: bool) -> DrawingContents:
+    """A graph as it is drawn; `folded`: with a box for each group that stands closed at first sight."""
     nodes = described.members[-1]
     rows = _rows(described, nodes)
     readers: dict[int, list[int]] = {}
@@ -66,7 +70,14 @@ def contents_of(described: Description, choices: Choices) -> DrawingContents:
     bodies = _Bodies(described, choices)
     boxes: list[Box] = []
     number: dict[int, int] = {}
+    closed = _closed(described, nodes) if folded else {}
     for i in nodes:
+        if i in closed:
+            title, members = closed[i]
+            if members[0] == i:
+                boxes.append(_folded_box(described, title, members, rows, not results.isdisjoint(members)))
+                number.update(dict.fromkeys(members, len(boxes) - 1))
+            continue
         box = _box(described, i, choices, rows[i], i in results)
         if described.kinds[i] is Kind.LOOP and choices.bodies:
             box = box._replace(bodies=bodies.of(i))
@@ -74,8 +85,30 @@ def contents_of(described: Description, choices: Choices) -> DrawingContents:
             box = box._replace(order=min([described.orders[r] for r in readers[i]]))
         number[i] = len(boxes)
         boxes.append(box)
-    arrows = [(number[o], number[i]) for i in nodes for o, _ in described.operands[i]]
+    arrows = [(number[o], number[i]) for i in nodes for o, _ in described.operands[i] if number[o] != number[i]]
     return DrawingContents(tuple(boxes), tuple(dict.fromkeys(arrows)), True)
+
+
+def _closed(described: Description, nodes: Sequence[int]) -> dict[int, tuple[str, list[int]]]:
+    """For each node in a group that stands closed at first sight, the title of the group and the nodes in it."""
+    laid = layout(structure_of_layout(described), labels_of(described))
+    groups, holders = first_sight(laid)
+    members: dict[int, list[int]] = {}
+    for i in nodes:
+        members.setdefault(holders[laid.group[i]], []).append(i)
+    return {i: (groups[g].name, inside) for g, inside in members.items() if g >= 0 for i in inside}
+
+
+def _folded_box(
+    described: Description, title: str, members: Sequence[int], rows: Mapping[int, int], is_result: bool
+) -> Box:
+    functions = [i for i in members if described.ops[i] is not None]
+    order = min([described.orders[i] for i in functions or members])
+    middle = sorted([rows[i] for i in functions or members])[len(functions or members) // 2]
+    note = f"{len(functions)} functions"
+    ops = Counter([described.op_name(i) for i in functions])
+    full = "\n".join([f"{title}: {note}", *[f"{name}: {count}" for name, count in sorted(ops.items())]])
+    return Box("function", title, (note,), order, middle, "", full, is_result, ())
 
 
 def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:

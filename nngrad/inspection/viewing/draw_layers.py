@@ -83,7 +83,8 @@ def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int
     for members in cells.values():
         inside = set(members)
         for i in members:
-            depth[i] = 1 + max([depth[o] for o in operands[i] if o in inside], default=-1)
+            # Folded parts may read each other: what comes later in the list counts for nothing.
+            depth[i] = 1 + max([depth.get(o, -1) for o in operands[i] if o in inside], default=-1)
     return depth
 
 

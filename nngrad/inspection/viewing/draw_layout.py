@@ -17,7 +17,7 @@ TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
 LINE = 12.0
 """From one note to the next."""
 MARGIN, HEADER = 14.0, 32.0
-_WIDEST = 168.0
+_WIDEST = 220.0
 """Of a label."""
 _SPACE, _TRACK = 18.0, 9.0
 """Between boxes, and between arrows that run side by side."""

@@ -9,7 +9,7 @@ from .layout import WHOLE, Group, Layout
 
 MOST = 40
 """Boxes that the first picture of a large graph has, where closing groups can bring it there."""
-_SMALL = 60
+SMALL = 60
 """Boxes up to which a graph is shown with all its groups open."""
 
 
@@ -43,7 +43,7 @@ def first_sight(laid: Layout) -> FirstSight:
             sizes[laid.groups[i].parent] += sizes[i]
     holder = _holders(groups)
     loose = nodes.count(-1)
-    if loose + _boxes(holder, own) > _SMALL and len(nodes) < WHOLE:
+    if loose + _boxes(holder, own) > SMALL and len(nodes) < WHOLE:
         closing = [i for i, group in enumerate(laid.groups) if group.kind != "order" and sizes[i] > 1]
         wrapped = groups
         for size in sorted({sizes[i] for i in closing}):

@@ -36,15 +36,21 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
-    """The text, or as much of its beginning as fits with an ellipsis after it."""
+    """The text, or as much of its ends as fits with an ellipsis between them."""
     text = " ".join(text[:1000].split())
     if text_width(text, size, bold) <= width:
         return text
     low, high = 0, len(text)  # so many characters fit, so many do not
     while high - low > 1:
         middle = (low + high) // 2
-        low, high = (middle, high) if text_width(f"{text[:middle]}…", size, bold) <= width else (low, middle)
-    return f"{text[:low].rstrip()}…"
+        low, high = (middle, high) if text_width(_cut(text, middle), size, bold) <= width else (low, middle)
+    return _cut(text, low)
+
+
+def _cut(text: str, kept: int) -> str:
+    """The beginning and the end of a text, together so many characters."""
+    end = kept // 2
+    return f"{text[: kept - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
 def escaped(text: str) -> str:
