@@ -34,7 +34,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.execution import tiers
 
-tiers.SHARE_LOST = 1e-3  # so that the optimised tier takes over within the run
+tiers.SHARE_LOST = 5e-4  # so that the optimised tier takes over within the run
 ways = sys.argv[1:]
 STEPS = 18
 

@@ -269,7 +269,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         # the disk has executables for one device
         on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
-        quick_parts=QuickParts(given).compiled if quick and program.mesh is None else None,
+        quickly=QuickParts(given).compiled if quick and program.mesh is None else None,
     )  # fmt: skip
 
 

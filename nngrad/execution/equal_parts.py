@@ -56,16 +56,14 @@ class Parts(NamedTuple):
 
 def in_equal_parts(block: Block) -> Parts | None:
     """A block in parts, many of them equal; None where it is better compiled in one piece."""
-    if len(block.steps) < 2 * LARGE or sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
+    if sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
         return None
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     if any([i >= 0 for i in outputs]):
         return None  # somebody could be given the array that he gave
     calls = late(calls, outputs)
-    labels = _labels(calls, specs)
-    tried = [_ends(labels, window, divisor) for window in _WINDOWS for divisor in _DIVISORS]
-    ends = min(tried, key=functools.partial(_cost, labels))
+    ends, _ = _best_ends(calls, specs)
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
     last = {i: n for n, group in enumerate(groups) for call in group for i in call.ins}
     last |= dict.fromkeys(outputs, len(groups))
@@ -73,6 +71,24 @@ def in_equal_parts(block: Block) -> Parts | None:
     each = {renumbered(part.block)[0] for part in parts}
     to_compile = sum([CALLS_OF_A_PART + functions_to_compile(part) for part in each])
     return Parts(parts, outputs) if to_compile <= WORTH_PARTS * functions_to_compile(block) else None
+
+
+def may_have_equal_parts(block: Block) -> bool:
+    """Whether it is worth while to prepare a block and look for equal parts. What it says is a guess, and quick."""
+    if len(block.steps) < 2 * LARGE:
+        return False
+    calls, specs = calls_of(block)
+    return _best_ends(late(calls, block.outputs), specs)[1] <= WORTH_PARTS * len(block.steps)
+
+
+def _best_ends(calls: Sequence[Call], specs: dict[int, Spec]) -> tuple[list[int], int]:
+    """Where parts end so that least is left to compile, and about how much that is, in calls: parts of equal labels may
+    still differ in what they read."""
+    labels = _labels(calls, specs)
+    tried = [_ends(labels, window, divisor) for window in _WINDOWS for divisor in _DIVISORS]
+    costs = [_cost(labels, ends) for ends in tried]
+    least = min(costs)
+    return tried[costs.index(least)], least
 
 
 def _labels(calls: Sequence[Call], specs: dict[int, Spec]) -> list[int]:
@@ -102,7 +118,6 @@ def _ends(labels: Sequence[int], window: int, divisor: int) -> list[int]:
 
 
 def _cost(labels: Sequence[int], ends: Sequence[int]) -> int:
-    """About how much there is to compile, in calls. Parts of equal labels may still differ in what they read."""
     parts = {tuple(labels[start:end]) for start, end in zip([0, *ends], ends, strict=False)}
     return sum([CALLS_OF_A_PART + len(part) for part in parts])
 
@@ -120,7 +135,8 @@ class QuickParts:
 
     @functools.cached_property
     def _found(self) -> Parts | None:
-        return in_equal_parts(prepared(self._given.program).block)
+        program = self._given.program
+        return in_equal_parts(prepared(program).block) if may_have_equal_parts(program.block) else None
 
     @functools.cached_property
     def _sites(self) -> list[tuple[Executable, Part, tuple[int, ...]]]:

@@ -26,7 +26,7 @@ from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from . import tiers
 from .compiling import progress_shown, spent
-from .on_disk import OnDisk, on_disk_of_trees
+from .on_disk import OnDisk
 from .platforms import default_device, placement_of
 from .program import digest_of
 from .tiers import CallCount, QuickExecutable, count_of, quick_options
@@ -66,12 +66,12 @@ class Executable:
         on_disk: Its executables on disk; None where they are not kept.
         compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
         in_partitions: The same in parts that are compiled by themselves, where the compiler may fail at the whole.
-        quick_parts: Compiles it for the quick tier in another way, for given arrays, where that gives more than None.
+        quickly: Compiles it for the quick tier in another way, for given arrays; None where that is not wanted.
     """
 
     __slots__ = (
-        "__weakref__", "_call", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
-        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_quick_parts", "_settings",
+        "__weakref__", "_call", "_compile_quickly", "_compiled", "_count", "_decided", "_divided", "_in_partitions",
+        "_is_optimised", "_lock", "_on_disk", "_opaque", "_quick", "_quick_calls", "_settings",
         "_structure", "_waits", "function", "optimised", "seconds",
     )  # fmt: skip
 
@@ -93,7 +93,7 @@ class Executable:
         on_disk: OnDisk | None = None,
         compiled: Callable[[float], None] | None = None,
         in_partitions: Callable[..., Any] | None = None,
-        quick_parts: Callable[[tuple[Any, ...]], QuickExecutable | None] | None = None,
+        quickly: Callable[[tuple[Any, ...]], QuickExecutable | None] | None = None,
     ) -> None:
         self.function = function
         self.optimised = function if on_disk is None else on_disk.call
@@ -106,7 +106,7 @@ class Executable:
         self._on_disk = on_disk
         self._compiled = compiled
         self._in_partitions = in_partitions
-        self._quick_parts = quick_parts
+        self._compile_quickly = quickly
         self._quick: dict[Any, Callable[..., Any]] = {}
         self._count: CallCount | None = None
         self._is_optimised = not (quick_calls or opaque or compiled or in_partitions) or not _is_jitted(function)
@@ -197,11 +197,9 @@ class Executable:
 
     def _chosen(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
         """What computes this call. Nothing changes if there is an error."""
-        if self._asks_for_quick():
-            count = self._count_for(arrays)
-            quick = self._quickly(arrays) if count is not None and count.below(self._quick_calls) else None
-            if quick is not None and count is not None and count.count(self._quick_calls):
-                return quick
+        quick = self._counted_quick(arrays)
+        if quick is not None:
+            return quick
         if not self._is_optimised:
             try:
                 self._optimise(arrays)
@@ -223,6 +221,20 @@ class Executable:
             self._decide(self.optimised)
         return self.optimised
 
+    def _counted_quick(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
+        count = self._count_for(arrays) if self._asks_for_quick() else None
+        quick = self._quickly(arrays) if count is not None and count.below(self._quick_calls) else None
+        return quick if quick is not None and count is not None and count.count(self._quick_calls) else None
+
+    @unharmed
+    def quick_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
+        """What computes this call, if that is the quick tier, and counts it."""
+        with self._lock:
+            quick = self._counted_quick(arrays)
+        if quick is not None:
+            self._tell()
+        return quick
+
     def _asks_for_quick(self) -> bool:
         """Whether a call of now runs the quick tier if it is one of the first."""
         return self.has_quick_calls and default_platform(self._settings) == tiers.PLATFORM and bool(quick_options())
@@ -242,15 +254,15 @@ class Executable:
         """The quick executable; None where it cannot be compiled, so that it fails in the usual way."""
         placement = placement_of(arrays)
         if placement not in self._quick:
-            call = self._quickly_in_parts(arrays) or self.quick_for(arrays)
+            call = self._quickly_otherwise(arrays) or self.quick_for(arrays)
             if call is None:
                 self._quick_calls = 0
                 return None
             self._quick[placement] = call
         return self._quick[placement]
 
-    def _quickly_in_parts(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        made = None if self._quick_parts is None else self._quick_parts(arrays)
+    def _quickly_otherwise(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
+        made = None if self._compile_quickly is None else self._compile_quickly(arrays)
         if made is None:
             return None
         self.seconds = made.seconds
@@ -365,24 +377,6 @@ def continue_counts(numbers: Mapping[str, int]) -> None:
         waiting = list(_with_tiers)
     for executable in waiting:
         executable.decide_again()
-
-
-def run_once(
-    function: Callable[..., tuple[Any, ...]], *arrays: Any, structure: bytes | None = None
-) -> tuple[Any, ...]:
-    """The results of a function that is run once, so that it is not worth much to compile it.
-
-    Args:
-        function: A function of pytrees of arrays, which returns arrays.
-        arrays: What it is given.
-        structure: A digest of what it computes, by which the disk knows it; None for one that is compiled.
-    """
-    jitted = jax.jit(function)
-    on_disk = None if structure is None else on_disk_of_trees(jitted, lambda: structure)
-    executable = Executable(jitted, on_disk=on_disk)
-    quick = executable.quick_for(arrays) if default_platform() == tiers.PLATFORM and quick_options() else None
-    results: tuple[Any, ...] = (quick or executable)(*arrays)
-    return results
 
 
 def default_platform(settings: Settings | None = None) -> str:

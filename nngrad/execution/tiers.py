@@ -21,7 +21,6 @@ from ..graph.body_op import ControlOp
 from ..graph.thresholds import (
     LARGE,
     SECONDS_OF_A_CALL,
-    SECONDS_OF_A_COPY,
     SECONDS_OF_A_KIND,
     SECONDS_OF_AN_ELEMENT,
     SHARE_LOST,
@@ -76,8 +75,6 @@ class Work(NamedTuple):
     time."""
     elements: int
     """How many elements the functions read or write, each with the largest of its arrays."""
-    copies: int = 0
-    """How many arrays it takes over."""
 
     def plus(self, other: Work) -> Work:
         """Both."""
@@ -86,7 +83,7 @@ class Work(NamedTuple):
     @property
     def quick_calls(self) -> int:
         """How many calls run the quick tier."""
-        lost = SECONDS_OF_A_CALL + self.copies * SECONDS_OF_A_COPY + self.elements * SECONDS_OF_AN_ELEMENT
+        lost = SECONDS_OF_A_CALL + self.elements * SECONDS_OF_AN_ELEMENT
         return int(SHARE_LOST * self.kinds * SECONDS_OF_A_KIND / lost)
 
 

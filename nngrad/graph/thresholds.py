@@ -130,9 +130,6 @@ SECONDS_OF_AN_ELEMENT = 1e-9
 SECONDS_OF_A_CALL = 5e-5
 """Seconds that a call of it takes longer: it goes through Python."""
 
-SECONDS_OF_A_COPY = 1e-5
-"""Seconds for each array that the quick executable is given a copy of, where the optimised one takes it over."""
-
 CALLS_OF_A_PART = 8
 """A part that the quick tier compiles by itself takes as long as so many functions more: 15 ms, where each takes 2."""
 

@@ -12,6 +12,7 @@ import jax
 
 from ..execution.executable import Executable
 from ..execution.on_disk import on_disk_of_trees
+from ..execution.tiers import QuickExecutable
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
@@ -134,15 +135,20 @@ class InPlaceUpdate:
     def _compile(self) -> None:
         # By another name for each time: JAX knows a function by its identity.
         placements, function = self._placements, functools.partial(self._function)
-        if placements is None:
-            jitted = jax.jit(function, donate_argnums=self._taken)
-            on_disk = None if self._opaque else on_disk_of_trees(jitted, self._structure)
-        else:  # the disk has executables for one device
-            jitted = jax.jit(function, donate_argnums=self._taken, out_shardings=placements.of_results)
-            on_disk = None
+        how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
+        # The disk has executables for one device.
+        structure = None if self._opaque or placements is not None else self._structure
+        jitted = jax.jit(function, donate_argnums=self._taken, **how)
+
+        def quickly(arrays: tuple[Any, ...]) -> QuickExecutable:
+            apart = jax.jit(functools.partial(self._function), **how)  # it takes nothing over
+            executable = Executable(apart, on_disk=None if structure is None else on_disk_of_trees(apart, structure))
+            return QuickExecutable(executable.quick_for(arrays) or apart, executable.seconds)
+
         self._executable = Executable(
             jitted, opaque=self._opaque, divided=None if placements is None else placements.mesh,
-            quick_calls=self._quick_calls, structure=self._structure, on_disk=on_disk, compiled=self._compiled,
+            quick_calls=self._quick_calls, structure=self._structure, compiled=self._compiled, quickly=quickly,
+            on_disk=None if structure is None else on_disk_of_trees(jitted, structure),
         )
         self._calls: dict[Any, int] = {}
 
@@ -188,21 +194,23 @@ class InPlaceUpdate:
         with owner.lock, nullcontext() if mesh is None else mesh.turn():
             held = owner.held
             _, _, params, state, updates = held[-1]
-            calls, is_quick = self._calls.get(kind, 0), self._executable.has_quick_calls  # which is another function
-            if calls < _COLD or is_quick:
+            calls, executable = self._calls.get(kind, 0), self._executable
+            quick = executable.quick_call((params, state, arguments)) if executable.has_quick_calls else None
+            if quick is not None:
+                held.append((*quick(params, state, arguments), updates + 1))
+            elif calls < _COLD:
                 params, state = copied_together(params, state)
                 try:
-                    held.append((*self._executable(params, state, arguments), updates + 1))
+                    held.append((*executable(params, state, arguments), updates + 1))
                 except BaseException:
                     self._compile()  # after such a call JAX would return through Python for ever
                     raise
-                if not is_quick:
-                    self._calls[kind] = calls + 1
+                self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                executable: Any = self._executable.optimised  # a function of C
-                held.extend(map(operator.add, map(executable, (params,), (state,), (arguments,)), ((updates + 1,),)))
+                optimised: Any = executable.optimised  # a function of C
+                held.extend(map(operator.add, map(optimised, (params,), (state,), (arguments,)), ((updates + 1,),)))
             del held[:-1]
             if mesh is not None:
                 mesh.finished(held[-1][:_UPDATES])

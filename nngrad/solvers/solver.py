@@ -37,10 +37,6 @@ from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
 
-MANY = 8
-"""The update of so many parameters has two tiers: Adam's takes XLA 0.6 s for them, and ten times
-less so."""
-
 _FUNCTIONS = 5
 """So many does an update take for each parameter, by the estimate of `tiers`: Adam's."""
 
@@ -48,7 +44,7 @@ _FUNCTIONS = 5
 def work_of_update(parameters: Sequence[Variable]) -> Work:
     """What an update of parameters has to do."""
     count, elements = len(parameters), sum([p.spec.size for p in parameters])
-    return Work(_FUNCTIONS * count, _FUNCTIONS * elements, 3 * count)
+    return Work(_FUNCTIONS * count, _FUNCTIONS * elements)
 
 
 @runtime_checkable
@@ -99,7 +95,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
-            quick_calls=work_of_update(parameters).quick_calls if len(parameters) >= MANY else 0,
+            quick_calls=work_of_update(parameters).quick_calls,
         )
 
     def transformation(self, lr: Any) -> Transformation:

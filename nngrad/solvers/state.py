@@ -11,7 +11,9 @@ import jax
 import numpy as np
 import optax
 
-from ..execution.executable import run_once
+from ..execution import tiers
+from ..execution.executable import Executable, default_platform
+from ..execution.on_disk import on_disk_of_trees
 from ..graph import NdArray, Variable
 from ..graph.half_made import unharmed
 from ..graph.variable import leaf_of
@@ -33,8 +35,11 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: 
     """The state that `init` makes for arrays of parameters; `structure` is a digest of what it does, by which the
     disk knows it."""
     tree = jax.tree.structure(jax.eval_shape(init, params))
-    leaves = run_once(lambda given: tuple(jax.tree.leaves(init(given))), params, structure=structure)
-    return jax.tree.unflatten(tree, leaves)
+    jitted = jax.jit(lambda given: tuple(jax.tree.leaves(init(given))))
+    executable = Executable(jitted, on_disk=None if structure is None else on_disk_of_trees(jitted, lambda: structure))
+    is_on_cpu = default_platform() == tiers.PLATFORM and tiers.quick_options()
+    quick = executable.quick_for((params,)) if is_on_cpu else None  # it is run once
+    return jax.tree.unflatten(tree, (quick or executable)(params))
 
 
 def names_of_state(

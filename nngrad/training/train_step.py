@@ -113,7 +113,8 @@ def train_step(
         inputs: Variables whose values are given at each call, of their shapes. A function that builds has none.
         recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
         wait_for_best: Whether all calls run the best executable. Else the first calls of a large step run one that is
-            compiled quickly, and updates copies of parameters and state; how many follows from the structure.
+            compiled quickly, and need the memory of parameters and state once more; how many follows from the
+            structure.
         aux: Variables of any shape and dtype that are returned beside the loss, in lists, tuples and dicts: the step
             returns `(loss, aux)` then, in the same structure. Among them may be names: 'gradient_norm' is the
             L2 norm of all gradients together, before they are clipped and without a loss scale; 'gradient_norms' is a
