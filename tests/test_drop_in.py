@@ -185,9 +185,14 @@ def test_whole_numbers_have_gradients_without_numbers() -> None:
     np.testing.assert_allclose(nj.jacobian(slope)(POINT), np.diag([2, 6 * POINT[1]]), rtol=1e-12)
 
 
-def test_an_if_on_values_says_what_there_is_instead() -> None:
+def test_an_if_on_values_is_left_to_jax_and_under_jit_says_what_there_is_instead() -> None:
+    slope = nj.grad(lambda x: x if x > 0 else -x)
+    assert (slope(0.3), slope(-0.3)) == (1, -1)
+    ((reason, calls),) = slope.report().unopened.items()
+    assert reason.startswith("TracerBoolConversionError") and calls == 2
+    assert "left to JAX as a whole: 2 calls" in str(slope.report())
     with pytest.raises(jax.errors.TracerBoolConversionError) as caught:
-        nj.grad(lambda x: x if x > 0 else -x)(0.3)
+        jax.jit(slope)(0.3)
     assert "lax.cond" in "".join(caught.value.__notes__)
 
 

@@ -224,6 +224,11 @@ def array_value(array: Any) -> Hashable:
     return str(values.dtype), values.shape, hashlib.sha256(values.tobytes()).digest()
 
 
+def is_told_what_moves(jaxpr: Jaxpr) -> bool:
+    """Whether an author's rule inside is told which inputs move, and at which results a gradient arrives."""
+    return any([parameters_of(eqn).get("symbolic_zeros") for eqn in equations_in(jaxpr)])
+
+
 class TracedFunction:
     """A JAX function as it was traced for inputs of certain shapes and dtypes.
 
@@ -252,8 +257,7 @@ class TracedFunction:
         self.active = tuple([i + len(lifted) for i in active])
         self.reachable = self.active
         """The inputs that gradients may reach; `active` are fewer in what `with_moving` gives."""
-        self.is_told = any([parameters_of(eqn).get("symbolic_zeros") for eqn in equations_in(closed.jaxpr)])
-        """Whether an author's rule inside is told which inputs move, and at which results a gradient arrives."""
+        self.is_told = is_told_what_moves(closed.jaxpr)
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         self.heavy = does_much(closed.jaxpr)

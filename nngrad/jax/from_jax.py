@@ -36,6 +36,7 @@ class OpenedFunction(JaxFunction):
     ) -> None:
         super().__init__(fun, nums, names, rows, kind="from_jax")
         self._reports: dict[Hashable, Opened] = {}  # of what was traced for one call alone
+        self._unopened: dict[str, int] = {}
 
     def report(self) -> Opened:
         """What became of the function's equations, in all shapes in which it was called.
@@ -44,13 +45,20 @@ class OpenedFunction(JaxFunction):
             RuntimeError: It was not called yet, so that nothing is known.
         """
         reports = [*[trace.function.report for trace in self._traces.values()], *self._reports.values()]
-        if not reports:
+        if not reports and not self._unopened:
             raise RuntimeError(f"{self}: call it first; it is traced for the shapes that it is given")
         total = Opened(Counter(), Counter())
         for report in reports:
             total.opened.update(report.opened)
             total.opaque.update(report.opaque)
+        total.unopened.update(self._unopened)
         return total
+
+    def note_unopened(self, failed: Exception) -> None:
+        """Note that JAX has done a transformation of the whole, since nngrad's failed."""
+        reason = f"{type(failed).__name__}: {failed}".split("\n")[0]
+        known = self._unopened if len(self._unopened) < MOST_REPORTS else {}
+        self._unopened = {**known, reason: known.get(reason, 0) + 1}
 
     def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
         around = surroundings_of_now()

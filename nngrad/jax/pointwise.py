@@ -24,11 +24,11 @@ from jax.extend.core import ClosedJaxpr
 
 from backward_registry import Rule, registry
 
-from ..functions.jaxpr_structure import TracedFunction
+from ..functions.jaxpr_structure import TracedFunction, is_told_what_moves
 from ..graph import Array, Function, Op, Variable, apply, functions_of
 from ..graph.arguments import Static
 from ..graph.by_jax import along
-from ..graph.jaxpr import CUSTOM_RULES, jaxpr_for, name_of
+from ..graph.jaxpr import CUSTOM_RULES, alone, jaxpr_for, name_of
 from .values import ComplexPair
 
 
@@ -148,13 +148,15 @@ def pointwise(
         return None
     name = name_of(equation)
     several = len([x for x in inputs if x.spec.differentiable]) > 1
+    if several and is_told_what_moves(alone(equation).jaxpr):
+        return None  # so the derivative along several is not the sum of those in each
     try:
         functions = [
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
             for i in range(len(equation.outvars))
         ]
-        if (several and any([f.is_told for f in functions])) or not all(map(is_seen, functions)):
-            return None  # where a rule is told what moves, the derivative along several is not the sum of those in each
+        if not all(map(is_seen, functions)):
+            return None
     except Exception:  # JAX has no derivative of it in one of its inputs, or its author's rule raises: it stays whole
         return None
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function

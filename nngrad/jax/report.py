@@ -82,6 +82,9 @@ class Opened:
         location = location_of_equation(equation)
         self.opaque[Kept(tuple(primitives), reason, location, differentiable, _keep_rows(functions), exact)] += 1
 
+    unopened: Counter[str] = field(default_factory=Counter)
+    """How many calls were left to JAX as a whole, and why."""
+
     def copy(self) -> Opened:
         """The same, as it is now."""
         return Opened(self.opened.copy(), self.opaque.copy(), self.transformed)
@@ -103,6 +106,8 @@ class Opened:
             where = f", at {kept.place}" if kept.place else ""
             lines.append(f"opaque: {' + '.join(kept.primitives)}{times}{where}")
             lines += [f"    why:  {kept.reason}", f"    cost: {kept.cost()}"]
+        for reason, n in self.unopened.items():
+            lines += [f"left to JAX as a whole: {n} calls", f"    why:  {reason}", "    cost: that of JAX's own"]
         return "\n".join(lines)
 
 

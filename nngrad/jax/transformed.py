@@ -27,6 +27,7 @@ from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
+from .unopened import by_jax
 from .values import is_key
 
 MOST_GRAPHS = 64
@@ -146,7 +147,11 @@ class Transformed:
             if entangled(variables):
                 return from_jax(self)(*args, **kwargs)
             return self.computation.on_variables(ONE_POINT, args, kwargs)
-        graph, given = self._found(leaves, tree)
+        fixed = self._all_fixed(leaves)
+        try:
+            graph, given = self._found(leaves, tree, fixed)
+        except Exception as error:
+            return self.by_jax(self._build.function.__name__, error, args, kwargs)
         if graph.surroundings.acts:  # which no graph does
             for build in self._steps:
                 args, kwargs = build.arguments(args, kwargs)
@@ -155,10 +160,18 @@ class Transformed:
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
         """What a call with arrays is computed by, and the arrays of its inputs."""
-        return self._found(*jax.tree.flatten((args, {})))
+        leaves, tree = jax.tree.flatten((args, {}))
+        return self._found(leaves, tree, self._all_fixed(leaves))
 
-    def _found(self, leaves: list[Any], tree: Any) -> tuple[GraphOfCall, list[Any]]:
-        fixed = tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
+    def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
+        """What a transformation of JAX's gives where the graph cannot be built. It is tried anew in each call."""
+        found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
+        self.computation.function.note_unopened(failed)
+        return found
+
+    def _found(
+        self, leaves: list[Any], tree: Any, fixed: tuple[Fixed | None, ...]
+    ) -> tuple[GraphOfCall, list[Any]]:
         arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
         key = tree, fixed, shapes, jnp.result_type(float), named_axes(), registry.version
@@ -192,6 +205,9 @@ class Transformed:
         self._kinds[key] = arguments.fixed, tuple(traces)
         kept: GraphOfCall = self._graphs.keep((key, tuple([trace.key for trace in traces.values()])), graph)
         return kept
+
+    def _all_fixed(self, leaves: list[Any]) -> tuple[Fixed | None, ...]:
+        return tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
 
     def _fixed(self, leaf: Any, i: int) -> Fixed | None:
         """What is handed on as it is; None for an array or a number."""

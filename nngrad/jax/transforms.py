@@ -183,7 +183,11 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     value = Transformed(fun, Build(builds.value), "linearize")(*primals)
     result, *auxiliary = value if has_aux else (value,)
     pushed = Transformed(fun, Build(builds.tangents, (has_aux,)), "linearize")
-    along = linear_function(pushed, primals, floating(primals), Vectors.like("linearize", "tangents", primals), False)
+    takes = Vectors.like("linearize", "tangents", primals)
+    try:
+        along = linear_function(pushed, primals, floating(primals), takes, False)
+    except Exception as error:
+        return tuple(pushed.by_jax("linearize", error, primals, {}))
     return result, along, *auxiliary
 
 
@@ -222,7 +226,11 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
     value = Transformed(fun, Build(builds.value), "vjp")(*primals)
     result, *auxiliary = value if has_aux else (value,)
     pulled = Transformed(fun, Build(builds.vjp, (has_aux,)), "vjp")
-    gradients = linear_function(pulled, primals, floating(result), Vectors.like("vjp", "cotangents", result), True)
+    takes = Vectors.like("vjp", "cotangents", result)
+    try:
+        gradients = linear_function(pulled, primals, floating(result), takes, True)
+    except Exception as error:
+        return tuple(pulled.by_jax("vjp", error, primals, {}))
     return result, gradients, *auxiliary
 
 

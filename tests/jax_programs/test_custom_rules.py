@@ -196,3 +196,52 @@ def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monke
             nj.grad(lambda x: jax.nn.relu(x) ** 2)(0.7)
     assert interrupted
     compare(lambda x: jax.nn.relu(x) ** 2, 0.7)
+
+
+def within_a_map(m: Any, kind: str) -> Callable[..., Any]:
+    """A derivative of a function whose rule reads a value of the map that it is called in."""
+
+    def mapped(z: Any) -> Any:
+        def each(x: Any) -> Any:
+            @jax.custom_jvp
+            def product(y: Any) -> Any:
+                return x * y
+
+            product.defjvp(lambda primals, tangents: (x * primals[0], 3 * x * tangents[0]))
+            return product(z)
+
+        return jax.vmap(each)(jnp.arange(3.0))
+
+    if kind == "jvp":
+        return lambda z: m.jvp(mapped, (z,), (2.0,))
+    if kind == "vjp":
+        return lambda z: m.vjp(mapped, z)[1](jnp.array([1.0, 2.0, 3.0]))
+    if kind == "linearize":
+        return lambda z: m.linearize(mapped, z)[1](2.0)
+    if kind == "hessian":
+        return m.hessian(lambda z: (mapped(z) ** 2).sum())
+    return m.value_and_grad(lambda z: (mapped(z).sum(), {"beside": z}), has_aux=True)
+
+
+@pytest.mark.parametrize("kind", ["jvp", "vjp", "linearize", "hessian", "value_and_grad"])
+def test_rules_that_read_values_of_a_map_are_left_to_jax(kind: str) -> None:
+    ours, theirs = within_a_map(nj, kind)(0.7), within_a_map(jax, kind)(0.7)
+    assert jax.tree.structure(ours) == jax.tree.structure(theirs)
+    for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12)
+
+
+def test_errors_of_the_users_stay_errors() -> None:
+    def fails(x: Any) -> Any:
+        raise LookupError("of the user's")
+
+    with pytest.raises(LookupError, match="of the user's"):
+        nj.grad(fails)(0.7)
+
+    @jax.custom_jvp
+    def wrong(x: Any) -> Any:
+        return x**2
+
+    wrong.defjvp(lambda primals, tangents: (wrong(*primals), jnp.stack(tangents)))
+    with pytest.raises(TypeError, match="Custom JVP rule must produce primal and tangent outputs"):
+        nj.jvp(wrong, (0.7,), (1.0,))

@@ -40,3 +40,14 @@ def test_loops_of_equinox(kind: str) -> None:
     for _ in range(2):
         ours, theirs = nj.grad(ours), jax.grad(theirs)
         np.testing.assert_allclose(ours(0.7, 0.3), theirs(0.7, 0.3), rtol=1e-12)
+
+
+@pytest.mark.slow
+def test_a_root_of_optimistix() -> None:
+    optimistix = pytest.importorskip("optimistix")
+
+    def root(a: Any) -> Any:
+        solver = optimistix.Newton(1e-12, 1e-12)
+        return optimistix.root_find(lambda y, a: y**3 + a * y - 1, solver, jnp.array(0.5), a).value ** 2
+
+    np.testing.assert_allclose(nj.grad(root)(0.9), jax.grad(root)(0.9), rtol=1e-10)

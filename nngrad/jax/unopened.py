@@ -1,0 +1,84 @@
+"""Functions that cannot be opened, for whatever reason: JAX's own transformations do what nngrad's cannot."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from ..graph.by_jax import TRANSFORMATIONS
+
+
+def by_jax(
+    name: str, failed: Exception, fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any
+) -> Any:
+    """What JAX's transformation gives.
+
+    Args:
+        name: That of what is built, as in `builds`, or of the transformation.
+        failed: Why it is not built.
+        fun: What is transformed.
+        options: Those of the build.
+        args: What the result is called with.
+        kwargs: What it is called with by name.
+
+    Raises:
+        Exception: JAX cannot do it either. `failed` where that says more of the same: what is wrong with the arguments,
+            or what `fun` has raised.
+    """
+    if name not in _CALLS:
+        raise failed
+    try:
+        return _CALLS[name](fun, options, args, kwargs)
+    except Exception as error:
+        theirs = error
+    if isinstance(failed, TypeError | ValueError | type(theirs)):
+        raise failed
+    raise theirs from failed
+
+
+def _of_arguments(name: str, *named: str) -> Callable[..., Any]:
+    def call(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        return TRANSFORMATIONS[name](fun, **dict(zip(named, options, strict=True)))(*args, **kwargs)
+
+    return call
+
+
+def _at_a_point(name: str) -> Callable[..., Any]:
+    def call(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+        (has_aux,) = options
+        return TRANSFORMATIONS[name](fun, *args, has_aux=has_aux)
+
+    return call
+
+
+def _jvp(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    primals, moving = args
+    given = iter(moving)
+
+    def tangent(x: Any) -> Any:
+        if jnp.issubdtype(jnp.result_type(x), jnp.inexact):
+            return next(given)
+        return np.zeros(np.shape(x), jax.dtypes.float0)
+
+    (has_aux,) = options
+    return TRANSFORMATIONS["jvp"](fun, primals, jax.tree.map(tangent, primals), has_aux=has_aux)
+
+
+def _value(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    return fun(*args, **kwargs)
+
+
+_CALLS: dict[str, Callable[..., Any]] = {
+    "grad": _of_arguments("grad", "argnums", "has_aux", "allow_int"),
+    "value_and_grad": _of_arguments("value_and_grad", "argnums", "has_aux", "allow_int"),
+    "jacobian": _of_arguments("jacrev", "argnums", "has_aux"),
+    "hessian": _of_arguments("hessian", "argnums", "has_aux"),
+    "jvp": _jvp,
+    "linearize": _at_a_point("linearize"),
+    "vjp": _at_a_point("vjp"),
+    "value": _value,
+}
