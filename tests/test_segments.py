@@ -75,6 +75,24 @@ def test_derivatives_of_order_3() -> None:
     np.testing.assert_allclose(cut.d, whole.d, rtol=1e-10)
 
 
+def test_carries_that_are_equal_are_one_and_so_are_those_before_segments() -> None:
+    arrays = [RNG.standard_normal(shape) for shape in ((7, 1, 2), (2, 2), (1, 2))]
+    leaves = [leaf(a) for a in arrays]
+
+    def twice(m: Any, scan: Any, x: Any, w: Any, c: Any) -> Any:
+        def step(carry: Any, x: Any) -> Any:
+            a, b = carry
+            return (m.tanh(a @ w + x), m.tanh(b @ w + x)), a * b
+        (a, b), products = scan(step, (c, c), x)
+        return m.sum(a * b * b) + m.sum(products)
+
+    found = gradients(twice(F, F.scan, *leaves), leaves, (3,))
+    (second,) = nn.grad([F.add_n(*[F.sum(F.sin(g)) for g in found])], [leaves[0]])
+    gradient = jax.grad(lambda *args: twice(jnp, lax.scan, *args), (0, 1, 2))
+    expected = exactly(jax.grad(lambda *args: sum([jnp.sum(jnp.sin(g)) for g in gradient(*args)])), *arrays)
+    np.testing.assert_allclose(second.d, expected, rtol=1e-9)
+
+
 @pytest.mark.parametrize("reverse", [False, True])
 def test_gradients_of_some_of_the_steps(reverse: bool) -> None:
     """Whole segments, or the steps beside them, of which none is asked for anything."""
