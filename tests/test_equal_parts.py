@@ -127,3 +127,10 @@ def test_a_device_that_was_asked_for() -> None:
         g, _ = nn.grad(loss, weights)
         np.testing.assert_array_equal(g.d, expected[0])
     assert nn.executables.info().quick == 1
+
+
+@pytest.mark.parametrize("count", [1, 2, 7, 300])
+@pytest.mark.parametrize("window", [2, 8])
+def test_parts_cover_all_calls_however_few(count: int, window: int) -> None:
+    ends = equal_parts._ends([k % 5 for k in range(count)], window, 8)
+    assert ends == sorted(set(ends)) and ends[-1] == count

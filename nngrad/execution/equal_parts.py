@@ -103,7 +103,7 @@ def _ends(labels: Sequence[int], window: int, divisor: int) -> list[int]:
     odd = np.uint64(0x9E3779B97F4A7C15)
     numbers = (np.array(labels, np.uint64) + np.uint64(1)) * odd
     hashed = np.zeros_like(numbers)
-    for back in range(window):
+    for back in range(min(window, len(numbers))):
         hashed[back:] = (hashed[back:] ^ (hashed[back:] >> np.uint64(29))) * odd + numbers[: len(numbers) - back]
     hashed = (hashed ^ (hashed >> np.uint64(32))) * odd >> np.uint64(40)
     ends, start = [], 0
