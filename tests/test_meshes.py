@@ -226,7 +226,7 @@ def test_parts_from_two_processes_are_one_batch(halves: list[Found]) -> None:
         ("lengths", r"array 0: each process has to give a part .* \(4, 6\) in process 0, \(5, 6\) in process 1"),
         ("fixed", r"array 0: the graph was built for shape \(8, 6\), .* a part of 4 rows; got .* \(3, 6\)"),
         ("reading", r"RuntimeError: an array of shape \(8, 6\) is divided over several processes"),
-        ("values", "parameter 'w': the values differ between process 1 and process 0; .* the same seed"),
+        ("values", "parameter 'other/w': the values differ between process 1 and process 0; .* the same seed"),
         ("keys", "random numbers: the keys differ between process 1 and process 0"),
     ],
 )

@@ -111,7 +111,8 @@ def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
             held.append(results)
             waiting += [_Same(results, f.outputs), *path_between(results, given)[0][::-1]]
         elif given:
-            found.update(zip(map(id, f.outputs), _of_outputs(f, found, sets, xs), strict=True))
+            labels = zip(f.outputs, _of_outputs(f, found, sets, xs), strict=True)
+            found.update({id(each): own for each, own in labels if each.spec.differentiable})
     return found.get(id(y), np.zeros(y.shape, np.int64))
 
 
@@ -146,7 +147,13 @@ def _of_outputs(
                 result.flat[_part(places, key).ravel()] = inputs[i].ravel()
         return [result]
     first = _united(sets, [_carried(f, i, labels, sets, xs) for i, labels in inputs.items()])
-    return [np.broadcast_to(first, shape) for shape in shapes]
+    return [np.broadcast_to(_of_rank(first, len(shape), sets), shape) for shape in shapes]
+
+
+def _of_rank(labels: Labels, ndim: int, sets: ElementSets) -> Labels:
+    """What holds along the first `ndim` axes, which are those of another output."""
+    labels = sets.along(labels, range(ndim, labels.ndim))
+    return labels.reshape(labels.shape + (1,) * (ndim - labels.ndim) if ndim > labels.ndim else labels.shape[:ndim])
 
 
 def _united(sets: ElementSets, labels: Sequence[Labels]) -> Labels:
