@@ -575,9 +575,8 @@ def test_first_order_works_where_the_second_does_not() -> None:
     x = leaf(X, np.float32)
     (gx,) = nn.grad(F.jax_function(once)(x), x)
     np.testing.assert_allclose(gx.d, np.sin(X), rtol=1e-5)
-    with pytest.raises(ValueError, match=r"Pure callbacks do not support JVP") as caught:  # JAX's own error
+    with pytest.raises(NotImplementedError, match=r"jax_function\(gradient of once\): JAX cannot differentiate it"):
         nn.grad(gx, x)
-    assert any("fun=once" in note for note in caught.value.__notes__)
 
 
 @pytest.mark.parametrize(

@@ -95,7 +95,7 @@ def hessian_sparsity(y: Variable, x: Variable) -> Sparsity:
 @contained
 def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
     """For each element of `y` the set of those elements of `xs`, which are one leaf, that it depends on."""
-    set_switches(auto_forward=False)
+    set_switches(auto_forward=False, deterministic=True)  # functions that are tried are no calls of the user's
     found = {id(x): sets.singletons(x.shape) for x in xs}
     held: list[Any] = []  # ids are those of Variables that live
     waiting: list[Function | _Same] = [*path_between([y], xs)[0][::-1]]

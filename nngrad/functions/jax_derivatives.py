@@ -178,7 +178,7 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`.
 
     Raises:
-        NotImplementedError: It has neither; JAX's own error where an author has set derivatives within.
+        NotImplementedError: It has neither.
     """
     everything = tuple(range(len(fun.active)))
     reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
@@ -187,8 +187,6 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     forward = _refusal(jax_gradient, fun, order, slot, everything, True)
     if forward is None:
         return True
-    if fun.custom:  # an author's rule may be at fault, and JAX's own error says how
-        jaxpr_for(jax_gradient.traceable((fun, order, slot, everything, False)), inputs_of(fun, order, weighted=True))
     raise NotImplementedError(
         f"jax_function({fun.name}): JAX cannot differentiate it at order {order + 1}.\n"
         f"Reverse mode: {reverse}\nForward mode: {forward}"

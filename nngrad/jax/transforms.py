@@ -81,7 +81,7 @@ def jacobian(
     Raises:
         TypeError: (when it is called) Something in an argument to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.jacobian, (_numbers("jacobian", argnums, holomorphic), has_aux)), "jacobian")
+    return _jacobian("jacobian", fun, argnums, has_aux, holomorphic)
 
 
 def jacfwd(
@@ -99,7 +99,7 @@ def jacfwd(
     Raises:
         TypeError: As for `jacobian`.
     """
-    return Transformed(fun, Build(builds.jacobian, (_numbers("jacfwd", argnums, holomorphic), has_aux)), "jacfwd")
+    return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic)
 
 
 def jacrev(
@@ -117,7 +117,7 @@ def jacrev(
     Raises:
         TypeError: As for `jacobian`.
     """
-    return Transformed(fun, Build(builds.jacobian, (_numbers("jacrev", argnums, holomorphic), has_aux)), "jacrev")
+    return _jacobian("jacrev", fun, argnums, has_aux, holomorphic)
 
 
 def hessian(
@@ -333,6 +333,12 @@ def checkpoint(fun: Callable[..., Any]) -> Transformed:
         fun: A function of arrays.
     """
     return Transformed(fun, Build(builds.checkpoint), "checkpoint")
+
+
+def _jacobian(
+    name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Transformed:
+    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums, holomorphic), has_aux)), name)
 
 
 def _of_rows(
