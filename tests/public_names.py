@@ -38,8 +38,9 @@ def main() -> None:
 def public_names() -> list[str]:
     """A line for each public name, and for each public attribute of a public class."""
     found = {name.shown: name.value for page in names.pages() for name in page.names}
-    for prefix, module in MODULES.items():
-        found |= {name.shown: name.value for name in names.names_of(prefix, importlib.import_module(f"nngrad.{module}"))}
+    for prefix, path in MODULES.items():
+        module = importlib.import_module(f"nngrad.{path}")
+        found |= {name.shown: name.value for name in names.names_of(prefix, module)}
     classes = {value: shown for shown, value in reversed(found.items()) if inspect.isclass(value)}
     return sorted({line for shown, value in found.items() for line in lines_of(shown, value, classes)})
 

@@ -272,6 +272,6 @@ def test_public_names_and_signatures_are_those_that_are_recorded() -> None:
     recorded, there = set(RECORDED.read_text(encoding="utf-8").splitlines()), set(public_names())
     gone, new = sorted(recorded - there), sorted(there - recorded)
     assert not gone and not new, "\n".join([
-        "public names changed; docs/compatibility.md says what is promised. `python -m tests.public_names` accepts this:",
+        "public names changed (docs/compatibility.md: what is promised); `python -m tests.public_names` accepts this:",
         *[f"- {line}" for line in gone], *[f"+ {line}" for line in new],
     ])  # fmt: skip
