@@ -179,7 +179,7 @@ class JaxFunction:
             given = iter(arrays)
             leaves = [d.value if isinstance(d, Fixed) else _typed(next(given), d.keys) for d in described]
             args, kwargs = jax.tree.unflatten(tree, leaves)
-            return self.fun(*args, **kwargs)
+            return self._returned(self.fun(*args, **kwargs))
 
         arrays = [d for d in described if isinstance(d, Given)]
         try:
@@ -208,9 +208,16 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        # Copied, since somebody may write to it.
-        consts = [np.array(c, c.dtype) if isinstance(c, np.ndarray) else c for c in closed.consts]
+        # Copied, since somebody may write to it; in the dtype that it was traced as, which depends on x64.
+        consts = [
+            np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
+            for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)
+        ]
         return Traced(closed.replace(consts=consts), arrays, results_tree)
+
+    def _returned(self, results: Any) -> Any:
+        """What `fun` returned, as arrays that Variables hold."""
+        return results
 
     def _trace_of(self, key: Key, traced: Traced) -> Trace:
         """What is kept of a function that was traced."""

@@ -12,6 +12,7 @@ from typing import Any
 import jax
 import numpy as np
 
+from .. import functions as F
 from ..autodiff.grad import grad as grad_of
 from ..derivatives.matrices import hessian as hessian_of
 from ..derivatives.matrices import jacobian as jacobian_of
@@ -24,39 +25,65 @@ from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.jax_functions import KeyData
 from ..graph import Variable
 from .rows import NotByRows, RowAxes
+from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]
 
 
 def grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The gradient, and what `fun` returns beside."""
-    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, *options)
     return (gradients, auxiliary) if has_aux else gradients
 
 
 def value_and_grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The value and the gradient."""
-    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, *options)
     return ((y, auxiliary) if has_aux else y), gradients
 
 
 def _differentiated(
     name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool,
-    allow_int: bool,
-) -> tuple[Variable, Any, Any]:  # fmt: skip
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+    holomorphic: bool, allow_int: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+    leaves, tree = jax.tree.flatten(chosen)
     moving = [x for x in leaves if not (allow_int and is_whole(x))]
     _check_floating(name, moving)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
-    _check_number(name, y, rows)
+    if holomorphic:
+        _check_complex(name, "results", y)
+    number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
+    _check_number(name, number, rows)
     rows.check(moving)
-    found = iter(grad_of(y, moving) if moving else [])
+    found = iter(grad_of(number, moving) if moving else [])
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
-    return y, jax.tree.unflatten(tree, gradients), auxiliary
+    return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
+
+
+def conjugate(tree: Any) -> Any:
+    """Gradients by complex numbers as JAX has them, or back: that by x + iy is the one by x less i times that by y."""
+
+    def of(value: Any) -> Any:
+        return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
+
+    return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
+
+
+def _check_complex(name: str, what: str, tree: Any) -> None:
+    for leaf in jax.tree.leaves(tree, is_leaf=is_pair):
+        if not is_pair(leaf):
+            raise TypeError(f"{name}: with holomorphic=True, {what} must be complex, got {getattr(leaf, 'spec', leaf)}")
 
 
 def is_whole(x: Any) -> bool:
@@ -87,32 +114,57 @@ class WithoutTangent:
         return np.zeros(shape, jax.dtypes.float0)
 
 
-def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def jacobian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Jacobian, block by block."""
-    leaves, tree = _floating("jacobian", args, argnums)
+    leaves, tree = _floating("jacobian", args, argnums, holomorphic)
     y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
-    results, tree_of_results = jax.tree.flatten(y)
-    rows.check_meant("jacobian", results, leaves)
-    rows.check_independent(results, leaves)
-    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
-    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
+    if holomorphic:
+        _check_complex("jacobian", "results", y)
+    elif any(map(is_pair, results)) and any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("jacobian: arguments and results are complex; for a holomorphic fun give holomorphic=True")
+    parts = jax.tree.leaves(y)
+    rows.check_meant("jacobian", parts, leaves)
+    rows.check_independent(parts, leaves)
+    found = iter(jacobian_of(parts, leaves, batched=rows.size is not None))
+
+    def of(result: Any) -> Any:
+        """The blocks of a result, which are complex where it is, and where the arguments are."""
+        blocks = tree.unflatten(list(next(found)))
+        if not is_pair(result):
+            return conjugate(blocks)
+        return jax.tree.map(ComplexPair, blocks, tree.unflatten(list(next(found))))
+
+    whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
 
 
-def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def hessian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Hessian, block by block."""
-    leaves, tree = _floating("hessian", args, argnums)
+    leaves, tree = _floating("hessian", args, argnums, holomorphic)
+    if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("hessian: an argument is complex; for a holomorphic fun give holomorphic=True")
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
-    _check_number("hessian", y, rows)
-    rows.check_independent([y], leaves)
-    blocks = hessian_of(y, leaves, batched=rows.size is not None)
-    whole = jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    if holomorphic:
+        _check_complex("hessian", "results", y)
+    found = []
+    for part in (y.real, y.imaginary) if holomorphic else (y,):
+        _check_number("hessian", part, rows)
+        rows.check_independent([part], leaves)
+        blocks = hessian_of(part, leaves, batched=rows.size is not None)
+        found.append(tree.unflatten([tree.unflatten(list(row)) for row in blocks]))
+    whole = jax.tree.map(ComplexPair, *found) if holomorphic else found[0]
     return (whole, auxiliary) if has_aux else whole
 
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """The value, and the derivative along tangents."""
     given, along = args
+    check_alike("jvp", "tangents", given, along)
     y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
     results, tree = jax.tree.flatten(y)
     pairs = [(x, rows.along(x, t)) for x, t in zip(jax.tree.leaves(given), jax.tree.leaves(along), strict=True)
@@ -132,7 +184,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     _check_floating("hvp", leaves)
     rows.check(leaves)
     vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
-    return jax.tree.unflatten(tree, hvp_of(y, leaves, vectors))
+    return conjugate(jax.tree.unflatten(tree, hvp_of(y, leaves, vectors)))
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
@@ -149,8 +201,8 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     leaves, tree = jax.tree.flatten(given)
     _check_floating("vjp", leaves)
     rows.check(leaves)
-    at_results = [rows.along(leaves[0], t) for t in jax.tree.leaves(cotangents)]
-    return jax.tree.unflatten(tree, vjp_of(results, leaves, at_results))
+    at_results = [rows.along(leaves[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
+    return conjugate(jax.tree.unflatten(tree, vjp_of(results, leaves, at_results)))
 
 
 def of_rows(
@@ -254,8 +306,13 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
         raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
 
 
-def _floating(name: str, args: Any, argnums: Argnums) -> tuple[list[Variable], Any]:
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+def _floating(name: str, args: Any, argnums: Argnums, holomorphic: bool) -> tuple[list[Variable], Any]:
+    """What to differentiate by; the derivative of a holomorphic function is that by the real part."""
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+        chosen = jax.tree.map(lambda pair: pair.real, chosen, is_leaf=is_pair)
+    leaves, tree = jax.tree.flatten(chosen)
     _check_floating(name, leaves)
     return leaves, tree
 

@@ -18,10 +18,10 @@ from ..functions.jax_functions import Fixed, Given, KeyData, Trace
 from ..graph import Variable
 from ..graph.spec import DType, spec_of, x64_if
 from .calls import axes_in
-from .from_jax import OpenedFunction, opened_with
+from .from_jax import PartedFunction, opened_with
 from .opening import Opening
 from .surroundings import surroundings_of_now, value_of_constant
-from .values import Keys, Value, needs_x64
+from .values import ComplexPair, Keys, Value, needs_x64
 
 
 class NotByRows(Exception):
@@ -56,7 +56,7 @@ class RowAxes:
 
     def may_have(self, value: Value) -> bool:
         """Whether a value has the axis, where it is an input; what is none has not."""
-        x = value.data if isinstance(value, Keys) else value
+        x = value.data if isinstance(value, Keys) else value.real if isinstance(value, ComplexPair) else value
         return isinstance(x, Variable) and id(x) in self._having and self._having[id(x)][1]
 
     def stands_for(self, x: Variable, given: Variable) -> None:
@@ -98,7 +98,7 @@ class RowAxes:
         return F.broadcast(F.reshape(t, shape=(1, *t.shape)), shape=(self.size, *t.shape))
 
 
-class OpenedOverRows(OpenedFunction):
+class OpenedOverRows(PartedFunction):
     """A JAX function of one point, on Variables of many points.
 
     Args:
@@ -106,8 +106,8 @@ class OpenedOverRows(OpenedFunction):
         rows: Which Variables are of many points.
     """
 
-    def __init__(self, one: OpenedFunction, rows: RowAxes) -> None:
-        super().__init__(one.fun, one._static_argnums, one._static_argnames, ())
+    def __init__(self, one: PartedFunction, rows: RowAxes) -> None:
+        super().__init__(one.fun)
         self._points = rows
 
     def _described(

@@ -20,14 +20,13 @@ from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
 from ..graph.inside_jax import named_axes
-from ..graph.spec import complex_hint
 from .calls import results_of_call
-from .from_jax import OpenedFunction, from_jax
+from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
-from .values import is_key
+from .values import is_complex_leaf, is_key, parted
 
 MOST_GRAPHS = 64
 """For how many combinations of shapes a transformed function keeps its graph."""
@@ -55,7 +54,7 @@ class Computation:
         name: What it is called in messages.
     """
 
-    def __init__(self, inner: Computation | OpenedFunction, build: Build, name: str) -> None:
+    def __init__(self, inner: Computation | PartedFunction, build: Build, name: str) -> None:
         self._inner, self._build, self._name = inner, build, name
 
     @property
@@ -64,7 +63,7 @@ class Computation:
         return self._name, self._build, self._inner.key if isinstance(self._inner, Computation) else None
 
     @property
-    def function(self) -> OpenedFunction:
+    def function(self) -> PartedFunction:
         """The user's function."""
         inner = self._inner
         while isinstance(inner, Computation):
@@ -112,7 +111,7 @@ class Transformed:
         self._fun = fun
         self._build = build
         self._name = name
-        inner: Computation | OpenedFunction = fun._computation if isinstance(fun, Transformed) else from_jax(fun)
+        inner = fun._computation if isinstance(fun, Transformed) else PartedFunction(fun)
         self._computation: Computation = Computation(inner, build, name)
         self._steps: tuple[Build, ...] = (build,)
         self._user: Callable[..., Any] = fun
@@ -136,6 +135,8 @@ class Transformed:
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         leaves, tree = jax.tree.flatten((args, kwargs))
         variables = [leaf for leaf in leaves if isinstance(leaf, Variable)]
+        if any(map(is_complex_leaf, leaves)):
+            leaves, tree = jax.tree.flatten(parted((args, kwargs)))
         if variables:
             if entangled(variables):
                 return from_jax(self)(*args, **kwargs)
@@ -179,9 +180,6 @@ class Transformed:
     def _fixed(self, leaf: Any, i: int) -> Fixed | None:
         """What is handed on as it is; None for an array or a number."""
         if isinstance(leaf, np.ndarray | np.generic | jax.Array | bool | int | float):
-            dtype = getattr(leaf, "dtype", None)
-            if complex_hint(dtype):
-                raise TypeError(f"{self._name}: leaf {i} of the arguments is {dtype}{complex_hint(dtype)}")
             return None
         try:
             hash(leaf)

@@ -34,7 +34,8 @@ def grad(
         fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by; several give a tuple of gradients.
         has_aux: Whether `fun` returns a pair; the result then is the gradient and the second of the pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: Whether `fun` is one of complex numbers that is complex differentiable. Without it, the gradient of
+            a real number by x + iy is, as in JAX, the one by x less i times that by y.
         allow_int: Whether arguments to differentiate by may hold whole numbers, too. In their place the gradient has
             zeros of JAX's float0.
 
@@ -42,7 +43,7 @@ def grad(
         TypeError: (when it is called) What is differentiated is not one floating number, or something in an argument
             to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums, holomorphic), has_aux, allow_int)), "grad")
+    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
 
 
 def value_and_grad(
@@ -55,13 +56,13 @@ def value_and_grad(
         fun: As for `grad`.
         argnums: As for `grad`.
         has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
         allow_int: As for `grad`.
 
     Raises:
         TypeError: As for `grad`.
     """
-    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums, holomorphic), has_aux, allow_int))
+    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums), has_aux, holomorphic, allow_int))
     return Transformed(fun, build, "value_and_grad")
 
 
@@ -74,7 +75,7 @@ def jacobian(
         fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
@@ -82,7 +83,7 @@ def jacobian(
     Raises:
         TypeError: (when it is called) Something in an argument to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.jacobian, (_numbers("jacobian", argnums, holomorphic), has_aux)), "jacobian")
+    return Transformed(fun, Build(builds.jacobian, (_numbers("jacobian", argnums), has_aux, holomorphic)), "jacobian")
 
 
 def hessian(
@@ -94,7 +95,7 @@ def hessian(
         fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives pytrees of the arguments, of such pytrees, of `(*argument, *other)`.
@@ -102,7 +103,7 @@ def hessian(
     Raises:
         TypeError: As for `grad`.
     """
-    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums, holomorphic), has_aux)), "hessian")
+    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
 
 
 def jvp(
@@ -161,8 +162,8 @@ def _without_float0(tangent: Any) -> Any:
 
 
 def _tangent(result: Any, moved: Any) -> Any:
-    floating = jnp.issubdtype(result.dtype, jnp.floating)
-    return moved if floating else np.zeros(result.shape, jax.dtypes.float0)
+    moves = jnp.issubdtype(result.dtype, jnp.inexact)
+    return moved if moves else np.zeros(result.shape, jax.dtypes.float0)
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
@@ -311,12 +312,7 @@ def _of_rows(
     return Transformed(fun, build, name)
 
 
-def _numbers(name: str, argnums: Argnums, holomorphic: bool) -> int | tuple[int, ...]:
-    if holomorphic:
-        raise ValueError(
-            f"{name}: holomorphic must be False: there are no complex numbers here. Give real and imaginary parts "
-            "as two arrays, or take JAX's own"
-        )
+def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
     listed = (argnums,) if isinstance(argnums, int) else tuple(argnums) if isinstance(argnums, Sequence) else ()
     if not listed or any([isinstance(n, bool) or not isinstance(n, int) for n in listed]):
         raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")

@@ -101,13 +101,27 @@ class Delayed:
         self.equation, self.values, self.index = equation, values, index
 
 
+@jax.tree_util.register_pytree_node_class
 class ComplexPair:
-    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`."""
+    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`. In a pytree it is
+    a node; where Variables become arrays, there is the array of complex numbers in its place."""
 
     __slots__ = ("imaginary", "real")
 
     def __init__(self, real: Any, imaginary: Any) -> None:
         self.real, self.imaginary = real, imaginary
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        """Both parts."""
+        return (self.real, self.imaginary), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, parts: Any) -> Any:
+        """A pair, or an array of complex numbers."""
+        real, imaginary = parts
+        if all([isinstance(p, jax.Array | np.ndarray) and p.dtype.kind == "f" for p in parts]):
+            return jax.lax.complex(real, imaginary)
+        return cls(real, imaginary)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -174,6 +188,28 @@ def is_held(described: Any) -> bool:
 def is_complex(described: Any) -> bool:
     """Whether it is of a complex dtype, or described so."""
     return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
+
+
+def parted(tree: Any) -> Any:
+    """A pytree with a `ComplexPair` in the place of each complex number, and of each array of such."""
+
+    def pair_of(leaf: Any) -> Any:
+        if not is_complex_leaf(leaf):
+            return leaf
+        array = jax.numpy.asarray(leaf)
+        return ComplexPair(jax.lax.real(array), jax.lax.imag(array))
+
+    return jax.tree.map(pair_of, tree)
+
+
+def is_complex_leaf(leaf: Any) -> bool:
+    """Whether a leaf of the arguments is a complex number, or an array of such."""
+    return isinstance(leaf, complex) or getattr(getattr(leaf, "dtype", None), "kind", "") == "c"
+
+
+def is_pair(value: Any) -> bool:
+    """Whether it is an array of complex numbers in parts: a leaf where a pytree is one of numbers."""
+    return isinstance(value, ComplexPair)
 
 
 def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:
