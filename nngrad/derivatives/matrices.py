@@ -53,9 +53,7 @@ def jacobian(
     def by_columns() -> list[Variable]:
         blocks = [_columns(ys, u, lead, chunk) for u in xs]
         return [
-            F.reshape(
-                F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*ys[i].shape, *xs[j].shape[lead:])
-            )
+            _from_columns(columns, ys[i], xs[j], lead)
             for i, row in enumerate(zip(*blocks, strict=True))
             for j, columns in enumerate(row)
         ]
@@ -70,6 +68,15 @@ def jacobian(
     blocks = built([*ys, *xs], lambda: forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows())
     arranged: Variable | Row | tuple[Row, ...] = _arranged(blocks, y, x)
     return arranged
+
+
+def first_derivatives(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    """The Jacobian of one Variable by another, forward where that can be, whatever their sizes."""
+
+    def by_rows() -> Variable:
+        return F.reshape(after_batch(_rows(y, [x], lead, chunk)[0], lead), shape=(*y.shape, *x.shape[lead:]))
+
+    return forward_or_reverse(lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead), by_rows)
 
 
 @overload
@@ -118,6 +125,12 @@ def hessian(
 def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> list[Variable]:
     """What each of `ys` does along each unit vector of `x`: forward, one pass for all of `ys`."""
     return several_over_directions(lambda t: pushed(ys, [x], [t]), x, lead, chunk)
+
+
+def _from_columns(columns: Variable, y: Variable, x: Variable, lead: int) -> Variable:
+    moved = F.transpose(columns, axes=(*range(1, columns.ndim), 0))
+    jacobian: Variable = F.reshape(moved, shape=(*y.shape, *x.shape[lead:]))
+    return jacobian
 
 
 def _rows(y: Variable, xs: list[Variable], lead: int, chunk: int | None) -> list[Variable]:

@@ -15,6 +15,7 @@ import jax
 from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
+from ..graph import Variable
 from . import builds
 from .builds import check_alike
 from .linear import Vectors, floating, linear_function
@@ -237,7 +238,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
 def laplacian(
     fun: Callable[..., Any], argnums: int = 0, batched: bool = False, directions: int | None = None,
-    kind: str = "sparse",
+    kind: str = "sparse", with_gradient: bool = False,
 ) -> Transformed:  # fmt: skip
     """The Laplacian of a function, the sum of its second derivatives by the elements of an argument.
 
@@ -248,11 +249,19 @@ def laplacian(
         directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
             then takes a key before the arguments of `fun`, from which they follow. None for the exact result.
         kind: How they are distributed: "sparse", "rademacher" or "gaussian".
+        with_gradient: Whether the function returns `(value, gradient, laplacian)`, all of one pass.
 
     Raises:
         TypeError: (when it is called) The argument or the result is no single array.
+        ValueError: `with_gradient` with random `directions`, which do not make up the gradient.
     """
-    return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
+    if not with_gradient:
+        return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
+    if directions is not None:
+        raise ValueError(
+            "laplacian: with_gradient must be False where directions are drawn; ask nj.grad for the gradient"
+        )
+    return _of_rows(fun, "laplacian", _all_of_one_pass, argnums, batched, directions, kind)
 
 
 def bilaplacian(
@@ -334,6 +343,10 @@ def checkpoint(fun: Callable[..., Any]) -> Transformed:
         fun: A function of arrays.
     """
     return Transformed(fun, Build(builds.checkpoint), "checkpoint")
+
+
+def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable, Variable, Variable]:
+    return y, *laplacian_of(y, x, batched=batched, with_gradient=True)
 
 
 def _jacobian(
