@@ -57,7 +57,7 @@ def attention(
         given["mask"] = ByTarget(mask, 2)
     if causal:
         numbers = array.arange(0, targets, dtype=np.int32)
-        given["number"] = ByTarget(movement.reshape(numbers, shape=(targets, 1)), 0)
+        given["number"] = ByTarget(movement.reshape(numbers, shape=(1, 1, targets, 1)), 2)
 
     def average(of: Mapping[str, Variable]) -> tuple[Variable]:
         many = of["query"].shape[2]
@@ -115,7 +115,7 @@ def _added(
 
     Args:
         mask: What is added, or of bool: True where a source is seen.
-        numbers: The targets' own numbers, where they see no source with a larger one.
+        numbers: The targets' own numbers, where they see no source with a larger one; four axes, as a mask has.
         sources: How many there are.
         dtype: That of the products.
     """
