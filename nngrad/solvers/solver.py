@@ -329,7 +329,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             check_process()
             with self.updating, x64_if(self._needs_x64):
                 params = tuple(arrays_in([p.cell for p in self._variables]))
-                self.state = first_state(self._init(), params, self.structure("first state"))
+                self.state = first_state(self._init(), params)
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
