@@ -37,6 +37,9 @@ from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
 
+_FEW = 8
+"""The quick tier of an update of so few parameters is compiled to run as fast as the optimised one."""
+
 _FUNCTIONS = 5
 """So many does an update take for each parameter, by the estimate of `tiers`: Adam's."""
 
@@ -97,7 +100,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
-            quick_calls=work_of_update(parameters).quick_calls,
+            quick_calls=work_of_update(parameters).quick_calls, thorough=len(parameters) <= _FEW,
         )
 
     def transformation(self, lr: Any) -> Transformation:
@@ -335,7 +338,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             check_process()
             with self.updating, x64_if(self._needs_x64):
                 params = tuple(arrays_in([p.cell for p in self._variables]))
-                self.state = first_state(self._init(), params, self.structure("first state"))
+                self.state = first_state(self._init(), params)
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 
