@@ -23,6 +23,7 @@ TITLES = {
     "flax_gan": "An adversarial network, with Flax",
     "flax_pinn": "A beam that swings, with Flax",
     "force_matching": "Forces of atoms",
+    "gauss_newton": "Equations to many digits",
     "gradient_penalty": "A penalty on gradients, as in nnabla",
     "hessian_spectrum": "Spectrum of a Hessian",
     "high_dimensions": "A Laplacian in 100 dimensions",
