@@ -21,7 +21,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
 
-STEPS = 60
+STEPS = 100
 BOUND = 1e-5
 LAYER = 0.5
 """How wide the layer is between both phases of Allen and Cahn's equation."""

@@ -94,7 +94,7 @@ FEW_STEPS = {
     "burgers": 100,
     "derivatives_of_sin": 100,
     "force_matching": 100,
-    "gauss_newton": 6,
+    "gauss_newton": 10,
     "hessian_spectrum": 30,
     "high_dimensions": 60,
     "hyperparameters": 30,
