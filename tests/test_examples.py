@@ -240,17 +240,6 @@ def test_initial_and_boundary_conditions_hold_by_construction(name: str, script:
         np.testing.assert_allclose(ends, np.broadcast_to(ends[0], ends.shape), atol=1e-5)
 
 
-def test_lanczos_finds_eigenvalues_and_their_weights(script: Any) -> None:
-    spectrum = script("hessian_spectrum")
-    rng = np.random.default_rng(0)
-    q, _ = np.linalg.qr(rng.standard_normal((12, 12)))
-    eigenvalues = np.sort(rng.standard_normal(12))
-    matrix, start = (q * eigenvalues) @ q.T, rng.standard_normal(12)
-    values, weights = spectrum.lanczos(lambda v: matrix @ v, start, 12)
-    np.testing.assert_allclose(values, eigenvalues, atol=1e-10)
-    np.testing.assert_allclose(weights, (q.T @ start) ** 2 / (start @ start), atol=1e-10)
-
-
 def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:
     matching = script("force_matching")
     positions = matching.clusters(2, np.random.default_rng(0))

@@ -22,42 +22,68 @@ from ..derivatives.products import hvp as hvp_of
 from ..derivatives.products import jvp as jvp_of
 from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
-from ..functions.jax_functions import KeyData
+from ..functions.key_data import KeyData
 from ..graph import Variable
 from .rows import NotByRows, RowAxes
+from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]
 
 
 def grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The gradient, and what `fun` returns beside."""
-    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, *options)
     return (gradients, auxiliary) if has_aux else gradients
 
 
 def value_and_grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The value and the gradient."""
-    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, *options)
     return ((y, auxiliary) if has_aux else y), gradients
 
 
 def _differentiated(
     name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool,
-    allow_int: bool,
-) -> tuple[Variable, Any, Any]:  # fmt: skip
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+    holomorphic: bool, allow_int: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+    leaves, tree = jax.tree.flatten(chosen)
     moving = [x for x in leaves if not (allow_int and is_whole(x))]
     _check_floating(name, moving)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
-    _check_number(name, y, rows)
+    if holomorphic:
+        _check_complex(name, "results", y)
+    number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
+    _check_number(name, number, rows)
     rows.check(moving)
-    found = iter(grad_of(y, moving) if moving else [])
+    found = iter(grad_of(number, moving) if moving else [])
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
-    return y, jax.tree.unflatten(tree, gradients), auxiliary
+    return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
+
+
+def conjugate(tree: Any) -> Any:
+    """Gradients by complex numbers as JAX has them, or back: that by x + iy is the one by x less i times that by y."""
+
+    def of(value: Any) -> Any:
+        return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
+
+    return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
+
+
+def _check_complex(name: str, what: str, tree: Any) -> None:
+    for leaf in jax.tree.leaves(tree, is_leaf=is_pair):
+        if not is_pair(leaf):
+            raise TypeError(f"{name}: with holomorphic=True, {what} must be complex, got {getattr(leaf, 'spec', leaf)}")
 
 
 def is_whole(x: Any) -> bool:
@@ -88,35 +114,63 @@ class WithoutTangent:
         return np.zeros(shape, jax.dtypes.float0)
 
 
-def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def jacobian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Jacobian, block by block."""
-    leaves, tree = _floating("jacobian", args, argnums)
+    leaves, tree = _floating("jacobian", args, argnums, holomorphic)
     y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
-    results, tree_of_results = jax.tree.flatten(y)
-    rows.check_meant("jacobian", results, leaves)
-    rows.check_independent(results, leaves)
-    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
-    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
+    if holomorphic:
+        _check_complex("jacobian", "results", y)
+    elif any(map(is_pair, results)) and any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("jacobian: arguments and results are complex; for a holomorphic fun give holomorphic=True")
+    parts = jax.tree.leaves(y)
+    rows.check_meant("jacobian", parts, leaves)
+    rows.check_independent(parts, leaves)
+    found = iter(jacobian_of(parts, leaves, batched=rows.size is not None))
+
+    def of(result: Any) -> Any:
+        """The blocks of a result, which are complex where it is, and where the arguments are."""
+        blocks = tree.unflatten(list(next(found)))
+        if not is_pair(result):
+            return conjugate(blocks)
+        return jax.tree.map(ComplexPair, blocks, tree.unflatten(list(next(found))))
+
+    whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
 
 
-def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def hessian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Hessian, block by block."""
-    leaves, tree = _floating("hessian", args, argnums)
+    leaves, tree = _floating("hessian", args, argnums, holomorphic)
+    if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("hessian: an argument is complex; for a holomorphic fun give holomorphic=True")
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
-    results, tree_of_results = jax.tree.flatten(y)
-    _check_floating("hessian", results, "results")
-    if isinstance(y, Variable) and y.shape == rows.shape:
-        rows.check_independent(results, leaves)
-        second = [hessian_of(y, leaves, batched=rows.size is not None)]
+    results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
+    if holomorphic:
+        _check_complex("hessian", "results", y)
+    elif any(map(is_pair, results)):
+        raise TypeError("hessian: results are complex; for a holomorphic fun give holomorphic=True")
+    parts = jax.tree.leaves(y)
+    _check_floating("hessian", parts, "results")
+    if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
+        rows.check_independent(parts, leaves)
+        second = [hessian_of(part, leaves, batched=rows.size is not None) for part in parts]
     else:
-        rows.check_meant("hessian", results, leaves)
-        rows.check_independent(results, leaves)
-        first = jacobian_of(results, leaves, batched=rows.size is not None)
+        rows.check_meant("hessian", parts, leaves)
+        rows.check_independent(parts, leaves)
+        first = jacobian_of(parts, leaves, batched=rows.size is not None)
         second = [jacobian_of(list(row), leaves, batched=rows.size is not None) for row in first]
-    whole = jax.tree.unflatten(tree_of_results, [
-        jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks]) for blocks in second
-    ])  # fmt: skip
+    found = iter([tree.unflatten([tree.unflatten(list(row)) for row in blocks]) for blocks in second])
+
+    def of(result: Any) -> Any:
+        blocks = next(found)
+        return jax.tree.map(ComplexPair, blocks, next(found)) if is_pair(result) else blocks
+
+    whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
 
 
@@ -152,7 +206,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     _check_floating("hvp", leaves)
     rows.check(leaves)
     vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
-    return jax.tree.unflatten(tree, hvp_of(y, leaves, vectors))
+    return conjugate(jax.tree.unflatten(tree, hvp_of(y, leaves, vectors)))
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
@@ -170,10 +224,12 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     _check_floating("vjp", moving)
     rows.check(moving)
     if moving and results:
-        found = iter(vjp_of(results, moving, [rows.along(moving[0], t) for t in cotangents]))
+        at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
+        found = iter(vjp_of(results, moving, at_results))
     else:
         found = iter([F.zeros_like(x) for x in moving])
-    return jax.tree.unflatten(tree, [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves])
+    gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
+    return conjugate(jax.tree.unflatten(tree, gradients))
 
 
 def of_rows(
@@ -282,8 +338,13 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
         raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
 
 
-def _floating(name: str, args: Any, argnums: Argnums) -> tuple[list[Variable], Any]:
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+def _floating(name: str, args: Any, argnums: Argnums, holomorphic: bool) -> tuple[list[Variable], Any]:
+    """What to differentiate by; the derivative of a holomorphic function is that by the real part."""
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+        chosen = jax.tree.map(lambda pair: pair.real, chosen, is_leaf=is_pair)
+    leaves, tree = jax.tree.flatten(chosen)
     _check_floating(name, leaves)
     return leaves, tree
 

@@ -34,7 +34,8 @@ def grad(
         fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by; several give a tuple of gradients.
         has_aux: Whether `fun` returns a pair; the result then is the gradient and the second of the pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: Whether `fun` is one of complex numbers that is complex differentiable. Without it, the gradient of
+            a real number by x + iy is, as in JAX, the one by x less i times that by y.
         allow_int: Whether arguments to differentiate by may hold whole numbers, too. In their place the gradient has
             zeros of JAX's float0.
 
@@ -42,7 +43,7 @@ def grad(
         TypeError: (when it is called) What is differentiated is not one floating number, or something in an argument
             to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums, holomorphic), has_aux, allow_int)), "grad")
+    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
 
 
 def value_and_grad(
@@ -55,13 +56,13 @@ def value_and_grad(
         fun: As for `grad`.
         argnums: As for `grad`.
         has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
         allow_int: As for `grad`.
 
     Raises:
         TypeError: As for `grad`.
     """
-    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums, holomorphic), has_aux, allow_int))
+    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums), has_aux, holomorphic, allow_int))
     return Transformed(fun, build, "value_and_grad")
 
 
@@ -74,7 +75,7 @@ def jacobian(
         fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
@@ -95,7 +96,7 @@ def jacfwd(
         fun: As for `jacobian`.
         argnums: As for `jacobian`.
         has_aux: As for `jacobian`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `jacobian`.
 
     Raises:
         TypeError: As for `jacobian`.
@@ -113,7 +114,7 @@ def jacrev(
         fun: As for `jacobian`.
         argnums: As for `jacobian`.
         has_aux: As for `jacobian`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `jacobian`.
 
     Raises:
         TypeError: As for `jacobian`.
@@ -131,7 +132,7 @@ def hessian(
             else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of such pytrees, of
@@ -140,7 +141,7 @@ def hessian(
     Raises:
         TypeError: As for `jacobian`.
     """
-    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums, holomorphic), has_aux)), "hessian")
+    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
 
 
 def jvp(
@@ -351,7 +352,7 @@ def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable,
 def _jacobian(
     name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
 ) -> Transformed:
-    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums, holomorphic), has_aux)), name)
+    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums), has_aux, holomorphic)), name)
 
 
 def _of_rows(
@@ -364,12 +365,7 @@ def _of_rows(
     return Transformed(fun, build, name)
 
 
-def _numbers(name: str, argnums: Argnums, holomorphic: bool) -> int | tuple[int, ...]:
-    if holomorphic:
-        raise ValueError(
-            f"{name}: holomorphic must be False: there are no complex numbers here. Give real and imaginary parts "
-            "as two arrays, or take JAX's own"
-        )
+def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
     listed = tuple(argnums) if isinstance(argnums, Sequence) else (argnums,)
     if not listed or any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
         raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")
