@@ -1,6 +1,6 @@
 """`python -m benchmarks --history DIR`: how the kept figures moved from commit to commit.
 
-Times are looked at and never asserted.
+Times are looked at and never asserted: what is asserted is counted (`python -m tests.counted`).
 """
 
 from __future__ import annotations
