@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from backward_registry import registry
 
+from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
@@ -158,15 +159,20 @@ class GraphOfCall:
         of them that are floating. Nothing that the results are computed by depends on a tangent."""
         pushed = self._pushed.get(moving)
         if pushed is None:
-            with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
-            by_jax = with_loops and not jax_transposes_loops()
-            made, is_users = watching_for_users_code(
-                lambda: self._pushed_by_jax(moving) if by_jax else self._pushforward(moving)
-            )
+            made, is_users = watching_for_users_code(lambda: self._pushed_forward(moving))
             pushed = jax.jit(made)
             if not is_users:
                 self._pushed[moving] = pushed
         return pushed
+
+    def _pushed_forward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
+        if with_loops and not jax_transposes_loops():
+            return self._pushed_by_jax(moving)
+        try:
+            return self._pushforward(moving)
+        except NoForwardMode:  # as of custom_vjp: JAX's reverse mode needs none
+            return self._pushed_by_jax(moving)
 
     @contained
     def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
