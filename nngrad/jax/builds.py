@@ -24,6 +24,7 @@ from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.jax_functions import KeyData
 from ..graph import Variable
+from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
 
 Argnums = int | tuple[int, ...]
@@ -55,9 +56,20 @@ def _differentiated(
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
     _check_number(name, y, rows)
     rows.check(moving)
-    found = iter(grad_of(y, moving) if moving else [])
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, grad_of(y, moving) if moving else [])
+    found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
     return y, jax.tree.unflatten(tree, gradients), auxiliary
+
+
+def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Variable]) -> tuple[Any, list[Variable]]:
+    """Results of `fun`, and derivatives of them, as the next transformation differentiates them."""
+    leaves, tree = jax.tree.flatten(results)
+    ys = [y for y in leaves if isinstance(y, Variable)]
+    found = by_their_rules(ys, moving, [*ys, *derivatives])
+    values = iter(found)
+    again = jax.tree.unflatten(tree, [next(values) if isinstance(y, Variable) else y for y in leaves])
+    return again, found[len(ys) :]
 
 
 def is_whole(x: Any) -> bool:
@@ -95,9 +107,17 @@ def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, arg
     results, tree_of_results = jax.tree.flatten(y)
     rows.check_meant("jacobian", results, leaves)
     rows.check_independent(results, leaves)
-    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
-    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, list(row)) for row in blocks])
+    blocks = _jacobian(results, leaves, rows)
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
+    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, row) for row in blocks])
     return (whole, auxiliary) if has_aux else whole
+
+
+def _jacobian(results: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks for each result, as the next transformation differentiates them."""
+    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
+    found = iter(by_their_rules(results, leaves, [block for row in blocks for block in row]))
+    return [[next(found) for _ in leaves] for _ in results]
 
 
 def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
@@ -108,14 +128,17 @@ def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argn
     _check_floating("hessian", results, "results")
     if isinstance(y, Variable) and y.shape == rows.shape:
         rows.check_independent(results, leaves)
-        second = [hessian_of(y, leaves, batched=rows.size is not None)]
+        if by_their_rules([y], leaves, [y])[0] is y:
+            second = [[*map(list, hessian_of(y, leaves, batched=rows.size is not None))]]
+        else:
+            second = [_jacobian(by_their_rules([y], leaves, grad_of(y, leaves)), leaves, rows)]
     else:
         rows.check_meant("hessian", results, leaves)
         rows.check_independent(results, leaves)
-        first = jacobian_of(results, leaves, batched=rows.size is not None)
-        second = [jacobian_of(list(row), leaves, batched=rows.size is not None) for row in first]
+        second = [_jacobian(row, leaves, rows) for row in _jacobian(results, leaves, rows)]
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
     whole = jax.tree.unflatten(tree_of_results, [
-        jax.tree.unflatten(tree, [jax.tree.unflatten(tree, list(row)) for row in blocks]) for blocks in second
+        jax.tree.unflatten(tree, [jax.tree.unflatten(tree, row) for row in blocks]) for blocks in second
     ])  # fmt: skip
     return (whole, auxiliary) if has_aux else whole
 
@@ -128,7 +151,9 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
     vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
     moving = [r for r in results if not is_whole(r)]
-    moved = iter(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    derivatives = list(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), leaves, derivatives)
+    moved = iter(derivatives)
     tangents = jax.tree.unflatten(tree, [WithoutTangent(r.shape) if is_whole(r) else next(moved) for r in results])
     return (y, tangents, auxiliary) if has_aux else (y, tangents)
 
@@ -156,8 +181,9 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives."""
-    return fun(*args, **kwargs)
+    """What `fun` gives, where it is differentiated beside."""
+    moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
+    return _by_rules(fun(*args, **kwargs), moving, [])[0]
 
 
 def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
@@ -170,7 +196,8 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     _check_floating("vjp", moving)
     rows.check(moving)
     if moving and results:
-        found = iter(vjp_of(results, moving, [rows.along(moving[0], t) for t in cotangents]))
+        pulled = vjp_of(results, moving, [rows.along(moving[0], t) for t in cotangents])
+        found = iter(by_their_rules(results, moving, pulled))
     else:
         found = iter([F.zeros_like(x) for x in moving])
     return jax.tree.unflatten(tree, [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves])

@@ -26,6 +26,7 @@ from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
+from .authors_rules import by_their_rules
 from .calls import Axes, Graph
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
@@ -179,9 +180,12 @@ class GraphOfCall:
         switch_to()
         tangents = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
         floating = [y for y in self._outputs if y.spec.differentiable]
-        moved = jvp(floating, [self._inputs[i] for i in moving], tangents) if floating else []
+        primals = [self._inputs[i] for i in moving]
+        moved = jvp(floating, primals, tangents) if floating else []
+        found = by_their_rules(floating, primals, [*self._outputs, *moved])
+        results, moved = found[: len(self._outputs)], found[len(self._outputs) :]
         residuals = read_beside(tangents, moved, self._inputs)
-        values = to_jax([*self._outputs, *residuals], self._inputs)
+        values = to_jax([*results, *residuals], self._inputs)
         with passes(without=NOT_LINEAR):
             linear = to_jax(moved, [*residuals, *tangents])
         inputs, outputs = len(self._inputs), len(self._outputs)
