@@ -15,7 +15,6 @@ import nngrad.functions as F
 from nngrad.command.ops import functions_of_family
 from nngrad.graph import Composite, Op
 
-from . import ROOT
 from .dialect import of_docstring
 
 SUBJECTS = {
@@ -92,7 +91,7 @@ def _of_nn() -> Iterator[Page]:
         names = sorted(by_subject[subject], key=lambda name: name.shown.lower())
         yield Page(_file("nn", subject), subject, tuple(names), "import nngrad as nn")
     for module, title in _modules().items():
-        names = tuple(_names_of(f"nn.{module}", getattr(nngrad, module)))
+        names = tuple(names_of(f"nn.{module}", getattr(nngrad, module)))
         yield Page(_file("nn", module), f"nn.{module}: {title[0].lower()}{title[1:]}", names, "import nngrad as nn")
 
 
@@ -112,11 +111,11 @@ def _of_functions() -> Iterator[Page]:
 
 def _of_other_modules() -> Iterator[Page]:
     for alias, (module, title) in OTHERS.items():
-        names = _names_of(alias, importlib.import_module(f"nngrad.{module}"))
+        names = names_of(alias, importlib.import_module(f"nngrad.{module}"))
         yield Page(f"reference/{module}.md", title, tuple(names), f"import nngrad.{module} as {alias}")
 
 
-def _names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
+def names_of(prefix: str, module: ModuleType) -> Iterator[Name]:
     """What a module gives to its users: what `__all__` says, or what is defined in it and named without underscore."""
     names = getattr(module, "__all__", None)
     if names is None:
@@ -166,7 +165,7 @@ def _unwrapped(value: Any) -> Any:
 def _modules_of_names() -> dict[str, str]:
     """The module that each name of `nn` is imported from."""
     found = {}
-    for node in ast.parse((ROOT / "nngrad" / "__init__.py").read_text()).body:
+    for node in ast.parse(inspect.getsource(nngrad)).body:
         if isinstance(node, ast.ImportFrom):
             for alias in node.names:
                 found[alias.asname or alias.name] = node.module or alias.name

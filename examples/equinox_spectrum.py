@@ -16,8 +16,9 @@ import jax.numpy as jnp
 import jax_script
 import numpy as np
 import optax
-from hessian_spectrum import digits, lanczos
+from hessian_spectrum import digits
 
+import nngrad as nn
 import nngrad.jax as nj
 
 STEPS = 60
@@ -96,7 +97,7 @@ def solve(steps: int, hvp: Callable[..., Any]) -> jax_script.Result:
 
     timing = jax_script.timed(repeated())
     start = np.random.default_rng(0).standard_normal(point.size)
-    found, _ = lanczos(lambda v: np.asarray(product(jnp.asarray(v, jnp.float32)), np.float64), start, steps)
+    found = nn.lanczos(lambda v: np.asarray(product(jnp.asarray(v, jnp.float32))), k=steps, start=start).values
     hessian = np.asarray(jax.jit(jax.hessian(lambda p: loss(unflatten(p))))(point), np.float64)
     known = np.linalg.eigvalsh((hessian + hessian.T) / 2)[-TOP:]
     print(f"{point.size} parameters; the largest eigenvalues\n  Lanczos      {found[-TOP:]}\n  full Hessian {known}")

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import sys
 from collections import OrderedDict
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,6 @@ PROBES = 8
 ITERATIONS = 100
 
 Array = np.ndarray[Any, Any]
-Product = Callable[[Array], Array]
 
 
 def digits() -> tuple[Array, Array]:
@@ -53,40 +51,6 @@ def classifier(x: nn.Variable) -> nn.Variable:
     return PF.affine(h, 10, name="logits")
 
 
-def hessian_product(loss: nn.Variable, parameters: list[nn.Variable]) -> Product:
-    """The product of the Hessian of the loss with a flat vector, as one executable."""
-    vectors = [nn.Variable(p.shape) for p in parameters]
-    run = nn.compile(nn.hvp(loss, parameters, vectors), vectors)
-    ends = np.cumsum([p.size for p in parameters])[:-1]
-
-    def product(v: Array) -> Array:
-        parts = np.split(v.astype(np.float32), ends)
-        results = run(*[part.reshape(p.shape) for part, p in zip(parts, parameters, strict=True)])
-        return np.concatenate([np.ravel(r) for r in results]).astype(np.float64)
-
-    return product
-
-
-def lanczos(product: Product, start: Array, iterations: int) -> tuple[Array, Array]:
-    """Eigenvalues (ascending) of the operator on the Krylov space of `start`, and the weight of each in `start`.
-
-    Each new vector is made orthogonal to all before it, twice: rounding would bring eigenvalues back else.
-    """
-    basis = np.zeros((iterations, len(start)))
-    diagonal, off = np.zeros(iterations), np.zeros(iterations)
-    basis[0] = start / np.linalg.norm(start)
-    for i in range(iterations):
-        w = product(basis[i])
-        diagonal[i] = basis[i] @ w
-        for _ in range(2):
-            w -= basis[: i + 1].T @ (basis[: i + 1] @ w)
-        off[i] = np.linalg.norm(w)
-        if i + 1 < iterations:
-            basis[i + 1] = w / off[i]
-    values, vectors = np.linalg.eigh(np.diag(diagonal) + np.diag(off[:-1], 1) + np.diag(off[:-1], -1))
-    return values, vectors[0] ** 2
-
-
 def full_spectrum(loss: nn.Variable, parameters: list[nn.Variable]) -> Array:
     """All eigenvalues (ascending) of the Hessian, of which JAX computes every column: differentiated without nngrad."""
     f = nn.to_jax(loss, parameters)
@@ -100,7 +64,6 @@ def full_spectrum(loss: nn.Variable, parameters: list[nn.Variable]) -> Array:
 def solve(steps: int, out: Path) -> script.Result:
     """The error is that of the largest eigenvalues, relative to the largest of all."""
     images, labels = digits()
-    rng = np.random.default_rng(0)
     nn.seed(0)
     with nn.parameter_scope("classifier", scope=OrderedDict()):
         x, label = nn.Variable.from_numpy_array(images), nn.Variable.from_numpy_array(labels)
@@ -110,10 +73,8 @@ def solve(steps: int, out: Path) -> script.Result:
         solver = S.Adam()
         losses = script.train(nn.train_step(loss, parameters, solver), solver, 1e-2, steps)
     accuracy = float(np.mean(logits.d.argmax(axis=1) == labels[:, 0]))
-    product = hessian_product(loss, parameters)
     size = sum(p.size for p in parameters)
-    probes = rng.standard_normal((PROBES, size))
-    runs = [lanczos(product, v, ITERATIONS) for v in track(probes, "Lanczos")]
+    runs = [nn.lanczos(loss, parameters, ITERATIONS, seed=i)[:2] for i in track(range(PROBES), "Lanczos")]
     largest = runs[0][0][-TOP:]
     everything = full_spectrum(loss, parameters)
     print(f"{size} parameters, {accuracy:.1%} of the digits known; the largest eigenvalues:")

@@ -9,6 +9,7 @@ seconds ends the process, which says which test it was and where each thread sto
 
 import faulthandler
 import gc
+import importlib.util
 import itertools
 import os
 import random
@@ -16,6 +17,7 @@ import re
 import signal
 import subprocess
 import sys
+import sysconfig
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -51,6 +53,7 @@ QUICKLY_COMPILED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
+    parser.addoption("--installed", action="store_true", help="refuse to test packages that are not in site-packages")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
     parser.addoption("--costs", metavar="FILE", help="write seconds of CPU and compilations of each test to a file")
@@ -82,12 +85,23 @@ def known(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.getoption("--installed"):
+        check_installed()
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here
         # before JAX starts, which reads it then, here and in processes from here
         os.environ["XLA_FLAGS"] = " ".join([*known(QUICKLY_COMPILED), os.environ.get("XLA_FLAGS", "")]).strip()
     config.pluginmanager.register(Costs(config))
     hear_interrupts()
     _stderr.append(os.dup(2))  # which nothing captures yet
+
+
+def check_installed() -> None:
+    """Refuse packages that lie beside these tests: a wheel is not what is tested then."""
+    for name in ("nngrad", "backward_registry", "nngrad_command"):
+        found = importlib.util.find_spec(name)
+        file = found and found.origin
+        if file is None or Path(sysconfig.get_path("purelib")) not in Path(file).parents:
+            raise pytest.UsageError(f"--installed: {name} is found in {file}, not in {sysconfig.get_path('purelib')}")
 
 
 def hear_interrupts() -> None:

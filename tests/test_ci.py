@@ -1,8 +1,9 @@
-"""What CI looks for before it runs anything."""
+"""What CI looks for before it runs anything, and what it refuses in a wheel."""
 
 from __future__ import annotations
 
 import os
+import runpy
 import shlex
 import subprocess
 from pathlib import Path
@@ -35,3 +36,15 @@ def test_the_newest_python_is_one_that_starts(tmp_path: Path) -> None:
     assert found() == str(in_path)
     of_pyenv = python("pyenv of mine/versions/3.97.1/bin/python3", "echo 3097")
     assert found() == str(of_pyenv)
+
+
+def test_a_wheel_with_too_much_or_too_little_is_refused() -> None:
+    wrong = runpy.run_path(str(SCRIPT.with_name("contents.py")))["wrong"]
+    listed = {"nngrad/__init__.py", "nngrad/py.typed"}
+    metadata = "nngrad-1.dist-info/RECORD"
+    assert wrong("a.whl", [*listed, metadata], listed, ".dist-info", set()) == []
+    cached = "nngrad/__pycache__/a.pyc"
+    assert wrong("a.whl", ["nngrad/__init__.py", cached, "tests/test_a.py", metadata], listed, ".dist-info", set()) == [
+        "a.whl: not in it: nngrad/py.typed", f"a.whl: should not be in it: {cached}, tests/test_a.py"
+    ]
+    assert wrong("a.tar.gz", listed, listed, ".egg-info", {"README.md"}) == ["a.tar.gz: not in it: README.md"]

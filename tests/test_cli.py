@@ -68,6 +68,15 @@ def test_the_version_is_that_of_the_package() -> None:
     assert project["project"]["dynamic"] == ["version"]
     assert project["tool"]["setuptools"]["dynamic"]["version"] == {"attr": "nngrad_command.__version__"}
     assert nngrad_command.__version__ == __version__
+    citation = (Path(__file__).parents[1] / "CITATION.cff").read_text()
+    assert re.search(r'^version: "(.*)"$', citation, re.MULTILINE)[1] == __version__  # type: ignore[index]
+
+
+def test_extras_are_on_one_page() -> None:
+    root = Path(__file__).parents[1]
+    extras = set(tomllib.loads((root / "pyproject.toml").read_text())["project"]["optional-dependencies"])
+    rows = re.findall(r"^\| (`.*?) \|", (root / "docs" / "installing.md").read_text(), re.MULTILINE)
+    assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == extras
 
 
 # ---------------------------------------------------------------- ops
@@ -97,7 +106,7 @@ def test_ops_of_a_family() -> None:
 
 
 def test_files_that_ops_names_are_there() -> None:
-    root = Path(__file__).parents[1]
+    root = Path(nngrad_command.__file__).parents[1]
     for family in F.FAMILIES:
         for entry in ops.functions_in(family):
             assert not entry.file or (root / entry.file).is_file(), entry

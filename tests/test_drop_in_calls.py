@@ -279,8 +279,7 @@ def test_arguments_of_all_kinds() -> None:
 
 
 @pytest.mark.parametrize(("call", "message"), [
-    (lambda: nj.grad(square, holomorphic=True), "grad: holomorphic must be False: there are no complex numbers here"),
-    (lambda: nj.grad(square)(POINTS[0] + 1j), "grad: leaf 0 of the arguments is complex128; there are no complex"),
+    (lambda: nj.grad(square)(POINTS[0] + 1j), r"grad: fun must return one floating number, .*got"),
     (lambda: nj.grad(square, 1.5), "grad: argnums must be a position of an argument, or several, got 1.5"),
     (lambda: nj.hessian(square, ()), r"hessian: argnums must be a position of an argument, or several, got \(\)"),
     (lambda: nj.hessian(choosing)(True, "square"), r"hessian: only floating arrays can be .* by, got bool\[\]"),

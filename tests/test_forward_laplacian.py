@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad import Variable
 from nngrad.graph import functions_of
 from tests.exact import exactly
@@ -231,6 +232,72 @@ def test_a_jacobian_of_particles_is_computed_for_one_of_them() -> None:
     assert sum(f.op.heavy for f in functions_of([jacobian])) <= 2  # that of y, and the places of what is not zero
     wanted = jax.vmap(jax.jacobian(lambda row: jnp.tanh(row @ weights(D, WIDTH))))
     np.testing.assert_allclose(jacobian.d, exactly(wanted, X), rtol=1e-12, atol=1e-14)
+
+
+def local_energy(first: Any, second: Any) -> Any:
+    """-1/2 (laplacian of psi) / psi for psi = exp(a + ib), from gradients and Laplacians of a and b: its two parts."""
+    real = second[0] + first[0] @ first[0] - first[1] @ first[1]
+    return -0.5 * real, -0.5 * (second[1] + 2 * first[0] @ first[1])
+
+
+def test_gradients_come_with_the_laplacian_for_one_product_with_the_last_layer() -> None:
+    first, last = weights(D * PARTICLES, WIDTH), weights(WIDTH, 2)
+    x = Variable.from_numpy_array(X.reshape(ROWS, -1), need_grad=True)
+    y = F.affine(F.tanh(F.affine(x, Variable.from_numpy_array(first))), Variable.from_numpy_array(last))
+    gradient, laplacian = nn.laplacian(y, x, with_gradient=True)
+    alone = functions_of([nn.laplacian(y, x)])
+    together = functions_of([gradient, laplacian])
+    assert sum(f.op.heavy for f in together) == 1 + sum(f.op.heavy for f in alone)
+    assert gradient.shape == (ROWS, 2, PARTICLES * D) and laplacian.shape == (ROWS, 2)
+
+    def log_of_psi(row: Any) -> Any:
+        return jnp.tanh(row @ first) @ last
+
+    def psi(row: Any) -> Any:
+        modulus, phase = log_of_psi(row)
+        return jnp.stack([jnp.exp(modulus) * jnp.cos(phase), jnp.exp(modulus) * jnp.sin(phase)])
+
+    def by_definition(row: Any) -> Any:
+        real, imaginary = jnp.trace(jax.hessian(psi)(row), axis1=1, axis2=2)
+        energy = -0.5 * (real + 1j * imaginary) / (psi(row)[0] + 1j * psi(row)[1])
+        return jnp.stack([energy.real, energy.imag])
+
+    wanted = exactly(jax.vmap(by_definition), X.reshape(ROWS, -1))
+    found = [local_energy(gradient.d[b], laplacian.d[b]) for b in range(ROWS)]
+    np.testing.assert_allclose(found, wanted, rtol=1e-10)
+    for chunk in (1, 4):
+        for whole, part in zip((gradient, laplacian), nn.laplacian(y, x, chunk=chunk, with_gradient=True), strict=True):
+            np.testing.assert_allclose(part.d, whole.d, rtol=1e-12)
+    (again,) = nn.grad(F.sum(laplacian) + F.sum(gradient**2), [x])
+    (apart,) = nn.grad(F.sum(nn.laplacian(y, x)) + F.sum(nn.jacobian(y, x) ** 2), [x])
+    np.testing.assert_allclose(again.d, apart.d, rtol=1e-11)
+
+
+def test_drawn_directions_have_no_gradient_to_give() -> None:
+    x = Variable.from_numpy_array(X, need_grad=True)
+    with pytest.raises(ValueError, match="with_gradient must be False where directions are drawn"):
+        nn.laplacian(F.sum(x**2, axis=(1, 2)), x, directions=2, with_gradient=True)
+    with pytest.raises(TypeError, match="with_gradient: expected True or False, got 1"):
+        nn.laplacian(F.sum(x**2, axis=(1, 2)), x, with_gradient=1)  # type: ignore[call-overload]
+    with pytest.raises(ValueError, match="with_gradient must be False where directions are drawn"):
+        nj.laplacian(jnp.sum, directions=2, with_gradient=True)
+
+
+@pytest.mark.parametrize("batched", [False, True])
+def test_value_gradient_and_laplacian_of_a_jax_function(batched: bool) -> None:
+    w = weights(D, WIDTH)
+
+    def f(row: Any) -> Any:
+        return jnp.sum(jnp.tanh(row @ w) ** 2)
+
+    def three(row: Any) -> Any:
+        return f(row), jax.grad(f)(row), jnp.trace(jax.hessian(f)(row).reshape(D * PARTICLES, -1))
+
+    ours = nj.laplacian(jax.vmap(f) if batched else f, batched=batched, with_gradient=True)
+    with jax.enable_x64(True):
+        found = ours(X) if batched else jax.vmap(ours)(X)
+        for a, b in zip(found, jax.vmap(three)(X), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11)
 
 
 def test_axis_of_size_one_is_repeated_by_broadcasting() -> None:

@@ -62,6 +62,26 @@ def test_as_in_jax(name: str) -> None:
     assert [a.dtype for a in jax.tree.leaves(found)] == [a.dtype for a in jax.tree.leaves(wanted)]
 
 
+def drawing(x: Any, key: Any) -> Any:
+    key, now = jax.random.split(key)
+    return jnp.sum(x * jax.random.normal(now, x.shape)), {"key": key, "wave": jnp.exp(1j * x)}
+
+
+@pytest.mark.parametrize("around", [lambda f: f, jax.jit, lambda f: jax.vmap(f, (0, None))], ids=["", "jit", "vmap"])
+def test_keys_and_complex_numbers_are_results_beside(around: Callable[..., Any]) -> None:
+    x, key = np.stack([X, 2 * X]), jax.random.key(3)
+    for name in ("grad", "value_and_grad"):
+        found, wanted = [around(getattr(m, name)(drawing, has_aux=True))(x, key) for m in (nj, jax)]
+        assert jax.tree.structure(found) == jax.tree.structure(wanted)
+        for a, b in zip(jax.tree.leaves(found), jax.tree.leaves(wanted), strict=True):
+            assert a.dtype == b.dtype
+            plain = [jax.random.key_data(v) if jnp.issubdtype(v.dtype, jax.dtypes.prng_key) else v for v in (a, b)]
+            np.testing.assert_allclose(*plain, rtol=1e-12)
+    y, moved = nj.jvp(lambda x: (jnp.exp(1j * x), key), (X,), (X,))
+    np.testing.assert_allclose(moved[0], 1j * X * np.exp(1j * X), rtol=1e-12)
+    assert moved[1].dtype == jax.dtypes.float0 and jnp.issubdtype(y[1].dtype, jax.dtypes.prng_key)
+
+
 def test_whole_numbers_have_float0() -> None:
     y, pull = nj.vjp(lambda x, n: (x * n, n), X, 3)
     (gx, gn) = pull((X, NONE))

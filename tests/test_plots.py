@@ -14,7 +14,8 @@ from matplotlib.figure import Figure
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.inspection.viewing.spectrum import Ritz, Spectrum, hessian_spectrum_of, lanczos
+from nngrad.derivatives.ritz import Ritz
+from nngrad.inspection.viewing.spectrum import Spectrum, hessian_spectrum_of
 
 from .refusals import refused
 
@@ -80,17 +81,17 @@ def test_lanczos_finds_eigenvalues_and_weights() -> None:
     a = rng.normal(size=(7, 7))
     a, start = a + a.T, rng.normal(size=7)
     values, vectors = np.linalg.eigh(a)
-    found = lanczos(lambda v: a @ v, start, 100)
+    found = nn.lanczos(lambda v: a @ v, k=100, start=start)
     assert found.values == pytest.approx(values)
     assert found.weights == pytest.approx((vectors.T @ start / np.linalg.norm(start)) ** 2)
 
 
 def test_lanczos_ends_where_there_is_no_more() -> None:
     a = np.diag([1.0, 1.0, 2.0, 2.0])
-    found = lanczos(lambda v: a @ v, np.ones(4), 10)
+    found = nn.lanczos(lambda v: a @ v, k=10, start=np.ones(4))
     assert found.values == pytest.approx([1, 2])
     assert found.weights == pytest.approx([0.5, 0.5])
-    alone = lanczos(lambda v: 0 * v, np.ones(3), 10)
+    alone = nn.lanczos(lambda v: 0 * v, k=10, start=np.ones(3))
     assert alone.values == pytest.approx([0])
 
 
@@ -117,7 +118,7 @@ def test_the_density_is_that_of_all_eigenvalues_as_far_as_it_is_drawn() -> None:
     rng = np.random.default_rng(1)
     eigenvalues = np.concatenate([np.zeros(60), rng.normal(size=60) * 0.3, [4.0, 9.0, 20.0]])
     size = len(eigenvalues)
-    runs = tuple([lanczos(lambda v: eigenvalues * v, rng.normal(size=size), 20) for _ in range(40)])
+    runs = tuple([nn.lanczos(lambda v: eigenvalues * v, k=20, start=rng.normal(size=size)) for _ in range(40)])
     curve = nn.plot.hessian_spectrum(Spectrum(runs, size), ax=axes()).get_lines()[0]
     drawn = np.asarray(curve.get_ydata())
     unit = 2 * (max(r.values[-1] for r in runs) - min(r.values[0] for r in runs)) / 20

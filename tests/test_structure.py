@@ -14,6 +14,7 @@ import nngrad_command
 from backward_registry import registry
 from nngrad.graph import Composite, Op
 from nngrad.graph.body_op import BodyOp
+from tests.public_names import RECORDED, public_names
 from tests.samples import FAMILIES, all_samples
 from tests.stubs import stubs
 
@@ -265,3 +266,12 @@ def test_ops_with_bodies_have_rules_of_their_own() -> None:
     blocks = {"body", "bodies", "matrix", "residual", "field"}
     others = [op for op, _ in registry.ops() if op not in BODY_OPS]
     assert [op.name for op in others if not blocks.isdisjoint(op.argument_names)] == [], "they are no BodyOp"
+
+
+def test_public_names_and_signatures_are_those_that_are_recorded() -> None:
+    recorded, there = set(RECORDED.read_text(encoding="utf-8").splitlines()), set(public_names())
+    gone, new = sorted(recorded - there), sorted(there - recorded)
+    assert not gone and not new, "\n".join([
+        "public names changed (docs/compatibility.md: what is promised); `python -m tests.public_names` accepts this:",
+        *[f"- {line}" for line in gone], *[f"+ {line}" for line in new],
+    ])  # fmt: skip

@@ -22,6 +22,8 @@ class Case(NamedTuple):
     of_point: Function
     of_batch: Function
     points: Any
+    energy: bool = False
+    """Whether the kinetic part of a local energy is wanted, which reads the gradient too."""
 
 
 def layers(rng: np.random.Generator, *widths: int) -> list[Layer]:
@@ -113,6 +115,7 @@ def cases(smoke: bool) -> list[Case]:
     readme = each_by_itself(layers(rng, 4, *[of_readme] * depth, 1))
     of_pairs = pairs(np.random.default_rng(1), small)
     of_determinant, of_attention = determinant(rng, width), attention(rng, small)
+    electrons = points(batch // 4 or 1, 3 * PARTICLES)
     return [
         Case(f"tanh MLP 30-{width}-{width}-{width}-1", tanh, tanh, points(batch, 30)),
         Case(f"silu MLP 30-{width}-{width}-1", silu, silu, points(batch, 30)),
@@ -122,6 +125,9 @@ def cases(smoke: bool) -> list[Case]:
              points(batch // 4 or 1, 3 * PARTICLES)),
         Case(f"features of pairs of {PARTICLES} electrons, width {small}", of_pairs, of_pairs,
              points(batch // 4 or 1, 3 * PARTICLES)),
+        Case(f"local energy of the log-determinant, width {width}", of_determinant, of_determinant, electrons, True),
+        Case(f"local energy of attention and log-determinant, width {small}", of_attention, of_attention, electrons,
+             True),
         Case(f"folx's README: silu MLP of {depth} layers, {particles} particles", readme, readme,
              points(batch if smoke else 20, particles, 4)),
     ]

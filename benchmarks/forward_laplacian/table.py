@@ -5,6 +5,7 @@ Where folx is not installed (`pip install 'nngrad[bench]'`) the trace of `jax.he
 
 from __future__ import annotations
 
+import functools
 import importlib.util
 import time
 from collections.abc import Callable
@@ -26,24 +27,37 @@ MOST_SPARSE = 6
 """What folx's authors recommend as the threshold of sparsity."""
 
 
+def kinetic(gradient: Any, laplacian: Any) -> Any:
+    """-2 times the kinetic part of a local energy, of the logarithm of a wave function at one point."""
+    return laplacian + jnp.sum(gradient**2)
+
+
 def laplacians(case: Case) -> dict[str, Callable[[Any], Any]]:
     """The contenders."""
-    found: dict[str, Callable[[Any], Any]] = {
-        OURS[0]: jax.vmap(nj.laplacian(case.of_point)),
-        OURS[1]: nj.laplacian(case.of_batch, batched=True),
-    }
+    of_point, of_batch = nj.laplacian(case.of_point), nj.laplacian(case.of_batch, batched=True)
+    if case.energy:
+        point = nj.laplacian(case.of_point, with_gradient=True)
+        batch = nj.laplacian(case.of_batch, batched=True, with_gradient=True)
+        of_point = lambda x: kinetic(*point(x)[1:])  # noqa: E731
+        of_batch = lambda x: jax.vmap(kinetic)(*batch(x)[1:])  # noqa: E731
+    found: dict[str, Callable[[Any], Any]] = {OURS[0]: jax.vmap(of_point), OURS[1]: of_batch}
     if importlib.util.find_spec("folx") is None:
-        return {**found, "trace of jax.hessian": jax.vmap(lambda x: jnp.trace(flat_hessian(case.of_point, x)))}
+        return {**found, "trace of jax.hessian": jax.vmap(functools.partial(_by_jax, case))}
     import folx
 
     def by_folx(threshold: int) -> Callable[[Any], Any]:
         operator = folx.ForwardLaplacianOperator(threshold)(case.of_point)
-        return jax.vmap(lambda x: operator(x)[0])
+        return jax.vmap(lambda x: kinetic(*operator(x)[::-1]) if case.energy else operator(x)[0])
 
     found["folx, sparse"] = by_folx(MOST_SPARSE)
     if case.points[0].size <= MOST_DENSE:
         found["folx, dense"] = by_folx(0)
     return found
+
+
+def _by_jax(case: Case, x: Any) -> Any:
+    laplacian = jnp.trace(flat_hessian(case.of_point, x))
+    return kinetic(jax.grad(case.of_point)(x), laplacian) if case.energy else laplacian
 
 
 def flat_hessian(f: Callable[[Any], Any], x: Any) -> Any:

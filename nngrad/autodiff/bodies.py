@@ -99,13 +99,13 @@ def _place(number: int) -> tuple[bool, int]:
     return number < 0, abs(number)
 
 
-def body_tangent(body: Block, moving: Numbers, along: Numbers) -> BlockTangent:
+def body_tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers) -> BlockTangent:
     """What `Block.tangent` gives."""
-    return _tangent(body, moving, along, registry.version)
+    return _tangent(body, moving, along, kept, registry.version)
 
 
 @derived_once
-def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> BlockTangent:
+def _tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers, version: int) -> BlockTangent:
     """A body with tangents by the rules of this version of the registry."""
     del version
     inputs, values, outputs = body.opened()
@@ -114,7 +114,8 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, version: int) -> Bloc
     tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
     found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
     return BlockTangent(
-        close([*outputs, *[t for _, t in found]], [*inputs, *directions]), tuple([i for i, _ in found])
+        close([*outputs, *[t for _, t in found]], [*inputs, *body.picked(inputs, values, kept), *directions]),
+        tuple([i for i, _ in found]),
     )
 
 

@@ -10,11 +10,13 @@ row b of x alone. This is shown from the graph; where it cannot be, a ValueError
 elements count as one point.
 """
 
+from .curvature import fisher, gauss_newton, natural_gradient
 from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
 from .patterns import sparsity
 from .products import hvp, jvp, vjp
+from .ritz import lanczos
 from .sparse_matrices import sparse_hessian, sparse_jacobian
 from .squares import unbiased_square
 from .sums import bilaplacian, curl, divergence, laplacian
@@ -26,12 +28,16 @@ __all__ = [
     "differential_operator",
     "diffusion",
     "divergence",
+    "fisher",
+    "gauss_newton",
     "hessian",
     "hessian_diagonal",
     "hvp",
     "jacobian",
     "jvp",
+    "lanczos",
     "laplacian",
+    "natural_gradient",
     "nth_derivative",
     "sparse_hessian",
     "sparse_jacobian",

@@ -9,6 +9,7 @@ import nngrad.functions as F
 
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
+from .drawn import Draw, checked_draw, direction_leaf, sum_over
 from .parts import after_batch, as_list, built, checked, forward_or_reverse, gradients_at, pushed, second
 
 Variables = list[Variable] | tuple[Variable, ...]
@@ -53,9 +54,7 @@ def jacobian(
     def by_columns() -> list[Variable]:
         blocks = [_columns(ys, u, lead, chunk) for u in xs]
         return [
-            F.reshape(
-                F.transpose(columns, axes=(*range(1, columns.ndim), 0)), shape=(*ys[i].shape, *xs[j].shape[lead:])
-            )
+            _from_columns(columns, ys[i], xs[j], lead)
             for i, row in enumerate(zip(*blocks, strict=True))
             for j, columns in enumerate(row)
         ]
@@ -70,6 +69,15 @@ def jacobian(
     blocks = built([*ys, *xs], lambda: forward_or_reverse(by_columns, by_rows) if ins <= outs else by_rows())
     arranged: Variable | Row | tuple[Row, ...] = _arranged(blocks, y, x)
     return arranged
+
+
+def first_derivatives(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
+    """The Jacobian of one Variable by another, forward where that can be, whatever their sizes."""
+
+    def by_rows() -> Variable:
+        return F.reshape(after_batch(_rows(y, [x], lead, chunk)[0], lead), shape=(*y.shape, *x.shape[lead:]))
+
+    return forward_or_reverse(lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead), by_rows)
 
 
 @overload
@@ -120,6 +128,12 @@ def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> l
     return several_over_directions(lambda t: pushed(ys, [x], [t]), x, lead, chunk)
 
 
+def _from_columns(columns: Variable, y: Variable, x: Variable, lead: int) -> Variable:
+    moved = F.transpose(columns, axes=(*range(1, columns.ndim), 0))
+    jacobian: Variable = F.reshape(moved, shape=(*y.shape, *x.shape[lead:]))
+    return jacobian
+
+
 def _rows(y: Variable, xs: list[Variable], lead: int, chunk: int | None) -> list[Variable]:
     """The gradient of each element of `y` with respect to each of `xs`: one pass back for all of `xs`."""
     return several_over_directions(lambda u: gradients_at([y], xs, [u]), y, lead, chunk)
@@ -134,14 +148,23 @@ def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Var
     return tuple([tuple(blocks[i * len(x) : (i + 1) * len(x)]) for i in range(len(y))])
 
 
-def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int | None = None) -> Variable:
+def hessian_diagonal(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    seed: int | Variable = -1,
+) -> Variable:  # fmt: skip
     """The second derivative of a scalar by each element of `x`, forward over forward.
+
+    With `directions` it is estimated without a bias, as the mean of `v * (H v)` over random v whose elements are 1 or
+    -1 (Bekas, Kokiopoulou and Saad, 2007): one product for each, however many elements there are. Where H is diagonal
+    a single one is exact.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
         x: `(B, *d)`, or of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many elements are differentiated by at once, to bound the memory; None for all.
+        chunk: How many elements are differentiated by at once, or random directions, to bound the memory; None for all.
+        directions: How many random directions; None for the exact diagonal.
+        seed: As for `laplacian`.
 
     Returns:
         In the shape of `x`: d^2 y[b] / dx[b, i]^2.
@@ -150,6 +173,16 @@ def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int 
         TypeError, ValueError, MissingRule: As for `hessian`.
     """
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
+    draw = checked_draw("hessian_diagonal", math.prod(x.shape[lead:]), directions, "rademacher", seed)
+
+    def product(t: Variable) -> Variable:
+        (gx,) = gradients_at([y], [x], [None])
+        return forward_or_reverse(lambda: pushed([gx], [x], [t])[0], lambda: gradients_at([gx], [x], [t])[0])
+
+    def estimate(draw: Draw) -> Variable:
+        t = direction_leaf(x.spec)
+        total = sum_over(t * product(t), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+        return total / draw.directions
 
     def second_in_reverse(t: Variable) -> Variable:
         (gx,) = gradients_at([y], [x], [None])
@@ -163,4 +196,4 @@ def hessian_diagonal(y: Variable, x: Variable, batched: bool = True, chunk: int 
         flat = F.reshape(columns, shape=(columns.shape[0], *x.shape[:lead]))
         return F.reshape(after_batch(flat, lead), shape=x.shape)
 
-    return built([y, x], lambda: [build()])[0]
+    return built([y, x], lambda: [build() if draw is None else estimate(draw)])[0]

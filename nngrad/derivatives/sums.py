@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from typing import Literal, overload
 
 import nngrad.functions as F
 
@@ -14,15 +15,25 @@ from . import stochastic
 from .bilaplacian import bilaplacian_of
 from .directions import over_directions
 from .drawn import checked_draw
-from .matrices import jacobian
+from .matrices import first_derivatives, jacobian
 from .nested_laplacians import laplacian_of_laplacians
 from .parts import after_batch, built, checked, forward_or_reverse, gradients_at, pushed, second, trace
 
 
+@overload
 def laplacian(
     y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
-    kind: str = "sparse", seed: int | Variable = -1,
-) -> Variable:  # fmt: skip
+    kind: str = "sparse", seed: int | Variable = -1, with_gradient: Literal[False] = False,
+) -> Variable: ...
+@overload
+def laplacian(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    kind: str = "sparse", seed: int | Variable = -1, *, with_gradient: Literal[True],
+) -> tuple[Variable, Variable]: ...
+def laplacian(
+    y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
+    kind: str = "sparse", seed: int | Variable = -1, with_gradient: bool = False,
+) -> Variable | tuple[Variable, Variable]:  # fmt: skip
     """The sum of the second derivatives by the elements of `x`.
 
         result[b, k] = sum_i d^2 y[b, k] / dx[b, i]^2
@@ -42,22 +53,37 @@ def laplacian(
         kind: How they are distributed: "sparse" (different unit vectors), "rademacher" (signs) or "gaussian".
         seed: -1 for the stream that `nn.seed` starts, another for a stream of its own; new directions are drawn at each
             `forward()`. Or a Variable that holds a key, uint32[2], from which they follow.
+        with_gradient: Whether to return the first derivatives too, which the pass has at hand: what a local energy
+            -1/2 (laplacian + |gradient|^2) of log |psi| reads.
 
     Returns:
-        In the shape of `y`.
+        In the shape of `y`. With `with_gradient` the first derivatives, in the shape that `jacobian` gives them, and
+        the Laplacian.
 
     Raises:
         TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also for more sparse `directions` than `x` has
-            coordinates, and for another `kind`.
+            coordinates, for another `kind`, and for `with_gradient` with random `directions`, which have no gradient.
     """
     lead = checked("laplacian", y, x, batched, chunk)
     draw = checked_draw("laplacian", math.prod(x.shape[lead:]), directions, kind, seed)
+    if not isinstance(with_gradient, bool):
+        raise TypeError(f"laplacian: with_gradient: expected True or False, got {with_gradient!r}")
     if draw is not None:
+        if with_gradient:
+            raise ValueError(
+                "laplacian: with_gradient must be False where directions are drawn: these do not make up the gradient; "
+                "ask nn.grad for it, or leave directions out"
+            )
         return built([y, x], lambda: [stochastic.laplacian(y, x, lead, chunk, draw)])[0]
-    (result,) = built([y, x], lambda: [_laplacian(y, x, lead, chunk)])
+
+    def build() -> list[Variable]:
+        first = [first_derivatives(y, x, lead, chunk)] if with_gradient else []
+        return [_laplacian(y, x, lead, chunk), *first]
+
+    result, *first = built([y, x], build)
     if chunk is None:
         remember_laplacian(result, y, x, lead)
-    return result
+    return (first[0], result) if first else result
 
 
 def bilaplacian(

@@ -12,7 +12,6 @@ from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import jax
-import jax.numpy as jnp
 import numpy as np
 from jax.extend.core import ClosedJaxpr
 
@@ -27,6 +26,7 @@ from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import custom_jax_derivative, jax_derivative
 from .jaxpr_structure import TracedFunction, key_of_array, structure_of
+from .key_data import KeyData, is_key
 
 Key = tuple[Hashable, tuple[Hashable, ...], Any]
 
@@ -77,17 +77,6 @@ class Given(NamedTuple):
     """Whether gradients can reach it."""
     has_rows: bool
     """Whether its first axis is one of rows."""
-    keys: str = ""
-    """For random keys, of which there are the data, the name of what draws with them."""
-
-
-class KeyData:
-    """Random keys among the arguments, given by a Variable of their data, and the name of what draws with them."""
-
-    __slots__ = ("data", "implementation")
-
-    def __init__(self, data: Variable, implementation: str) -> None:
-        self.data, self.implementation = data, implementation
 
 
 class JaxFunction:
@@ -110,6 +99,8 @@ class JaxFunction:
         """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
         given = self._marked(args), self._marked_names(kwargs)
         leaves, tree = jax.tree.flatten(given)
+        if any(map(is_key, leaves)):
+            leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, given))
         having_rows = self._having_rows(given) if self._rows else [False] * len(leaves)
         floating = common_floating(leaves)
         needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
@@ -148,11 +139,6 @@ class JaxFunction:
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
-        if isinstance(leaf, KeyData):
-            return Given(leaf.data.spec, False, False, has_rows, leaf.implementation), leaf.data
-        if isinstance(leaf, jax.Array) and jnp.issubdtype(leaf.dtype, jax.dtypes.prng_key):
-            x = leaf_of(NdArray.of_host_array(jax.random.key_data(leaf)))
-            return Given(x.spec, False, False, has_rows, str(jax.random.key_impl(leaf))), x
         x = as_variable(leaf, f"leaf {i} of the arguments", f"{self._kind}({self.name})", floating)
         return Given(x.spec, False, False, has_rows), x
 
@@ -177,9 +163,9 @@ class JaxFunction:
 
         def flat(*arrays: Any) -> Any:
             given = iter(arrays)
-            leaves = [d.value if isinstance(d, Fixed) else _typed(next(given), d.keys) for d in described]
+            leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
             args, kwargs = jax.tree.unflatten(tree, leaves)
-            return self.fun(*args, **kwargs)
+            return self._returned(self.fun(*args, **kwargs))
 
         arrays = [d for d in described if isinstance(d, Given)]
         try:
@@ -208,9 +194,16 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        # Copied, since somebody may write to it.
-        consts = [np.array(c, c.dtype) if isinstance(c, np.ndarray) else c for c in closed.consts]
+        # Copied, since somebody may write to it; in the dtype that it was traced as, which depends on x64.
+        consts = [
+            np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
+            for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)
+        ]
         return Traced(closed.replace(consts=consts), arrays, results_tree)
+
+    def _returned(self, results: Any) -> Any:
+        """What `fun` returned, as arrays that Variables hold."""
+        return results
 
     def _trace_of(self, key: Key, traced: Traced) -> Trace:
         """What is kept of a function that was traced."""
@@ -338,11 +331,6 @@ def _fixed(value: Any, name: str) -> StaticLeaf:
     except TypeError:
         raise TypeError(f"{name} is static and must be hashable, got {value!r}") from None
     return StaticLeaf(Fixed(key_of(value), value))
-
-
-def _typed(array: Any, keys: str) -> Any:
-    """An array, or the keys whose data it is."""
-    return jax.random.wrap_key_data(array, impl=keys) if keys else array
 
 
 def _name_of(fun: Any) -> str:

@@ -296,14 +296,15 @@ class Block:
         result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
         return result
 
-    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...]) -> BlockTangent:
+    def tangent(self, moving: tuple[int, ...], along: tuple[int, ...], kept: tuple[int, ...] = ()) -> BlockTangent:
         """The outputs, and the tangents of some values, as a body.
 
         Args:
             moving: The inputs that move.
             along: Numbers of the values whose tangents are wanted.
+            kept: Numbers of values that are given, and not computed again.
         """
-        result: BlockTangent = engine.body_tangent(self, moving, along)
+        result: BlockTangent = engine.body_tangent(self, moving, along, kept)
         return result
 
     def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Block:
@@ -357,8 +358,8 @@ class BlockTangent(NamedTuple):
     """A body with its tangents."""
 
     body: Block
-    """Its inputs are those of the body and then the tangents of the moving ones; its outputs those of the body, and
-    then the tangents that are not zero."""
+    """Its inputs are those of the body, the values that are kept, and the tangents of the inputs that move; its outputs
+    those of the body, and then the tangents that are not zero."""
     moved: tuple[int, ...]
     """The numbers of the values that it gives a tangent of, in the order of its outputs."""
 

@@ -56,9 +56,9 @@ class Within(NamedTuple):
     """A name for each of its outputs."""
     taken: tuple[int, ...]
     """For each of its inputs, the input of the op that it is, begins as, or is a slice of."""
-    gives: tuple[tuple[str, int], ...] = ()
+    gives: tuple[tuple[str, int | None], ...] = ()
     """For each output of the op what it is ('at the end', 'of each step', or nothing to add) of which value of the
-    body, by its number; empty for a body that gives none."""
+    body, by its number, None where another body gives it; empty for a body that gives none."""
     alternative: bool = False
     """Whether one of several such bodies runs, and not each."""
 

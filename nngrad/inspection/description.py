@@ -327,7 +327,8 @@ class _Describing:
                     _Node(own, (own,), None, Kind.IN_BODY, node.order, spec, (), read, node.rank, None, number, None)
                 ), 0  # fmt: skip
                 self._made.begins[values[i][0]] = OF_THE_BODY[kind]
-        wanted = [value for (_, value), name in zip(within.gives, node.results, strict=False) if name]
+        given = zip(within.gives, node.results, strict=False)
+        wanted = [value for (_, value), name in given if name and value is not None]
         self._steps(within.body, values, {}, (), number, wanted)
 
     def _where_from(self, at: Mapping[Function, int]) -> list[Function | None]:

@@ -177,9 +177,9 @@ class Writer:
             elif not within.gives:
                 said.append([Part("goes on while "), value])
         order = self._d.orders[entry.node]
-        for result, (how, number) in zip(self._d.results[entry.node], within.gives, strict=False):
-            if result:
-                value = self._named(*entry.values[number])
+        for result, (how, given) in zip(self._d.results[entry.node], within.gives, strict=False):
+            if result and given is not None:
+                value = self._named(*entry.values[given])
                 said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
         return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
 

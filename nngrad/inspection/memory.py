@@ -140,8 +140,8 @@ def _maker(x: Variable) -> str:
     if f is None:
         return "leaf"
     for within in bodies_of(f):
-        if within.gives and f.op.multiple_results:
-            number = within.gives[x.index][1]
+        number = within.gives[x.index][1] if within.gives and f.op.multiple_results else None
+        if number is not None:
             makers = [op.name for op, given, ins in within.body.steps
                       for _ in op.result_specs(tuple([within.body.spec(i) for i in ins]), given)]  # fmt: skip
             return f"{within.inputs[number] if number >= 0 else makers[~number]} in {f.name}"

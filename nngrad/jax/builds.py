@@ -22,44 +22,71 @@ from ..derivatives.products import hvp as hvp_of
 from ..derivatives.products import jvp as jvp_of
 from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
-from ..functions.jax_functions import KeyData
+from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
+from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]
 
 
 def grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The gradient, and what `fun` returns beside."""
-    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, *options)
     return (gradients, auxiliary) if has_aux else gradients
 
 
 def value_and_grad(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, allow_int: bool
-) -> Any:
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool,
+) -> Any:  # fmt: skip
     """The value and the gradient."""
-    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, argnums, has_aux, allow_int)
+    options = argnums, has_aux, holomorphic, allow_int
+    y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, *options)
     return ((y, auxiliary) if has_aux else y), gradients
 
 
 def _differentiated(
     name: str, fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool,
-    allow_int: bool,
-) -> tuple[Variable, Any, Any]:  # fmt: skip
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+    holomorphic: bool, allow_int: bool,
+) -> tuple[Any, Any, Any]:  # fmt: skip
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+    leaves, tree = jax.tree.flatten(chosen)
     moving = [x for x in leaves if not (allow_int and is_whole(x))]
     _check_floating(name, moving)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
-    _check_number(name, y, rows)
+    if holomorphic:
+        _check_complex(name, "results", y)
+    number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
+    _check_number(name, number, rows)
     rows.check(moving)
-    (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, grad_of(y, moving) if moving else [])
+    derivatives = grad_of(number, moving) if moving else []
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
     found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
-    return y, jax.tree.unflatten(tree, gradients), auxiliary
+    return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
+
+
+def conjugate(tree: Any) -> Any:
+    """Gradients by complex numbers as JAX has them, or back: that by x + iy is the one by x less i times that by y."""
+
+    def of(value: Any) -> Any:
+        return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
+
+    return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
+
+
+def _check_complex(name: str, what: str, tree: Any) -> None:
+    for leaf in jax.tree.leaves(tree, is_leaf=is_pair):
+        if not is_pair(leaf):
+            raise TypeError(f"{name}: with holomorphic=True, {what} must be complex, got {getattr(leaf, 'spec', leaf)}")
 
 
 def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Variable]) -> tuple[Any, list[Variable]]:
@@ -100,47 +127,79 @@ class WithoutTangent:
         return np.zeros(shape, jax.dtypes.float0)
 
 
-def jacobian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def jacobian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Jacobian, block by block."""
-    leaves, tree = _floating("jacobian", args, argnums)
+    leaves, tree = _floating("jacobian", args, argnums, holomorphic)
     y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
-    results, tree_of_results = jax.tree.flatten(y)
-    rows.check_meant("jacobian", results, leaves)
-    rows.check_independent(results, leaves)
-    blocks = _jacobian(results, leaves, rows)
+    results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
+    if holomorphic:
+        _check_complex("jacobian", "results", y)
+    elif any(map(is_pair, results)) and any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("jacobian: arguments and results are complex; for a holomorphic fun give holomorphic=True")
+    parts = jax.tree.leaves(y)
+    rows.check_meant("jacobian", parts, leaves)
+    rows.check_independent(parts, leaves)
+    found = iter(_jacobian(parts, leaves, rows))
+
+    def of(result: Any) -> Any:
+        """The blocks of a result, which are complex where it is, and where the arguments are."""
+        blocks = tree.unflatten(next(found))
+        if not is_pair(result):
+            return conjugate(blocks)
+        return jax.tree.map(ComplexPair, blocks, tree.unflatten(next(found)))
+
+    whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
-    whole = jax.tree.unflatten(tree_of_results, [jax.tree.unflatten(tree, row) for row in blocks])
     return (whole, auxiliary) if has_aux else whole
 
 
-def _jacobian(results: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
     """The blocks for each result, as the next transformation differentiates them."""
-    blocks = jacobian_of(results, leaves, batched=rows.size is not None)
-    found = iter(by_their_rules(results, leaves, [block for row in blocks for block in row]))
-    return [[next(found) for _ in leaves] for _ in results]
+    blocks = jacobian_of(parts, leaves, batched=rows.size is not None)
+    found = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
+    return [[next(found) for _ in leaves] for _ in parts]
 
 
-def hessian(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool) -> Any:
+def hessian(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
+) -> Any:
     """The Hessian, block by block."""
-    leaves, tree = _floating("hessian", args, argnums)
+    leaves, tree = _floating("hessian", args, argnums, holomorphic)
+    if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
+        raise TypeError("hessian: an argument is complex; for a holomorphic fun give holomorphic=True")
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
-    results, tree_of_results = jax.tree.flatten(y)
-    _check_floating("hessian", results, "results")
-    if isinstance(y, Variable) and y.shape == rows.shape:
-        rows.check_independent(results, leaves)
-        if by_their_rules([y], leaves, [y])[0] is y:
-            second = [[*map(list, hessian_of(y, leaves, batched=rows.size is not None))]]
-        else:
-            second = [_jacobian(by_their_rules([y], leaves, grad_of(y, leaves)), leaves, rows)]
+    results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
+    if holomorphic:
+        _check_complex("hessian", "results", y)
+    elif any(map(is_pair, results)):
+        raise TypeError("hessian: results are complex; for a holomorphic fun give holomorphic=True")
+    parts = jax.tree.leaves(y)
+    _check_floating("hessian", parts, "results")
+    if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
+        rows.check_independent(parts, leaves)
+        second = [_hessian(part, leaves, rows) for part in parts]
     else:
-        rows.check_meant("hessian", results, leaves)
-        rows.check_independent(results, leaves)
-        second = [_jacobian(row, leaves, rows) for row in _jacobian(results, leaves, rows)]
+        rows.check_meant("hessian", parts, leaves)
+        rows.check_independent(parts, leaves)
+        second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
-    whole = jax.tree.unflatten(tree_of_results, [
-        jax.tree.unflatten(tree, [jax.tree.unflatten(tree, row) for row in blocks]) for blocks in second
-    ])  # fmt: skip
+    found = iter([tree.unflatten([tree.unflatten(row) for row in blocks]) for blocks in second])
+
+    def of(result: Any) -> Any:
+        blocks = next(found)
+        return jax.tree.map(ComplexPair, blocks, next(found)) if is_pair(result) else blocks
+
+    whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
+
+
+def _hessian(part: Variable, leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks of a number; where an author's rule is on the way, by a gradient that JAX would differentiate."""
+    if by_their_rules([part], leaves, [part])[0] is part:
+        return [*map(list, hessian_of(part, leaves, batched=rows.size is not None))]
+    return _jacobian(by_their_rules([part], leaves, grad_of(part, leaves)), leaves, rows)
 
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
@@ -177,7 +236,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     _check_floating("hvp", leaves)
     rows.check(leaves)
     vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
-    return jax.tree.unflatten(tree, hvp_of(y, leaves, vectors))
+    return conjugate(jax.tree.unflatten(tree, hvp_of(y, leaves, vectors)))
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
@@ -196,11 +255,12 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     _check_floating("vjp", moving)
     rows.check(moving)
     if moving and results:
-        pulled = vjp_of(results, moving, [rows.along(moving[0], t) for t in cotangents])
-        found = iter(by_their_rules(results, moving, pulled))
+        at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
+        found = iter(by_their_rules(results, moving, vjp_of(results, moving, at_results)))
     else:
         found = iter([F.zeros_like(x) for x in moving])
-    return jax.tree.unflatten(tree, [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves])
+    gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
+    return conjugate(jax.tree.unflatten(tree, gradients))
 
 
 def of_rows(
@@ -309,8 +369,13 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
         raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
 
 
-def _floating(name: str, args: Any, argnums: Argnums) -> tuple[list[Variable], Any]:
-    leaves, tree = jax.tree.flatten(_chosen(name, args, argnums))
+def _floating(name: str, args: Any, argnums: Argnums, holomorphic: bool) -> tuple[list[Variable], Any]:
+    """What to differentiate by; the derivative of a holomorphic function is that by the real part."""
+    chosen = _chosen(name, args, argnums)
+    if holomorphic:
+        _check_complex(name, "arguments to differentiate by", chosen)
+        chosen = jax.tree.map(lambda pair: pair.real, chosen, is_leaf=is_pair)
+    leaves, tree = jax.tree.flatten(chosen)
     _check_floating(name, leaves)
     return leaves, tree
 

@@ -9,9 +9,10 @@ import jax
 import numpy as np
 from jax.extend.core import jaxpr_as_fun
 
+from ..functions.key_data import is_key
 from ..graph.jaxpr import alone
 from ..graph.spec import x64_if
-from .values import KnownArray, is_key, known, needs_x64
+from .values import KnownArray, known, needs_x64
 
 
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:

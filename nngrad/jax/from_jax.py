@@ -22,7 +22,7 @@ from .calls import acts, axes_in
 from .opening import Opening
 from .report import Opened
 from .surroundings import ArgumentKinds, surroundings_of_now
-from .values import Value
+from .values import Value, parted
 
 MOST_REPORTS = 64
 """For how many combinations of shapes a function that takes from JAX's traces around it has a report."""
@@ -97,6 +97,16 @@ class OpenedFunction(JaxFunction):
 
     def __repr__(self) -> str:
         return f"from_jax({self.name})"
+
+
+class PartedFunction(OpenedFunction):
+    """A JAX function on Variables, whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
+
+    def __init__(self, fun: Callable[..., Any]) -> None:
+        super().__init__(fun, (), (), ())
+
+    def _returned(self, results: Any) -> Any:
+        return parted(results)
 
 
 class _Graph:

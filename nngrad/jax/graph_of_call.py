@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import jax
@@ -16,7 +16,7 @@ from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
 from ..execution.passes import LOWERING, passes
-from ..functions.jax_functions import Fixed, KeyData, StaticLeaf
+from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import ByIdentity
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.block import bodies_in
@@ -31,7 +31,6 @@ from .calls import Axes, Graph
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
 from .surroundings import Surroundings, surroundings_of_now, taking_from
-from .values import is_key
 
 MOST_NUMBERS_OF_ROWS = 16
 """For how many combinations of axes and sizes under `jax.vmap` a graph of one point keeps those of many."""
@@ -84,7 +83,6 @@ class GraphOfCall:
     Args:
         owner: The transformed function.
         arguments: How arrays are put into its arguments.
-        keys: For each array what draws with it, if it is the data of random keys; else an empty string.
         inputs: Shape and dtype of each array.
         surroundings: What the function takes from JAX's traces around it.
         having_rows: Which of the arrays, and of what it takes from its surroundings, have rows.
@@ -93,12 +91,11 @@ class GraphOfCall:
     """
 
     def __init__(
-        self, owner: Owner, arguments: CallArguments, keys: Sequence[str], inputs: Sequence[Spec],
-        surroundings: Surroundings, having_rows: tuple[bool, ...] = (), size: int | None = None,
-        name: Any = None,
+        self, owner: Owner, arguments: CallArguments, inputs: Sequence[Spec], surroundings: Surroundings,
+        having_rows: tuple[bool, ...] = (), size: int | None = None, name: Any = None,
     ) -> None:  # fmt: skip
-        self._arguments, self._keys, self._having_rows, self._size = arguments, keys, having_rows, size
-        self._name = name
+        self._arguments, self._having_rows, self._size = arguments, having_rows, size
+        self._name, self._count = name, len(inputs)
         self.surroundings = surroundings
         variables = [placeholder(spec, repr(owner)) for spec in inputs]
         built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
@@ -107,7 +104,7 @@ class GraphOfCall:
         """Whether it may stand for later calls: nothing of a trace of JAX's, and no rule of the user's, is in it."""
         self._inputs = [*variables, *surroundings.variables]
         self.key: Hashable = ByIdentity(self) if is_users else (
-            owner.key, arguments, tuple(keys), tuple(inputs), having_rows, size, name, surroundings.key,
+            owner.key, arguments, tuple(inputs), having_rows, size, name, surroundings.key,
             registry.version,
         )  # fmt: skip
         self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
@@ -119,9 +116,7 @@ class GraphOfCall:
     @classmethod
     def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
         """The graph for arrays like these."""
-        keys = [str(jax.random.key_impl(a)) if is_key(a) else "" for a in arrays]
-        data = [jax.eval_shape(jax.random.key_data, a) if is_key(a) else a for a in arrays]
-        return cls(owner, arguments, keys, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in data], Surroundings())
+        return cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
 
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
@@ -131,14 +126,8 @@ class GraphOfCall:
     def _results(
         self, owner: Owner, variables: Sequence[Variable], surroundings: Surroundings
     ) -> tuple[list[Variable], Any]:
-        own: Iterator[tuple[Variable, str]] = iter(zip(variables, self._keys, strict=True))
-        leaves: list[Any] = []
-        for kept in self._arguments.fixed:
-            if kept is not None:
-                leaves.append(StaticLeaf(kept))
-                continue
-            x, implementation = next(own)
-            leaves.append(KeyData(x, implementation) if implementation else x)
+        own = iter(variables)
+        leaves = [next(own) if kept is None else StaticLeaf(kept) for kept in self._arguments.fixed]
         args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
         rows = RowAxes()
         if self._size is not None:
@@ -152,7 +141,7 @@ class GraphOfCall:
         """The results for Variables of the inputs; what they are derivatives of is remembered."""
         if entangled(inputs):
             return opened_apart(self.run, inputs)
-        count = len(self._keys)
+        count = self._count
         return self._results(owner, inputs[:count], self.surroundings.held_by(inputs[count:]))[0]
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
@@ -221,12 +210,10 @@ class GraphOfCall:
         if self._size is not None:
             return OverRowsByJax(self, having_rows, size, name)
         inputs = [with_rows(x, size) if has_rows else x for x, has_rows in zip(self.inputs, having_rows, strict=True)]
-        count = len(self._keys)
+        count = self._count
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
-            whole = GraphOfCall(
-                owner, self._arguments, self._keys, inputs[:count], surroundings, having_rows, size, name
-            )
+            whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
         except NotByRows:
             return OverRowsByJax(self, having_rows, size, name)
         expected = [with_rows(y, size) for y in self.outputs]

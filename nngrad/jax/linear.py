@@ -14,6 +14,7 @@ from ..graph import Variable
 from .builds import check_alike
 from .calls import GraphCall, results_of_call
 from .transformed import Transformed
+from .values import parted
 
 
 @dataclass(frozen=True)
@@ -47,7 +48,7 @@ class Vectors:
         found = []
         for i, (leaf, (shape, dtype)) in enumerate(zip(jax.tree.leaves(given), self.described, strict=True)):
             floating = jnp.issubdtype(dtype, jnp.inexact)
-            if isinstance(leaf, float) and floating:
+            if isinstance(leaf, float | complex) and floating:
                 leaf = np.asarray(leaf, dtype)
             expected = dtype if floating else jax.dtypes.float0
             own = tuple(np.shape(leaf)), _dtype(leaf)
@@ -82,8 +83,8 @@ class LinearFunction:
     def __call__(self, *vectors: Any) -> Any:
         graph, owner = self._call.graph, self._call.owner
         moving = self._takes.moving(_argument(vectors) if self._is_one else vectors)
-        arrays = [*self._at, *[leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in moving]]
-        results = results_of_call(graph, owner, [*arrays, *self._around])
+        along = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in jax.tree.leaves(parted(moving))]
+        results = results_of_call(graph, owner, [*self._at, *along, *self._around])
         return jax.tree.unflatten(graph.tree_of_results, results)  # type: ignore[attr-defined]
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
@@ -112,7 +113,7 @@ def linear_function(
         return lambda *given: transformed(primals, takes.moving(_argument(given) if is_one else given))
     graph, arrays = transformed.graph_of(primals, tuple(vectors))
     around = len(graph.surroundings.tracers)
-    before = len(arrays) - len(vectors) - around
+    before = len(arrays) - len(jax.tree.leaves(parted(tuple(vectors)))) - around
     call = GraphCall(graph, transformed.computation)
     return LinearFunction(call, tuple(arrays[:before]), tuple(arrays[len(arrays) - around :]), takes, is_one)
 

@@ -8,10 +8,11 @@ from typing import Any
 import jax
 
 from .. import functions as F
+from ..functions.key_data import is_key
 from ..graph import Variable
 from ..graph.jaxpr import name_of
 from .evaluating import evaluated
-from .values import ComplexPair, Delayed, Keys, KnownArray, Value, is_key
+from .values import ComplexPair, Delayed, Keys, KnownArray, Value
 
 Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 """A function of arrays, the Variables whose arrays it takes, and the names of the primitives in it."""

@@ -12,6 +12,7 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
 
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen
+from ..functions.key_data import is_key
 from ..graph import Variable, contained, spec_of
 from ..graph.capture import placeholder
 from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, name_of
@@ -35,7 +36,6 @@ from .values import (
     implementation_of,
     is_complex,
     is_held,
-    is_key,
     known,
 )
 

@@ -14,15 +14,15 @@ from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from .. import functions as F
 from ..derivatives.directions import independent_rows
-from ..functions.jax_functions import Fixed, Given, KeyData, Trace
+from ..functions.jax_functions import Fixed, Given, Trace
 from ..graph import Variable
 from ..graph.half_made import unharmed
 from ..graph.spec import DType, spec_of, x64_if
 from .calls import axes_in
-from .from_jax import OpenedFunction, opened_with
+from .from_jax import PartedFunction, opened_with
 from .opening import Opening
 from .surroundings import surroundings_of_now, value_of_constant
-from .values import Keys, Value, needs_x64
+from .values import ComplexPair, Keys, Value, needs_x64
 
 
 class NotByRows(Exception):
@@ -57,7 +57,7 @@ class RowAxes:
 
     def may_have(self, value: Value) -> bool:
         """Whether a value has the axis, where it is an input; what is none has not."""
-        x = value.data if isinstance(value, Keys) else value
+        x = value.data if isinstance(value, Keys) else value.real if isinstance(value, ComplexPair) else value
         return isinstance(x, Variable) and id(x) in self._having and self._having[id(x)][1]
 
     def stands_for(self, x: Variable, given: Variable) -> None:
@@ -99,7 +99,7 @@ class RowAxes:
         return F.broadcast(F.reshape(t, shape=(1, *t.shape)), shape=(self.size, *t.shape))
 
 
-class OpenedOverRows(OpenedFunction):
+class OpenedOverRows(PartedFunction):
     """A JAX function of one point, on Variables of many points.
 
     Args:
@@ -107,15 +107,15 @@ class OpenedOverRows(OpenedFunction):
         rows: Which Variables are of many points.
     """
 
-    def __init__(self, one: OpenedFunction, rows: RowAxes) -> None:
-        super().__init__(one.fun, one._static_argnums, one._static_argnames, ())
+    def __init__(self, one: PartedFunction, rows: RowAxes) -> None:
+        super().__init__(one.fun)
         self._points = rows
 
     def _described(
         self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
     ) -> tuple[Fixed | Given, Variable | None]:
         description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
-        if x is not None and isinstance(leaf, Variable | KeyData) and self._points.has(x):
+        if x is not None and isinstance(leaf, Variable) and self._points.has(x):
             assert isinstance(description, Given)
             own = description.spec
             description = description._replace(spec=spec_of(own.shape[1:], own.dtype))

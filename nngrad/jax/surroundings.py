@@ -15,11 +15,12 @@ import jax
 
 from ..functions.jax_functions import Trace
 from ..functions.jaxpr_structure import ByIdentity
+from ..functions.key_data import is_key
 from ..graph import Variable
 from ..graph.capture import placeholder
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes
-from .values import Keys, Value, constant_of, implementation_of, is_key
+from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is_complex
 
 
 class ArgumentKinds(NamedTuple):
@@ -49,6 +50,8 @@ class Surroundings:
         """What holds each of them; for random keys, their data."""
         self._values: dict[int, Value] = {}
         self._instead: dict[int, Variable] = {}
+        self._parts: dict[int, tuple[Any, Any, Any]] = {}
+        """Tracers of complex numbers, with those of their parts, which are what is taken."""
         self.traces: dict[ArgumentKinds, Trace] = {}
 
     @property
@@ -65,7 +68,7 @@ class Surroundings:
     def held_by(self, variables: Sequence[Variable]) -> Surroundings:
         """The same with other Variables, which may have a first axis more."""
         other = Surroundings()
-        other.traces = self.traces
+        other.traces, other._parts = self.traces, self._parts
         for tracer, first, x in zip(self.tracers, self.variables, variables, strict=True):
             other._add(tracer, x)
             other._instead[id(first)] = x
@@ -81,6 +84,10 @@ class Surroundings:
 
     def value_of(self, tracer: Any) -> Value:
         """What stands for a tracer."""
+        if is_complex(tracer):
+            if id(tracer) not in self._parts:
+                self._parts[id(tracer)] = tracer, jax.lax.real(tracer), jax.lax.imag(tracer)
+            return ComplexPair(*map(self.value_of, self._parts[id(tracer)][1:]))
         if id(tracer) not in self._values:
             described = jax.eval_shape(jax.random.key_data, tracer) if is_key(tracer) else tracer
             self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))

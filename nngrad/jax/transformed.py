@@ -20,15 +20,14 @@ from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
 from ..graph.inside_jax import named_axes
-from ..graph.spec import complex_hint
 from .calls import results_of_call
-from .from_jax import OpenedFunction, from_jax
+from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
 from .unopened import by_jax
-from .values import is_key
+from .values import has_parts, parted
 
 MOST_GRAPHS = 64
 """For how many combinations of shapes a transformed function keeps its graph."""
@@ -62,7 +61,7 @@ class Computation:
         name: What it is called in messages.
     """
 
-    def __init__(self, inner: Computation | OpenedFunction, build: Build, name: str) -> None:
+    def __init__(self, inner: Computation | PartedFunction, build: Build, name: str) -> None:
         self._inner, self._build, self._name = inner, build, name
 
     @property
@@ -71,7 +70,7 @@ class Computation:
         return self._name, self._build, self._inner.key if isinstance(self._inner, Computation) else None
 
     @property
-    def function(self) -> OpenedFunction:
+    def function(self) -> PartedFunction:
         """The user's function."""
         inner = self._inner
         while isinstance(inner, Computation):
@@ -119,7 +118,7 @@ class Transformed:
         self._fun = fun
         self._build = build
         self._name = name
-        inner: Computation | OpenedFunction = fun.computation if isinstance(fun, Transformed) else from_jax(fun)
+        inner: Computation | PartedFunction = fun.computation if isinstance(fun, Transformed) else PartedFunction(fun)
         self.computation: Computation = Computation(inner, build, name)
         self._steps: tuple[Build, ...] = (build,)
         self._user: Callable[..., Any] = fun
@@ -146,7 +145,9 @@ class Transformed:
         if variables:
             if entangled(variables):
                 return from_jax(self)(*args, **kwargs)
-            return self.computation.on_variables(ONE_POINT, args, kwargs)
+            return self.computation.on_variables(ONE_POINT, *parted((args, kwargs)))
+        if any(map(has_parts, leaves)):
+            leaves, tree = jax.tree.flatten(parted((args, kwargs)))
         fixed = self._all_fixed(leaves)
         try:
             graph, given = self._found(leaves, tree, fixed)
@@ -160,7 +161,7 @@ class Transformed:
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
         """What a call with arrays is computed by, and the arrays of its inputs."""
-        leaves, tree = jax.tree.flatten((args, {}))
+        leaves, tree = jax.tree.flatten(parted((args, {})))
         return self._found(leaves, tree, self._all_fixed(leaves))
 
     def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
@@ -179,8 +180,7 @@ class Transformed:
         if graph is None:
             with self._building:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed), arrays)
-        given = [jax.random.key_data(a) if is_key(a) else a for a in arrays]
-        return graph, [*given, *graph.surroundings.arrays()]
+        return graph, [*arrays, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The graph for arguments of a kind, if `fun` computes now what it did when that was built."""
@@ -212,9 +212,6 @@ class Transformed:
     def _fixed(self, leaf: Any, i: int) -> Fixed | None:
         """What is handed on as it is; None for an array or a number."""
         if isinstance(leaf, np.ndarray | np.generic | jax.Array | bool | int | float):
-            dtype = getattr(leaf, "dtype", None)
-            if complex_hint(dtype):
-                raise TypeError(f"{self._name}: leaf {i} of the arguments is {dtype}{complex_hint(dtype)}")
             return None
         try:
             hash(leaf)

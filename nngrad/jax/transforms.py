@@ -15,6 +15,7 @@ import jax
 from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
+from ..graph import Variable
 from . import builds
 from .builds import check_alike
 from .linear import Vectors, floating, linear_function
@@ -33,7 +34,8 @@ def grad(
         fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by; several give a tuple of gradients.
         has_aux: Whether `fun` returns a pair; the result then is the gradient and the second of the pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: Whether `fun` is one of complex numbers that is complex differentiable. Without it, the gradient of
+            a real number by x + iy is, as in JAX, the one by x less i times that by y.
         allow_int: Whether arguments to differentiate by may hold whole numbers, too. In their place the gradient has
             zeros of JAX's float0.
 
@@ -41,7 +43,7 @@ def grad(
         TypeError: (when it is called) What is differentiated is not one floating number, or something in an argument
             to differentiate by is not floating.
     """
-    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums, holomorphic), has_aux, allow_int)), "grad")
+    return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
 
 
 def value_and_grad(
@@ -54,13 +56,13 @@ def value_and_grad(
         fun: As for `grad`.
         argnums: As for `grad`.
         has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
         allow_int: As for `grad`.
 
     Raises:
         TypeError: As for `grad`.
     """
-    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums, holomorphic), has_aux, allow_int))
+    build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums), has_aux, holomorphic, allow_int))
     return Transformed(fun, build, "value_and_grad")
 
 
@@ -73,7 +75,7 @@ def jacobian(
         fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
@@ -94,7 +96,7 @@ def jacfwd(
         fun: As for `jacobian`.
         argnums: As for `jacobian`.
         has_aux: As for `jacobian`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `jacobian`.
 
     Raises:
         TypeError: As for `jacobian`.
@@ -112,7 +114,7 @@ def jacrev(
         fun: As for `jacobian`.
         argnums: As for `jacobian`.
         has_aux: As for `jacobian`.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `jacobian`.
 
     Raises:
         TypeError: As for `jacobian`.
@@ -130,7 +132,7 @@ def hessian(
             else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: Must be False: there are no complex numbers here.
+        holomorphic: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of such pytrees, of
@@ -139,7 +141,7 @@ def hessian(
     Raises:
         TypeError: As for `jacobian`.
     """
-    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums, holomorphic), has_aux)), "hessian")
+    return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
 
 
 def jvp(
@@ -236,7 +238,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
 
 def laplacian(
     fun: Callable[..., Any], argnums: int = 0, batched: bool = False, directions: int | None = None,
-    kind: str = "sparse",
+    kind: str = "sparse", with_gradient: bool = False,
 ) -> Transformed:  # fmt: skip
     """The Laplacian of a function, the sum of its second derivatives by the elements of an argument.
 
@@ -247,11 +249,19 @@ def laplacian(
         directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
             then takes a key before the arguments of `fun`, from which they follow. None for the exact result.
         kind: How they are distributed: "sparse", "rademacher" or "gaussian".
+        with_gradient: Whether the function returns `(value, gradient, laplacian)`, all of one pass.
 
     Raises:
         TypeError: (when it is called) The argument or the result is no single array.
+        ValueError: `with_gradient` with random `directions`, which do not make up the gradient.
     """
-    return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
+    if not with_gradient:
+        return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
+    if directions is not None:
+        raise ValueError(
+            "laplacian: with_gradient must be False where directions are drawn; ask nj.grad for the gradient"
+        )
+    return _of_rows(fun, "laplacian", _all_of_one_pass, argnums, batched, directions, kind)
 
 
 def bilaplacian(
@@ -335,10 +345,14 @@ def checkpoint(fun: Callable[..., Any]) -> Transformed:
     return Transformed(fun, Build(builds.checkpoint), "checkpoint")
 
 
+def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable, Variable, Variable]:
+    return y, *laplacian_of(y, x, batched=batched, with_gradient=True)
+
+
 def _jacobian(
     name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
 ) -> Transformed:
-    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums, holomorphic), has_aux)), name)
+    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums), has_aux, holomorphic)), name)
 
 
 def _of_rows(
@@ -351,12 +365,7 @@ def _of_rows(
     return Transformed(fun, build, name)
 
 
-def _numbers(name: str, argnums: Argnums, holomorphic: bool) -> int | tuple[int, ...]:
-    if holomorphic:
-        raise ValueError(
-            f"{name}: holomorphic must be False: there are no complex numbers here. Give real and imaginary parts "
-            "as two arrays, or take JAX's own"
-        )
+def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
     listed = tuple(argnums) if isinstance(argnums, Sequence) else (argnums,)
     if not listed or any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
         raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")

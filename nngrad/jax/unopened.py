@@ -73,10 +73,10 @@ def _value(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: A
 
 
 _CALLS: dict[str, Callable[..., Any]] = {
-    "grad": _of_arguments("grad", "argnums", "has_aux", "allow_int"),
-    "value_and_grad": _of_arguments("value_and_grad", "argnums", "has_aux", "allow_int"),
-    "jacobian": _of_arguments("jacrev", "argnums", "has_aux"),
-    "hessian": _of_arguments("hessian", "argnums", "has_aux"),
+    "grad": _of_arguments("grad", "argnums", "has_aux", "holomorphic", "allow_int"),
+    "value_and_grad": _of_arguments("value_and_grad", "argnums", "has_aux", "holomorphic", "allow_int"),
+    "jacobian": _of_arguments("jacrev", "argnums", "has_aux", "holomorphic"),
+    "hessian": _of_arguments("hessian", "argnums", "has_aux", "holomorphic"),
     "jvp": _jvp,
     "linearize": _at_a_point("linearize"),
     "vjp": _at_a_point("vjp"),

@@ -9,6 +9,7 @@ import jax
 import numpy as np
 
 from ..functions.array import constant
+from ..functions.key_data import KeyData, is_key
 from ..graph import NdArray, Variable
 from ..graph.spec import dtype_of
 from ..graph.variable import leaf_of
@@ -101,13 +102,27 @@ class Delayed:
         self.equation, self.values, self.index = equation, values, index
 
 
+@jax.tree_util.register_pytree_node_class
 class ComplexPair:
-    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`."""
+    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`. In a pytree it is
+    a node; where Variables become arrays, there is the array of complex numbers in its place."""
 
     __slots__ = ("imaginary", "real")
 
     def __init__(self, real: Any, imaginary: Any) -> None:
         self.real, self.imaginary = real, imaginary
+
+    def tree_flatten(self) -> tuple[tuple[Any, Any], None]:
+        """Both parts."""
+        return (self.real, self.imaginary), None
+
+    @classmethod
+    def tree_unflatten(cls, _: None, parts: Any) -> Any:
+        """A pair, or an array of complex numbers."""
+        real, imaginary = parts
+        if all([isinstance(p, jax.Array | np.ndarray) and p.dtype.kind == "f" for p in parts]):
+            return jax.lax.complex(real, imaginary)
+        return cls(real, imaginary)
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -148,11 +163,6 @@ def _is_filled(host: np.ndarray[Any, Any]) -> bool:
     return host.dtype.kind != "f" or first != 0 or host.size == 1 or not np.signbit(host).any()
 
 
-def is_key(array: Any) -> bool:
-    """Whether it is an array of random keys, or described as one."""
-    return bool(jax.numpy.issubdtype(array.dtype, jax.dtypes.extended))
-
-
 def implementation_of(described: Any) -> str:
     """The name of what draws with these keys."""
     names: list[str] = []
@@ -174,6 +184,31 @@ def is_held(described: Any) -> bool:
 def is_complex(described: Any) -> bool:
     """Whether it is of a complex dtype, or described so."""
     return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
+
+
+def parted(tree: Any) -> Any:
+    """A pytree with a `ComplexPair` in the place of each complex number and of each array of such, and with `KeyData`
+    in the place of random keys: what is left for leaves are arrays that Variables hold."""
+
+    def parts_of(leaf: Any) -> Any:
+        if not has_parts(leaf):
+            return leaf
+        if is_key(leaf):
+            return KeyData.of(leaf)
+        array = jax.numpy.asarray(leaf)
+        return ComplexPair(jax.lax.real(array), jax.lax.imag(array))
+
+    return jax.tree.map(parts_of, tree)
+
+
+def has_parts(leaf: Any) -> bool:
+    """Whether a leaf of arguments or results is a complex number or an array of such, or one of random keys."""
+    return isinstance(leaf, complex) or getattr(getattr(leaf, "dtype", None), "kind", "") == "c" or is_key(leaf)
+
+
+def is_pair(value: Any) -> bool:
+    """Whether it is an array of complex numbers in parts: a leaf where a pytree is one of numbers."""
+    return isinstance(value, ComplexPair)
 
 
 def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:

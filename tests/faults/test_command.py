@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+import nngrad_command
 from nngrad_command import entry
 from nngrad_command.outcome import exit_code
 
@@ -33,6 +34,7 @@ class Installation:
 
     def __init__(self, python: Path, folder: Path) -> None:
         self.python, self.folder = python, folder
+        self.packages = packages_alone(folder / "sources")
         needs = ["jax>=0.8", "numpy>=2.0", "optax>=0.2.4", "safetensors>=0.5", "rich>=13"]
         self.describe("nngrad", "0.1.0", [*needs, 'matplotlib>=3.8; extra == "demo"'])
         for name, version in REQUIRED.items():
@@ -70,7 +72,15 @@ class Installation:
 
     def run(self, *arguments: str) -> subprocess.CompletedProcess[str]:
         """Run the command, which must not end in a traceback."""
-        return command(arguments, python=self.python, path=[self.folder, ROOT], folder=self.folder)
+        return command(arguments, python=self.python, path=[self.folder, self.packages], folder=self.folder)
+
+
+def packages_alone(folder: Path) -> Path:
+    """A folder with nngrad's packages, without the metadata and the other packages that may lie beside them."""
+    folder.mkdir(exist_ok=True)
+    for name in ("nngrad", "nngrad_command", "backward_registry"):
+        (folder / name).symlink_to(Path(nngrad_command.__file__).parents[1] / name)
+    return folder
 
 
 def command(
@@ -162,9 +172,7 @@ def test_doctor_survives_a_package_that_crashes_or_hangs(code: str, says: str, i
 
 
 def test_doctor_where_nngrad_is_not_installed(bare: Path, tmp_path: Path) -> None:
-    for name in ("nngrad", "nngrad_command", "backward_registry"):  # and no metadata, which lie beside them where it is
-        (tmp_path / name).symlink_to(ROOT / name)
-    done = command(["doctor"], bare, [tmp_path], tmp_path)
+    done = command(["doctor"], bare, [packages_alone(tmp_path)], tmp_path)
     assert done.returncode == 1
     assert "nngrad is not installed, only found on the path" in done.stdout
     assert "nngrad: fails: ModuleNotFoundError" in done.stdout
@@ -251,8 +259,9 @@ def test_time_where_jax_is_told_to_use_what_is_not_there() -> None:
 @pytest.mark.slow
 def test_output_that_cannot_be_written(installation: Installation) -> None:
     with open("/dev/full", "w") as full:
-        for python, path, arguments in ((sys.executable, ROOT, "ops"), (installation.python, ROOT, "--version"),
-                                        (installation.python, f"{installation.folder}:{ROOT}", "doctor")):
+        packages = installation.packages
+        for python, path, arguments in ((sys.executable, ROOT, "ops"), (installation.python, packages, "--version"),
+                                        (installation.python, f"{installation.folder}:{packages}", "doctor")):
             done = subprocess.run([python, "-m", "nngrad_command", arguments], stdout=full, stderr=subprocess.PIPE,
                                   text=True, check=False, env={**os.environ, "PYTHONPATH": str(path)})
             assert done.stderr == "nngrad: cannot write the output: No space left on device\n"

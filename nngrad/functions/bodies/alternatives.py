@@ -1,19 +1,21 @@
 """Branches, of which one is taken, and what is just a body: checkpoints, and functions whose gradient is given.
 
-The gradient of branches is one of branches, each the gradient of a body. It computes again what it needs of the branch
-that is taken: then nothing is kept for those that are not. That of a checkpoint is one too.
+The derivatives of branches are branches, each the derivative of a body. What a branch multiplies matrices for, and what
+it computes of that, are outputs beside the user's, zero where another branch is taken. So derivatives compute none of
+it again. A checkpoint has no such outputs.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any
 
 import jax
+import jax.numpy as jnp
 from jax import lax
 
-from ...graph import Array, Function, Spec, Variable, apply, create, functions_of
+from ...graph import Array, Function, Spec, Variable, apply, create, functions_of, spec_of
 from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
@@ -23,8 +25,9 @@ from .. import array, comparison, control, indexing, reduction
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
 from ..recomputation import Recomputation
-from .carries import followed_through, is_zeros, kinds_of, zeros_of
+from .carries import followed_through, is_zeros, kinds_of
 from .costs import operations_in
+from .derived_bodies import Gives, filled, gradients_of, kept_of, specs_of, tangents_of
 from .selections import is_hidden, with_stand_ins
 
 
@@ -38,10 +41,14 @@ class Alternatives(ControlOp):
         """The bodies."""
         return arguments[:1]
 
+    def gives(self, arguments: tuple[Any, ...]) -> Gives:
+        """For each body the numbers of what the outputs are; None where they are those of another body alone."""
+        return tuple([body.outputs for body in self.bodies(arguments)])
+
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:
-        """What is derived of the bodies, applied.
+        """What is derived of the bodies, applied; the first outputs are those of the bodies.
 
         Args:
             bodies: The derived ones.
@@ -49,13 +56,12 @@ class Alternatives(ControlOp):
             late: How many of these, the last ones, are gradients that have arrived, or directions.
             beside: For directions, the function that moves along them.
         """
-        outputs: tuple[Variable, ...] = apply(self, inputs, (bodies,))
+        outputs: tuple[Variable, ...] = apply(self, inputs, (bodies, kept_of(bodies)))
         return outputs
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
-        first = self.bodies(arguments)[0]
-        return tuple([first.spec(number) for number in first.outputs])
+        return specs_of(self.bodies(arguments), self.gives(arguments))
 
     def operations(self, f: Function) -> int:
         """About how many operations the longest of them takes."""
@@ -70,8 +76,8 @@ class Alternatives(ControlOp):
         inputs, taken = tuple([f"{name}{i}" for i in range(count - self.first)]), tuple(range(self.first, count))
         outputs = tuple([f"result{i}" for i in range(len(bodies[0].outputs))])
         return tuple([
-            Within(self.role(i), body, 1, inputs, outputs, taken, tuple([("", k) for k in body.outputs]), several)
-            for i, body in enumerate(bodies)
+            Within(self.role(i), body, 1, inputs, outputs, taken, tuple([("", k) for k in own]), several)
+            for i, (body, own) in enumerate(zip(bodies, self.gives(arguments), strict=True))
         ])
 
     def role(self, number: int) -> str:
@@ -82,28 +88,32 @@ class Alternatives(ControlOp):
         """The same as the forward, with a body that is looked at."""
         bodies = self.bodies(arguments)
         taken = min(max(int(steps.array(inputs[0])), 0), len(bodies) - 1) if self.first else 0
-        given = inputs[self.first :]
-        return bodies[taken].picked(given, steps.run(self.role(taken), bodies[taken], given))
+        given, own = inputs[self.first :], self.gives(arguments)[taken]
+        values = steps.run(self.role(taken), bodies[taken], given)
+        specs = self.result_specs((), arguments)
+        return [
+            steps.stack([], spec) if k is None else given[k] if k >= 0 else values[~k]
+            for k, spec in zip(own, specs, strict=True)
+        ]
 
     # ---------------------------------------------------------------- axes
 
     def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> list[bool]:
         """Which outputs depend on the inputs that are `given`."""
         inputs = [i for i, is_given in enumerate(given[self.first :]) if is_given]
-        found = [(body, body.depending(inputs)) for body in self.bodies(arguments)]
-        count = len(found[0][0].outputs)
-        return [any(given[: self.first]) or any([body.outputs[k] in numbers for body, numbers in found])
-                for k in range(count)]  # fmt: skip
+        found = [body.depending(inputs) for body in self.bodies(arguments)]
+        return [any(given[: self.first]) or any([k in numbers for k, numbers in zip(each, found, strict=True)])
+                for each in zip(*self.gives(arguments), strict=True)]  # fmt: skip
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
         """Through all bodies, which must carry the axes to the same places."""
         if any([i < self.first for i, _ in given]):  # a number that is made of all rows says which branch is taken
             return dict.fromkeys(range(len(f.specs)))
         results: dict[int, Axes | None] = {}
-        for body in self.bodies(f.arguments):
+        for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
             found = followed_through(body, {i - self.first: axes for i, axes in given}, count, walk)
-            for k, number in enumerate(body.outputs):
-                if number in found:
+            for k, number in enumerate(own):
+                if number is not None and number in found:
                     axes = found[number]
                     results[k] = axes if results.get(k, axes) == axes else None
         return results
@@ -116,11 +126,13 @@ class Alternatives(ControlOp):
         arrived = tuple([k for k, gy in enumerate(gys) if gy.spec.differentiable and not is_zeros(gy)])
         wanted = tuple([i - self.first for i in indexes if i >= self.first])
         gxs: Gradients = [None] * len(f.inputs)
-        derived = gradients_of(self.bodies(f.arguments), arrived, wanted) if arrived and wanted else None
-        if derived is not None and derived.results:
-            inputs = (*chosen, *[given[i] for i in derived.residuals], *[gys[k] for k in arrived])
+        if not arrived or not wanted:
+            return gxs
+        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted)
+        if derived.results:
+            inputs = (*chosen, *_picked(given, f, derived.residuals), *[gys[k] for k in arrived])
             outputs = self.applied(derived.bodies, inputs, len(arrived))
-            for i, gx in zip(derived.results, outputs, strict=True):
+            for i, gx in zip(derived.results, outputs, strict=False):
                 gxs[self.first + i] = gx
         return gxs
 
@@ -129,80 +141,20 @@ class Alternatives(ControlOp):
         moving = tuple([i - self.first for i, t in enumerate(ts) if t is not None])
         asked = tuple([k for k, spec in enumerate(f.specs) if read[k] and spec.differentiable])
         moved: Gradients = [None] * len(f.specs)
-        derived = tangents_of(self.bodies(f.arguments), moving, asked)
+        derived = tangents_of(self.bodies(f.arguments), self.gives(f.arguments), moving, asked)
         if derived.results:
             directions = [t for t in ts if t is not None]
-            outputs = self.applied(derived.bodies, (*f.inputs, *directions), len(directions), f)
-            for k, t in zip(derived.results, outputs, strict=True):
+            inputs = (*f.inputs[: self.first], *_picked(f.inputs[self.first :], f, derived.residuals), *directions)
+            outputs = self.applied(derived.bodies, inputs, len(directions), f)
+            for k, t in zip(derived.results, outputs, strict=False):
                 moved[k] = t
         return moved
 
 
-# ---------------------------------------------------------------- derived of several bodies
-
-
-class Derived(NamedTuple):
-    """What is derived of several bodies."""
-
-    bodies: tuple[Block, ...]
-    residuals: Numbers
-    """Which of their inputs these take, before other inputs."""
-    results: Numbers
-    """Of what they give the derivatives."""
-
-
-def _filled(body: Block, places: list[int], wanted: Sequence[int], specs: list[Spec]) -> Block:
-    """A body that gives something for each of `wanted`: what `body` gives in these `places`, else zeros."""
-    inputs, _, given = body.opened()
-    order = max(body.orders, default=1)
-    made = dict(zip(places, given, strict=True))
-    zeros = [zeros_of(spec, order) if i not in made else None for i, spec in zip(wanted, specs, strict=True)]
-    return close([made[i] if zero is None else zero for i, zero in zip(wanted, zeros, strict=True)], inputs)
-
-
-@derived_once
-def gradients_of(bodies: tuple[Block, ...], arrived: Numbers, wanted: Numbers) -> Derived:
-    """Returns the gradients of bodies, of residuals and seeds.
-
-    Args:
-        bodies: The bodies.
-        arrived: The outputs that a seed is given for.
-        wanted: In which inputs.
-    """
-    first = bodies[0]
-    everything = tuple(range(len(first.inputs)))
-    found = [body.gradient(tuple([body.outputs[k] for k in arrived]), wanted, everything, ()) for body in bodies]
-    residuals = tuple(sorted({i for each in found for i in each.residuals}))
-    reached = [i for i in wanted if any([i in each.reached for each in found])]
-    specs = [first.inputs[i] for i in residuals] + [first.spec(first.outputs[k]) for k in arrived]
-    results = []
-    for each in found:
-        places = [*[residuals.index(i) for i in each.residuals], *range(len(residuals), len(specs))]
-        body = each.body.with_inputs(tuple(specs), places)
-        results.append(_filled(body, list(each.reached), reached, [first.inputs[i] for i in reached]))
-    return Derived(tuple(results), residuals, tuple(reached))
-
-
-@derived_once
-def tangents_of(bodies: tuple[Block, ...], moving: Numbers, read: Numbers) -> Derived:
-    """Returns the tangents of bodies, of their inputs and the tangents of these.
-
-    Args:
-        bodies: The bodies.
-        moving: The inputs that move.
-        read: The outputs whose tangents are wanted.
-    """
-    first = bodies[0]
-    along = [tuple(dict.fromkeys([body.outputs[k] for k in read])) for body in bodies]
-    found = [body.tangent(moving, numbers) for body, numbers in zip(bodies, along, strict=True)]
-    moved = [k for k in read if any([b.outputs[k] in t.moved for b, t in zip(bodies, found, strict=True)])]
-    results = []
-    for body, each in zip(bodies, found, strict=True):
-        tangents = dict(zip(each.moved, each.body.outputs[len(body.outputs) :], strict=True))
-        places = [k for k in moved if body.outputs[k] in tangents]
-        own = each.body.with_outputs(tuple([tangents[body.outputs[k]] for k in places]))
-        results.append(_filled(own, places, moved, [first.spec(first.outputs[k]) for k in moved]))
-    return Derived(tuple(results), tuple(range(len(first.inputs))), tuple(moved))
+def _picked(given: Sequence[Variable], f: Function, residuals: Numbers) -> list[Variable]:
+    """The Variables of residuals, from the inputs of bodies."""
+    outputs = f.outputs if residuals and residuals[-1] < 0 else ()
+    return [given[i] if i >= 0 else outputs[~i] for i in residuals]
 
 
 # ---------------------------------------------------------------- branches
@@ -218,33 +170,69 @@ class Switch(Alternatives):
         bodies: tuple[Block, ...] = arguments[0]
         return bodies
 
+    def gives(self, arguments: tuple[Any, ...]) -> Gives:
+        """What the branches give, and then what is kept of each."""
+        bodies, kept = arguments
+        own: list[list[int | None]] = [[*body.outputs] for body in bodies]
+        for i, numbers in enumerate(kept):
+            for j, each in enumerate(own):
+                each.extend(numbers if i == j else [None] * len(numbers))
+        return tuple(map(tuple, own))
+
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
-        """The branches."""
-        return self.bodies(arguments)
+        """The branches, with what is read of each."""
+        return [
+            body.with_outputs(tuple([n for n, is_read in zip(own, read, strict=True) if n is not None and is_read]))
+            for body, own in zip(self.bodies(arguments), self.gives(arguments), strict=True)
+        ]
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
         """Branches, where all elements take the same one; else what each takes, selected"""
         index, *others = operands
         bodies, (count,) = self.bodies(f.arguments), size_of(operands)
+        results = range(len(bodies[0].outputs))
+        wanted = [k for k, is_read in enumerate(read) if is_read or k in results]
         leading = tuple([bool(each.lead) for each in others])
         given = [each.widened() for each in others]
+        found: list[Variable | None] = [None] * len(read)
         if not index.lead:
-            full = kinds_of(self.dependence(f.arguments, (False, *leading)))
-            branches = tuple([body.batched(kinds_of(leading), count, body.outputs, full) for body in bodies])
-            results: Results = apply(self, (index.widened(), *given), (branches,))
-            return results
+            branches = self._batched_together(f, leading, count, wanted)
+            outputs = self.applied(branches, (index.widened(), *given), 0)
+            for k, made in zip(wanted, outputs, strict=False):
+                found[k] = made
+            return found
         last = len(bodies) - 1
-        selected: list[Variable] = []
-        for i, body in enumerate(bodies):
+        for i, (body, own) in enumerate(zip(bodies, self.gives(f.arguments), strict=True)):
             is_index = (
                 comparison.less_equal_scalar if i == 0 else
                 comparison.greater_equal_scalar if i == last else comparison.equal_scalar
             )  # fmt: skip
             # As booleans they have no part in the dtype of what is selected.
             taken = array.cast(is_index(index.value, val=i), "bool")
-            found = self._of_the_taken(body, leading, count, given, taken)
-            selected = [indexing.where(taken, new, y) for new, y in zip(found, selected, strict=True)] if i else found
-        return selected
+            places = [k for k in wanted if own[k] is not None]
+            step = body.with_outputs(tuple([n for k in places if (n := own[k]) is not None]))
+            for k, new in zip(places, self._of_the_taken(step, leading, count, given, taken), strict=True):
+                y = found[k]
+                # What is kept is read for those elements alone that take the branch.
+                found[k] = new if y is None or k not in results else indexing.where(taken, new, y)
+        return found
+
+    def _batched_together(
+        self, f: Function, leading: tuple[bool, ...], count: int, wanted: Sequence[int]
+    ) -> tuple[Block, ...]:
+        """The branches with one more axis, which give those outputs that are wanted."""
+        depends = self.dependence(f.arguments, (False, *leading))
+        specs = {
+            k: spec_of((count, *f.specs[k].shape), f.specs[k].dtype) if depends[k] else f.specs[k] for k in wanted
+        }
+        branches = []
+        for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
+            places = [k for k in wanted if own[k] is not None]
+            numbers = tuple([n for k in places if (n := own[k]) is not None])
+            step = body.batched(kinds_of(leading), count, numbers, kinds_of([depends[k] for k in places]))
+            taken = dict(enumerate(step.inputs))
+            branches.append(step if len(places) == len(wanted) else filled(step, [*taken], taken, places, specs))
+        return tuple(branches)
 
     def _of_the_taken(
         self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
@@ -262,19 +250,35 @@ class Switch(Alternatives):
                        for spec in [step.spec(number) for number in step.outputs]])  # fmt: skip
         nothing = Block(step.inputs, zeros, (0,) * len(zeros), tuple([~k for k in range(len(zeros))]))
         some = array.cast(comparison.not_equal_scalar(reduction.sum(taken), val=0), "int32")
-        return list(apply(self, (some, *safe), ((nothing, step),)))
+        return list(self.applied((nothing, step), (some, *safe), 0)[: len(zeros)])
 
 
 @Switch.declared(type_name="Switch", multiple_results=True)
-def switch_of_bodies(*x: Array, bodies: Static) -> tuple[jax.Array, ...]:
+def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
     """One of several bodies, all of the same inputs and outputs.
+
+    What is kept is there for derivatives. Where nobody reads it XLA leaves it out.
 
     Args:
         x: Which of them, an integer of shape (), and what they are applied to.
         bodies: A tuple of bodies. What is past its ends is the first or the last of them.
+        kept: For each body the numbers of values that are outputs as well, after those that all have; zeros where
+            another one is taken. Empty for none.
     """
     index, *given = x
-    branches: list[Callable[..., Any]] = [lambda *arrays, body=body: body.results_of(arrays) for body in bodies]
+    gives = switch_of_bodies.gives((bodies, kept))
+    specs = specs_of(bodies, gives)
+
+    def run(body: Block, own: tuple[int | None, ...], arrays: Sequence[Any]) -> tuple[Any, ...]:
+        values = body.run(arrays)
+        return tuple([
+            jnp.zeros(spec.shape, spec.dtype) if k is None else arrays[k] if k >= 0 else values[~k]
+            for k, spec in zip(own, specs, strict=True)
+        ])
+
+    branches: list[Callable[..., Any]] = [
+        lambda *arrays, body=body, own=own: run(body, own, arrays) for body, own in zip(bodies, gives, strict=True)
+    ]
     return tuple(lax.switch(index, branches, *given))
 
 

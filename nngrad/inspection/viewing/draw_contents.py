@@ -239,9 +239,9 @@ class _Bodies:
                 ends.append((f"next {begun}", "", entry.values[n]))
             elif not within.gives:
                 ends.append((name, "", entry.values[n]))
-        for result, (how, n) in zip(described.results[entry.node], within.gives, strict=False):
-            if result and how != "at the end":
-                ends.append((result, how, entry.values[n]))
+        for result, (how, given) in zip(described.results[entry.node], within.gives, strict=False):
+            if result and given is not None and how != "at the end":
+                ends.append((result, how, entry.values[given]))
         return ends
 
 

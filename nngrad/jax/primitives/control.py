@@ -10,10 +10,11 @@ import numpy as np
 from jax import numpy as jnp
 
 from ... import functions as F
+from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
 from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
-from ..values import Keys, KnownArray, Value, implementation_of, is_held, is_key
+from ..values import Keys, KnownArray, Value, implementation_of, is_held
 from .registry import JaxprEquation, controls, require
 
 

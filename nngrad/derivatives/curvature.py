@@ -1,0 +1,382 @@
+"""Gauss-Newton matrices and Fisher information: products with vectors, the matrices, and solutions with them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+import numpy as np
+
+import nngrad.functions as F
+
+from ..autodiff.forward_mode import NoForwardMode
+from ..autodiff.request import differentiable
+from ..graph import Variable, as_variable
+from .directions import several_over_directions
+from .drawn import direction_leaf
+from .implicit.capturing import at_full_precision
+from .implicit.linear import linear_solve
+from .implicit.packing import Packing
+from .kronecker import KroneckerFactors, kronecker_factors
+from .likelihoods import LIKELIHOODS, Likelihood
+from .parts import built, gradients_at, positive_int, pushed, vectors_for
+
+METHODS = ("residual", "dense", "cg")
+_LARGEST = 8192
+"""Up to so many rows a matrix is factorised by default. It takes half a gigabyte then, and some seconds."""
+
+
+class CurvatureMatrix:
+    """A positive semidefinite matrix of the parameters, `R^T R`, where the rows of R are gradients of residuals.
+
+    Made by `nn.gauss_newton` and `nn.fisher`.
+
+    All results are Variables, to be used in a loss and differentiated again. Vectors are lists with one Variable, array
+    or number for each parameter, and so are results then; or one vector of all parameters' elements.
+    """
+
+    def __init__(
+        self, outputs: list[Variable], parameters: list[Variable], likelihood: Likelihood, scale: float,
+        chunk: int | None,
+    ) -> None:  # fmt: skip
+        self.outputs = outputs
+        """What is differentiated: residuals, or outputs of a network."""
+        self.parameters = parameters
+        """What it is differentiated by."""
+        self._likelihood = likelihood
+        self._scale = scale  # of the rows
+        self._chunk = chunk
+
+    @property
+    def shape(self) -> tuple[int, int]:
+        """(n, n) with n the number of elements of all parameters."""
+        n = sum([p.size for p in self.parameters])
+        return n, n
+
+    def __repr__(self) -> str:
+        name, count = type(self).__name__, len(self.parameters)
+        return f"<{name} of {self.shape[0]} elements in {count} parameters, {self.rank} rows>"
+
+    @property
+    def rank(self) -> int:
+        """The number of rows of R: an upper bound of the rank."""
+        return sum([y.size for y in self.outputs])
+
+    def __matmul__(self, vectors: Any) -> Any:
+        """The product with a vector: a derivative forward and one back, and never the matrix."""
+        given, arranged = self._vectors(vectors, "@: vectors")
+        return arranged(self._built(lambda: self._back(self._along(given))))
+
+    def rows(self) -> Variable:
+        """R, (rank, n): all gradients, of which `R^T R` is the matrix and `R R^T` the kernel."""
+        return self._built(lambda: [self._rows()])[0]
+
+    def dense(self) -> Variable:
+        """The matrix, (n, n), parameters one after another."""
+        return self._built(lambda: [self._dense()])[0]
+
+    def kernel(self) -> Variable:
+        """`R R^T`, (rank, rank): of outputs with likelihood "gaussian" the neural tangent kernel."""
+        return self._built(lambda: [self._kernel(self._rows())])[0]
+
+    def diagonal(self) -> list[Variable]:
+        """The diagonal: one Variable for each parameter, of its shape."""
+
+        def build() -> list[Variable]:
+            squares = [self._over_rows(y, square=True) for y in self.outputs]
+            return [each[0] if len(each) == 1 else F.add_n(*each) for each in zip(*squares, strict=True)]
+
+        return self._built(build)
+
+    def kronecker(self) -> KroneckerFactors:
+        """Its blocks for affine functions and convolutions, each approximated as a Kronecker product of the second
+        moments of inputs and of gradients at outputs (KFAC: Martens and Grosse, 2015; Grosse and Martens, 2016).
+
+        Raises:
+            ValueError: A parameter is none of one affine function or convolution, or there is no batch of rows that are
+                independent.
+        """
+        if len(self.outputs) != 1:
+            raise ValueError("kronecker: takes one Variable of outputs; join several by F.concatenate")
+        (y,) = self.outputs
+        found: list[KroneckerFactors] = []
+
+        def build() -> list[Variable]:
+            found.append(kronecker_factors(y, self.parameters, lambda w: self._times_root(y, w), self._chunk))
+            return found[0].matrices
+
+        matrices = self._built(build)
+        return found[0].with_matrices(matrices)
+
+    @at_full_precision
+    def solve(
+        self, b: Any, damping: float | Variable = 0.0, method: str | None = None, *, tol: float | None = None,
+        maxiter: int | None = None,
+    ) -> Any:  # fmt: skip
+        """`x` with `(A + damping I) x = b`.
+
+        Args:
+            b: The right side, a vector.
+            damping: What is added to the diagonal: a number that is not negative, or a Variable of shape ().
+            method: "dense" makes the matrix; "residual" makes the kernel, smaller where there are fewer rows than
+                parameters, and uses Woodbury's identity, which needs `damping` and loses digits where it is small: see
+                `nn.natural_gradient`; "cg" iterates, by products alone. By default the smaller of the first two, or
+                "cg" where that has more than 8,192 rows.
+            tol, maxiter: As for `nn.linear_solve`, for "cg". With `maxiter` it ends after so many products with what
+                there is; without, the result is NaN where it has not converged.
+
+        Returns:
+            In the form of `b`.
+        """
+        given, arranged = self._vectors(b, "solve: b")
+        by, extra = self._method(method, "solve"), self._damping(damping, "solve")
+        if by == "cg":
+            return arranged(self._iterated(lambda v: self._back(self._along(v)), given, extra, tol, maxiter))
+        right = self._packing().packed(given, "b has")
+
+        def build() -> list[Variable]:
+            if by == "dense":
+                return [_solved(self._dense(), extra, right)]
+            rows = self._rows()
+            inner = _solved(self._kernel(rows), extra, F.matmul(rows, right))
+            return [(right - F.matmul(F.transpose(rows, axes=(1, 0)), inner)) / extra]
+
+        (x,) = self._built(build, [right])
+        return arranged(self._packing().unpacked(x))
+
+    # ---------------------------------------------------------------- parts
+
+    def _along(self, vectors: list[Variable]) -> list[Variable]:
+        """R times a vector, in the shapes of the outputs."""
+        try:
+            moved = pushed(self.outputs, self.parameters, vectors)
+        except NoForwardMode:  # the gradient is linear in its seeds, and its derivative by them is what is wanted
+            seeds = [direction_leaf(y.spec) for y in self.outputs]
+            moved = gradients_at(gradients_at(self.outputs, self.parameters, list(seeds)), seeds, list(vectors))
+        transposed = self._likelihood.times_transposed_root
+        return [self._scaled(transposed(y, u)) for y, u in zip(self.outputs, moved, strict=True)]
+
+    def _back(self, vectors: list[Variable]) -> list[Variable]:
+        """R^T times a vector."""
+        seeds = [self._times_root(y, w) for y, w in zip(self.outputs, vectors, strict=True)]
+        return gradients_at(self.outputs, self.parameters, list(seeds))
+
+    def _times_root(self, y: Variable, w: Variable) -> Variable:
+        return self._scaled(self._likelihood.times_root(y, w))
+
+    def _scaled(self, y: Variable) -> Variable:
+        return y if self._scale == 1 else y * self._scale
+
+    def _over_rows(self, y: Variable, square: bool = False) -> list[Variable]:
+        """The rows that belong to one of the outputs, in parts for each parameter, (y.size, *p.shape); or the sums of
+        their squares."""
+
+        def along(w: Variable) -> list[Variable]:
+            gradients = gradients_at([y], self.parameters, [self._times_root(y, w)])
+            return [g * g for g in gradients] if square else gradients
+
+        return several_over_directions(along, y, 0, self._chunk, collapse=square)
+
+    def _rows(self) -> Variable:
+        parts = [
+            _joined([F.reshape(part, shape=(y.size, part.size // max(y.size, 1))) for part in self._over_rows(y)], 1)
+            for y in self.outputs
+        ]
+        return _joined(parts, 0)
+
+    def _dense(self) -> Variable:
+        rows = self._rows()
+        matrix: Variable = F.batch_matmul(rows, rows, transpose_a=True)
+        return matrix
+
+    def _kernel(self, rows: Variable) -> Variable:
+        matrix: Variable = F.batch_matmul(rows, rows, transpose_b=True)
+        return matrix
+
+    def _iterated(
+        self, product: Callable[[list[Variable]], list[Variable]], b: list[Variable], extra: Variable,
+        tol: float | None, maxiter: int | None,
+    ) -> list[Variable]:  # fmt: skip
+        """The solution by conjugate gradients."""
+        x, _ = linear_solve(
+            lambda v: [a + extra * x for a, x in zip(product(v), v, strict=True)], b, "cg", tol=tol, maxiter=maxiter,
+            unconverged="nan" if maxiter is None else "keep",
+        )  # fmt: skip
+        return list(x)
+
+    def _built(self, build: Callable[[], list[Variable]], given: Iterable[Variable] = ()) -> list[Variable]:
+        return built([*self.outputs, *self.parameters, *given], build)
+
+    def _packing(self) -> Packing:
+        return Packing(self.parameters, "parameters", type(self).__name__)
+
+    def _vectors(self, given: Any, name: str) -> tuple[list[Variable], Callable[[list[Variable]], Any]]:
+        """A vector in parts, and what brings such a list into the form in which the vector was given."""
+        if isinstance(given, list | tuple):
+            return vectors_for(self.parameters, given, name), lambda parts: parts
+        packing = self._packing()
+        flat = as_variable(given, name, type(self).__name__, packing.dtype)
+        if flat.shape != packing.spec.shape:
+            raise ValueError(f"{name}: expected a vector of shape {packing.spec.shape}, or a list with one for each of "
+                             f"{len(self.parameters)} parameters, got shape {flat.shape}")
+        return list(packing.unpacked(flat)), lambda parts: packing.packed(parts, "the result has")
+
+    def _method(self, method: str | None, owner: str) -> str:
+        if method is None:
+            smaller = min(self.rank, self.shape[0])
+            return "cg" if smaller > _LARGEST else "residual" if self.rank < self.shape[0] else "dense"
+        if method not in METHODS:
+            raise ValueError(f"{owner}: method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+        return method
+
+    def _damping(self, damping: Any, owner: str) -> Variable:
+        if not isinstance(damping, Variable) and not (np.isscalar(damping) and damping >= 0):  # type: ignore[operator]
+            raise ValueError(f"{owner}: damping must be a number that is not negative, or a Variable, got {damping!r}")
+        extra = as_variable(damping, "damping", owner, self.parameters[0].dtype)
+        if extra.shape != ():
+            raise ValueError(f"{owner}: damping must have shape (), got {extra.shape}")
+        return extra
+
+
+def gauss_newton(
+    residuals: Variable | Iterable[Variable], parameters: Any, chunk: int | None = None
+) -> CurvatureMatrix:
+    """The Gauss-Newton matrix `J^T J` of residuals: the Hessian of half the sum of their squares, less the terms with
+    second derivatives of residuals.
+
+        matrix = nn.gauss_newton(residuals, nn.get_parameters())
+        products = matrix @ vectors
+
+    Residuals may have derivatives in them. For losses of all samples it is the empirical Fisher information.
+
+    Args:
+        residuals: A Variable or a list of some, of any shapes.
+        parameters: Variables by name, or in a list.
+        chunk: How many of the rows of J are computed at once where they are all needed; None for all.
+
+    Raises:
+        TypeError: Something is no Variable of a floating dtype.
+        ValueError: There are none, or `chunk` is not positive.
+    """
+    return _matrix(residuals, parameters, "gauss_newton: residuals", LIKELIHOODS["gaussian"], 1.0, chunk)
+
+
+def fisher(
+    outputs: Variable, parameters: Any, likelihood: str = "categorical", reduction: str = "mean",
+    chunk: int | None = None,
+) -> CurvatureMatrix:  # fmt: skip
+    """The Fisher information of a network whose outputs are the natural parameters of a likelihood: `J^T F J`, where F
+    is that of the likelihood, in closed form. It is the generalised Gauss-Newton matrix of the negative log likelihood.
+
+        fisher = nn.fisher(logits, nn.get_parameters())      # of F.mean(F.softmax_cross_entropy(logits, t))
+
+    Args:
+        outputs: (batch, ...).
+        parameters: Variables by name, or in a list.
+        likelihood: "categorical": logits along the last axis, for `F.softmax_cross_entropy`; "bernoulli": logits, for
+            `F.sigmoid_cross_entropy`; "gaussian": means of normal distributions of variance 1, for half the squared
+            error.
+        reduction: Whether the loss is a "mean" or a "sum" over samples: rows of the first axis, and for "categorical"
+            all places of axes but the last.
+        chunk: As for `gauss_newton`.
+
+    Raises:
+        TypeError: Something is no Variable of a floating dtype.
+        ValueError: There are no parameters, outputs have no batch axis, or an argument is none of those there are.
+    """
+    if likelihood not in LIKELIHOODS:
+        raise ValueError(f"fisher: likelihood must be one of {', '.join(map(repr, LIKELIHOODS))}, got {likelihood!r}")
+    if reduction not in ("mean", "sum"):
+        raise ValueError(f"fisher: reduction must be 'mean' or 'sum', got {reduction!r}")
+    known = LIKELIHOODS[likelihood]
+    if isinstance(outputs, Variable) and outputs.ndim < 1 + known.has_classes:
+        raise ValueError(f"fisher: outputs of shape {outputs.shape} have too few axes; the first is that of the batch")
+    matrix = _matrix(outputs, parameters, "fisher: outputs", known, 1.0, chunk)
+    (y,) = matrix.outputs
+    samples = math.prod(y.shape[:-1]) if known.has_classes else y.shape[0]
+    matrix._scale = 1 / math.sqrt(max(samples, 1)) if reduction == "mean" else 1.0
+    return matrix
+
+
+def _matrix(
+    outputs: Any, parameters: Any, name: str, likelihood: Likelihood, scale: float, chunk: int | None
+) -> CurvatureMatrix:
+    listed = differentiable(outputs, name)
+    by = differentiable(listed_parameters(parameters), "parameters")
+    if not listed or not by:
+        raise ValueError(f"{name if by else 'parameters'}: there are none")
+    if chunk is not None:
+        positive_int(chunk, "chunk", " or None")
+    return CurvatureMatrix(listed, by, likelihood, scale, chunk)
+
+
+def listed_parameters(parameters: Any) -> Any:
+    """Parameters in a list, where they are given by name."""
+    return list(parameters.values()) if isinstance(parameters, Mapping) else parameters
+
+
+@at_full_precision
+def natural_gradient(
+    metric: CurvatureMatrix, loss: Variable | None = None, damping: float | Variable = 0.0, method: str | None = None,
+    *, tol: float | None = None, maxiter: int | None = None,
+) -> list[Variable]:  # fmt: skip
+    """The direction `(A + damping I)^-1 g` of the gradient g of a loss, in the metric A; parameters move against it.
+
+        direction = nn.natural_gradient(nn.gauss_newton(residuals, parameters), damping=1e-8)
+        direction = nn.natural_gradient(nn.fisher(logits, parameters), loss, damping=1e-3)
+
+    Without a loss it is the step of Gauss and Newton (of Levenberg and Marquardt, with damping) for half the sum of
+    squares of the residuals r, and `J^T (J J^T + damping I)^-1 r` in the space of residuals: where these are fewer than
+    parameters it costs less, and it keeps its digits, however small `damping` is.
+
+    Args:
+        metric: Of `nn.gauss_newton` or `nn.fisher`.
+        loss: Of shape (); None for half the sum of squares of the residuals of `nn.gauss_newton`.
+        damping, method, tol, maxiter: As for `solve`; "cg" without a loss iterates in the smaller of both spaces.
+
+    Returns:
+        One Variable for each parameter, of its shape.
+
+    Raises:
+        TypeError: Something is of the wrong kind.
+        ValueError: The loss is no scalar, or missing with `nn.fisher`; or `method` or `damping` is out of range.
+    """
+    if not isinstance(metric, CurvatureMatrix):
+        raise TypeError(f"natural_gradient: metric: expected what nn.gauss_newton or nn.fisher gives, got {metric!r}")
+    if loss is not None:
+        (y,) = differentiable(loss, "natural_gradient: loss")
+        if y.shape != ():
+            raise ValueError(f"natural_gradient: loss: expected one of shape (), got {y.shape}")
+        gradients = built([y, *metric.parameters], lambda: gradients_at([y], metric.parameters, [None]))
+        solved: list[Variable] = metric.solve(gradients, damping, method, tol=tol, maxiter=maxiter)
+        return solved
+    if metric._likelihood is not LIKELIHOODS["gaussian"] or metric._scale != 1:
+        raise ValueError("natural_gradient: loss: give the loss; only nn.gauss_newton knows residuals")
+    by, extra = metric._method(method, "natural_gradient"), metric._damping(damping, "natural_gradient")
+    if (by == "cg" and metric.rank >= metric.shape[0]) or by == "dense":
+        gradients = metric._built(lambda: metric._back(metric.outputs))
+        return list(metric.solve(gradients, damping, by, tol=tol, maxiter=maxiter))
+    if by == "cg":
+        inner = metric._iterated(lambda w: metric._along(metric._back(w)), metric.outputs, extra, tol, maxiter)
+        return metric._built(lambda: metric._back(inner), inner)
+
+    def build() -> list[Variable]:
+        rows = metric._rows()
+        right = _joined([F.reshape(y, shape=(y.size,)) for y in metric.outputs], 0)
+        inner = _solved(metric._kernel(rows), extra, right)
+        return list(metric._packing().unpacked(F.matmul(F.transpose(rows, axes=(1, 0)), inner)))
+
+    return metric._built(build)
+
+
+def _solved(matrix: Variable, damping: Variable, b: Variable) -> Variable:
+    """The solution with a matrix and more on its diagonal."""
+    more = F.matrix_diag(F.broadcast(F.reshape(damping, shape=(1,)), shape=b.shape))
+    solution: Variable = F.batch_solve(matrix + more, b)
+    return solution
+
+
+def _joined(parts: list[Variable], axis: int) -> Variable:
+    whole: Variable = parts[0] if len(parts) == 1 else F.concatenate(*parts, axis=axis)
+    return whole

@@ -1,0 +1,212 @@
+"""Kronecker-factored approximations of curvature matrices, for affine functions and convolutions."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import nngrad.functions as F
+
+from ..autodiff.binding import own_leaves
+from ..graph import Function, Variable, path_between
+from .directions import independent_rows, several_over_directions
+from .parts import built, gradients_at, vectors_for
+
+
+class Layer(NamedTuple):
+    """The block of the weight and bias of an affine function or convolution: the Kronecker product of two matrices."""
+
+    weight: int
+    """Which of the parameters it is."""
+    bias: int | None
+    inputs: Variable
+    """Second moments of what the weight is multiplied by, the last of it 1 where there is a bias: summed over places of
+    a convolution, a mean over the batch."""
+    outputs: Variable
+    """Those of the gradients at what it gives: summed over the batch, a mean over places."""
+    is_convolution: bool
+
+    def matrix_of(self, vectors: Sequence[Variable]) -> Variable:
+        """The parts of a vector that belong to it as one matrix, (inputs, outputs), the bias in the last row."""
+        rows = self.inputs.shape[0] - (self.bias is not None)
+        w, out = vectors[self.weight], self.outputs.shape[0]
+        w = F.reshape(w, shape=(out, rows) if self.is_convolution else (rows, out))
+        turned: Variable = F.transpose(w, axes=(1, 0)) if self.is_convolution else w
+        if self.bias is None:
+            return turned
+        whole: Variable = F.concatenate(turned, F.reshape(vectors[self.bias], shape=(1, out)), axis=0)
+        return whole
+
+    def parts_of(self, matrix: Variable, vectors: Sequence[Variable]) -> dict[int, Variable]:
+        """Such a matrix as the parts of a vector, in the shapes of those of another."""
+        rows = self.inputs.shape[0] - (self.bias is not None)
+        w = matrix if self.bias is None else matrix[:rows]
+        w = F.transpose(w, axes=(1, 0)) if self.is_convolution else w
+        parts = {self.weight: F.reshape(w, shape=vectors[self.weight].shape)}
+        if self.bias is not None:
+            parts[self.bias] = F.reshape(matrix[rows:], shape=vectors[self.bias].shape)
+        return parts
+
+
+class KroneckerFactors:
+    """A curvature matrix of which only blocks of layers are kept, each the Kronecker product of two small matrices.
+
+    Vectors are lists with one Variable, array or number for each parameter.
+    """
+
+    def __init__(self, parameters: list[Variable], layers: list[Layer]) -> None:
+        self.parameters = parameters
+        """What the matrix is differentiated by."""
+        self.layers = layers
+        """The blocks."""
+
+    @property
+    def matrices(self) -> list[Variable]:
+        """The two matrices of each layer."""
+        return [m for layer in self.layers for m in (layer.inputs, layer.outputs)]
+
+    def with_matrices(self, matrices: list[Variable]) -> KroneckerFactors:
+        """The same with other matrices."""
+        pairs = zip(self.layers, matrices[::2], matrices[1::2], strict=True)
+        return KroneckerFactors(self.parameters, [layer._replace(inputs=a, outputs=g) for layer, a, g in pairs])
+
+    def __matmul__(self, vectors: Any) -> list[Variable]:
+        """The product with a vector."""
+        return self._by_layer(vectors, "@: vectors", lambda a, g, v: F.matmul(F.matmul(a, v), g))
+
+    def solve(self, b: Any, damping: float | Variable = 0.0) -> list[Variable]:
+        """`x` with `(A + damping I) x = b`, exactly, by the eigenvalues of the small matrices.
+
+        Args:
+            b: The right side, a vector.
+            damping: What is added to the diagonal.
+        """
+
+        def solved(a: Variable, g: Variable, v: Variable) -> Variable:
+            (s, q), (t, p) = F.batch_eigh(a), F.batch_eigh(g)
+            inner = F.matmul(F.matmul(F.transpose(q, axes=(1, 0)), v), p)
+            inner = inner / (F.reshape(s, shape=(-1, 1)) * F.reshape(t, shape=(1, -1)) + damping)
+            result: Variable = F.matmul(F.matmul(q, inner), F.transpose(p, axes=(1, 0)))
+            return result
+
+        return self._by_layer(b, "solve: b", solved)
+
+    def _by_layer(
+        self, given: Any, name: str, change: Callable[[Variable, Variable, Variable], Variable]
+    ) -> list[Variable]:
+        vectors = vectors_for(self.parameters, given, name)
+
+        def build() -> list[Variable]:
+            parts: dict[int, Variable] = {}
+            for layer in self.layers:
+                changed = change(layer.inputs, layer.outputs, layer.matrix_of(vectors))
+                parts |= layer.parts_of(changed, vectors)
+            return [parts[i] for i in range(len(vectors))]
+
+        return built([*self.matrices, *vectors], build)
+
+
+class _Application(NamedTuple):
+    """Where a weight is used."""
+
+    function: Function
+    weight: int
+    bias: int | None = None
+
+
+def kronecker_factors(
+    y: Variable, parameters: list[Variable], root: Callable[[Variable], Variable], chunk: int | None
+) -> KroneckerFactors:
+    """See `CurvatureMatrix.kronecker`.
+
+    Args:
+        y: The outputs.
+        parameters: Weights and biases.
+        root: What vectors of residuals are multiplied by to be gradients at the outputs.
+        chunk: How many of the residuals of a sample are taken at once.
+    """
+    applications = _applications(y, parameters)
+    ends = [each.function.outputs[0] for each in applications]
+    for each, end in zip(applications, ends, strict=True):
+        if not independent_rows(y, end):
+            raise ValueError(f"kronecker: it cannot be shown that row b of the outputs, of shape {y.shape}, depends on "
+                             f"row b alone of what parameters[{each.weight}] gives, of shape {end.shape}")
+    gradients = several_over_directions(lambda w: gradients_at([y], list(ends), [root(w)]), y, 1, chunk)
+    layers = []
+    for each, slopes in zip(applications, gradients, strict=True):
+        is_convolution = each.function.op.name == "convolve"
+        a, g = _inputs_of(each.function), _rows_of(slopes, 2 if is_convolution else slopes.ndim - 1)
+        if each.bias is not None:
+            a = F.concatenate(a, F.constant(val=1, shape=(a.shape[0], 1), dtype=a.dtype), axis=1)
+        batch, places = y.shape[0], a.shape[0] / y.shape[0]
+        moments = F.matmul(a.T, a) / batch, F.matmul(g.T, g) / places
+        layers.append(Layer(each.weight, each.bias, *moments, is_convolution))
+    return KroneckerFactors(parameters, layers)
+
+
+def _inputs_of(f: Function) -> Variable:
+    """What a weight is multiplied by, one row for each place."""
+    x = f.inputs[0]
+    if f.op.name != "convolve":
+        return _rows_of(x, x.ndim - 1)
+    pad, stride, dilation, group, channel_last = f.arguments
+    if group != 1 or channel_last:
+        raise ValueError("kronecker: convolutions with group or channel_last have no Kronecker factors")
+    return _rows_of(F.im2col(x, ksize=f.inputs[1].shape[2:], stride=stride, pad=pad, dilate=dilation), 1)
+
+
+def _rows_of(x: Variable, axis: int) -> Variable:
+    """`x` as a matrix, whose columns are what differs along `axis`."""
+    last = x if axis == x.ndim - 1 else F.transpose(x, axes=(*[i for i in range(x.ndim) if i != axis], axis))
+    rows: Variable = F.reshape(last, shape=(-1, x.shape[axis]))
+    return rows
+
+
+def _applications(y: Variable, parameters: list[Variable]) -> list[_Application]:
+    """The affine functions and convolutions that parameters belong to, each of them to one."""
+    owned = own_leaves([y], parameters)
+    path, _, _ = path_between([y], [x for own in owned for x in own])
+    readers: dict[int, list[Function]] = {}
+    for f in path:
+        for number in {id(x) for x in f.inputs}:
+            readers.setdefault(number, []).append(f)
+    weights: dict[int, _Application] = {}
+    biases: list[tuple[int, Variable]] = []
+    for i, own in enumerate(owned):
+        reader, x = _only_reader(own, readers)
+        if reader is not None and reader.op.name == "add2" and reader.inputs[0] is not reader.inputs[1]:
+            biases.append((i, reader.inputs[0] if reader.inputs[1] is x else reader.inputs[1]))
+        elif reader is not None and _has_factors(reader, x):
+            weights[id(reader)] = _Application(reader, i)
+        else:
+            raise _unfit(i, parameters[i])
+    for i, other in biases:
+        while other.parent is not None and other.parent.op.name == "reshape":
+            other = other.parent.inputs[0]
+        found = weights.get(id(other.parent))
+        if found is None or found.bias is not None or len(readers.get(id(other), ())) != 1:
+            raise _unfit(i, parameters[i])
+        weights[id(other.parent)] = found._replace(bias=i)
+    return list(weights.values())
+
+
+def _only_reader(own: list[Variable], readers: dict[int, list[Function]]) -> tuple[Function | None, Variable]:
+    """The function that alone reads a parameter, perhaps reshaped, and what it reads; None if there are more."""
+    x = own[0]
+    while len(own) == 1 and len(readers.get(id(x), ())) == 1:
+        (f,) = readers[id(x)]
+        if f.op.name != "reshape":
+            return f, x
+        x = f.outputs[0]
+    return None, x
+
+
+def _has_factors(f: Function, x: Variable) -> bool:
+    if f.op.name == "batch_matmul":
+        return f.inputs[1] is x and x.ndim == 2 and f.inputs[0] is not x and f.arguments == (False, False)
+    return f.op.name == "convolve" and f.inputs[1] is x and f.inputs[0] is not x
+
+
+def _unfit(i: int, p: Variable) -> ValueError:
+    return ValueError(f"kronecker: parameters[{i}] ({p.name or p.spec}) is not the weight or bias of one affine "
+                      "function or convolution, used once; leave it out, or take the products of the matrix itself")

@@ -1,0 +1,44 @@
+"""Roots of the Fisher information that likelihoods have in the outputs of a network."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import NamedTuple
+
+import nngrad.functions as F
+
+from ..graph import Variable
+
+
+class Likelihood(NamedTuple):
+    """A distribution with outputs of a network as its natural parameters, and a root S of the Fisher information
+    `S S^T` that it has in them. Both functions are given outputs and what they multiply."""
+
+    times_root: Callable[[Variable, Variable], Variable]
+    """S times a vector."""
+    times_transposed_root: Callable[[Variable, Variable], Variable]
+    """S^T times a vector."""
+    has_classes: bool = False
+    """Whether the last axis holds the numbers of one draw."""
+
+
+def _categorical(y: Variable, w: Variable) -> Variable:
+    p, root = F.softmax(y, axis=-1), F.exp(F.log_softmax(y, axis=-1) / 2)
+    return root * w - p * F.sum(root * w, axis=-1, keepdims=True)
+
+
+def _categorical_transposed(y: Variable, u: Variable) -> Variable:
+    p, root = F.softmax(y, axis=-1), F.exp(F.log_softmax(y, axis=-1) / 2)
+    return root * (u - F.sum(p * u, axis=-1, keepdims=True))
+
+
+def _bernoulli(y: Variable, w: Variable) -> Variable:
+    return F.exp((F.log_sigmoid(y) + F.log_sigmoid(-y)) / 2) * w
+
+
+LIKELIHOODS = {
+    "gaussian": Likelihood(lambda y, w: w, lambda y, u: u),
+    "categorical": Likelihood(_categorical, _categorical_transposed, has_classes=True),
+    "bernoulli": Likelihood(_bernoulli, _bernoulli),
+}
+"""What `nn.fisher` knows, by name."""

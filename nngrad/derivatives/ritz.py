@@ -1,0 +1,128 @@
+"""Lanczos' method: eigenvalues and eigenvectors of symmetric operators from products with vectors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from ..autodiff.request import variables
+from ..execution import compile
+from ..graph import Variable, functions_of
+from .curvature import CurvatureMatrix, listed_parameters
+from .parts import positive_int
+from .products import hvp
+
+Array = np.ndarray[Any, Any]
+Product = Callable[[Array], Array]
+
+
+class Ritz(NamedTuple):
+    """What a run of Lanczos' method finds."""
+
+    values: Array
+    """Of shape (k), ascending: estimates of eigenvalues; the outer ones come close first."""
+    weights: Array
+    """Of shape (k), of sum 1: how much of the vector that it began with belongs to each."""
+    vectors: Array | None = None
+    """Of shape (n, k): estimates of eigenvectors, of length 1, in columns; None where they were not asked for."""
+
+
+def lanczos(
+    matrix: Variable | CurvatureMatrix | Product, parameters: Any = None, k: int = 64, *, start: Any = None,
+    seed: int = 0, vectors: bool = True,
+) -> Ritz:  # fmt: skip
+    """Eigenvalues and eigenvectors of a Hessian, or of another symmetric matrix, by Lanczos' method.
+
+        top = nn.lanczos(loss, parameters, 50).values[-1]
+
+    The matrix is never made: each iteration takes its product with a vector, of all parameters' elements one after
+    another. Each new vector is made orthogonal to all before it, twice: else rounding brings eigenvalues back. It ends
+    early where the vectors span all that the matrix makes of the first one. Results are NumPy's, in float64.
+
+    Args:
+        matrix: A loss of shape (), for its Hessian in `parameters`; what `nn.gauss_newton` or `nn.fisher` gives; or a
+            function that multiplies a vector, (n,).
+        parameters: What a loss is differentiated by, at the values that they have now.
+        k: How many products are taken at most; there are no more than there are elements.
+        start: The vector to begin with, not zero; drawn at random by default. A function needs it.
+        seed: Of that draw.
+        vectors: Whether eigenvectors are wanted.
+
+    Raises:
+        TypeError: Something is of the wrong kind.
+        ValueError: The loss has another shape, there are no parameters, `k` is below 1, `start` is zero or missing, or
+            the Hessian is not finite.
+    """
+    count = positive_int(k, "lanczos: k")
+    product: Product
+    if isinstance(matrix, CurvatureMatrix):
+        product, size = compiled_product(lambda v: matrix @ v, matrix.parameters, "the matrix"), matrix.shape[0]
+    elif isinstance(matrix, Variable):
+        product, size = product_of_hessian(matrix, parameters)
+    elif callable(matrix) and start is not None:
+        product, size = matrix, len(start)
+    elif callable(matrix):
+        raise ValueError("lanczos: start: a function needs a vector to begin with")
+    else:
+        raise TypeError(f"lanczos: matrix: expected a loss, a curvature matrix or a function, got {matrix!r}")
+    first = np.random.default_rng(seed).standard_normal(size) if start is None else np.asarray(start, np.float64)
+    if first.shape != (size,) or not np.linalg.norm(first):
+        raise ValueError(f"lanczos: start: expected a vector of shape ({size},) that is not zero")
+    return _iterated(product, first, min(count, size), vectors)
+
+
+def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
+    """The product of the Hessian of a loss with a vector, and the size of such vectors."""
+    (loss,) = variables(loss, "loss")
+    listed = variables(() if parameters is None else listed_parameters(parameters), "parameters")
+    if loss.shape != ():
+        raise ValueError(f"loss: expected one of shape (), got {loss.shape}; take F.sum or F.mean of it")
+    if not listed:
+        raise ValueError("parameters: there are none; nn.get_parameters() gives those of this scope")
+    product = compiled_product(lambda vectors: hvp(loss, listed, vectors), listed, "loss: its Hessian")
+    return product, sum([p.size for p in listed])
+
+
+def compiled_product(
+    product: Callable[[list[Variable]], list[Variable]], parameters: list[Variable], name: str
+) -> Product:
+    """A product with a vector of all elements of the parameters, as one executable."""
+    directions = [Variable(p.shape, dtype=p.dtype) for p in parameters]
+    products = product(directions)
+    # A loss may be linear in a parameter: no product depends on its direction then.
+    read = {id(x) for x in products} | {id(x) for function in functions_of(products) for x in function.inputs}
+    used = [i for i, direction in enumerate(directions) if id(direction) in read]
+    run: Any = compile(products, [directions[i] for i in used])
+    ends = np.cumsum([p.size for p in parameters])[:-1]
+
+    def multiplied(v: Array) -> Array:
+        parts = np.split(v, ends)
+        results = run(*[parts[i].reshape(parameters[i].shape).astype(parameters[i].dtype) for i in used])
+        made = np.concatenate([np.ravel(r) for r in results]).astype(np.float64)
+        if not np.isfinite(made).all():
+            raise ValueError(f"{name} has NaN or infinities at these values; nn.find_nan tells where they come from")
+        return made
+
+    return multiplied
+
+
+def _iterated(product: Product, start: Array, count: int, vectors: bool) -> Ritz:
+    basis = np.zeros((count, len(start)))
+    diagonal, beside = np.zeros(count), np.zeros(count)
+    basis[0] = start / np.linalg.norm(start)
+    for i in range(count):
+        w = np.asarray(product(basis[i]), np.float64)
+        size = np.linalg.norm(w)
+        diagonal[i] = basis[i] @ w
+        for _ in range(2):
+            w = w - basis[: i + 1].T @ (basis[: i + 1] @ w)
+        beside[i] = np.linalg.norm(w)
+        if i + 1 == count or beside[i] <= 1e-10 * max(size, np.finfo(float).tiny):
+            count = i + 1
+            break
+        basis[i + 1] = w / beside[i]
+    off = beside[: count - 1]
+    values, parts = np.linalg.eigh(np.diag(diagonal[:count]) + np.diag(off, 1) + np.diag(off, -1))
+    return Ritz(values, parts[0] ** 2, basis[:count].T @ parts if vectors else None)

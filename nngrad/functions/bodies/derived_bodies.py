@@ -1,0 +1,139 @@
+"""What is derived of several bodies together, of which one runs: their gradients, and their tangents.
+
+Whatever one of them takes or gives the others take and give as well.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from ...graph import Spec
+from ...graph.block import Block, new_leaves
+from ...graph.body_op import Numbers
+from ...graph.closing import close
+from ...graph.derived import derived_once
+from .carries import zeros_of
+
+Gives = tuple[tuple[int | None, ...], ...]
+"""For each body, for each output, the number of the value that it is; None for one that another body gives."""
+
+
+class Derived(NamedTuple):
+    """What is derived of several bodies."""
+
+    bodies: tuple[Block, ...]
+    residuals: Numbers
+    """Which of their inputs these take, and then, as ~k, which of the outputs, before other inputs."""
+    results: Numbers
+    """Of what they give the derivatives."""
+
+
+def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
+    """Shape and dtype of each output."""
+    return tuple([
+        next(body.spec(k) for body, k in zip(bodies, each, strict=True) if k is not None)
+        for each in zip(*gives, strict=True)
+    ])
+
+
+def filled(
+    body: Block, read: Sequence[int], taken: dict[int, Spec], places: Sequence[int], wanted: dict[int, Spec]
+) -> Block:
+    """A body that takes and gives what the others do as well: `body`, and zeros.
+
+    Args:
+        body: What takes `read` and gives `places`.
+        read: What each of its inputs is.
+        taken: What is given, with shapes and dtypes.
+        places: What each of its outputs is.
+        wanted: What is to be given, with shapes and dtypes.
+    """
+    inputs, _, given = body.opened()
+    order = max(body.orders, default=1)
+    leaves, made = dict(zip(read, inputs, strict=True)), dict(zip(places, given, strict=True))
+    ends = [made[k] if k in made else zeros_of(spec, order) for k, spec in wanted.items()]
+    return close(ends, [leaves[i] if i in leaves else new_leaves([spec])[0] for i, spec in taken.items()])
+
+
+@derived_once
+def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
+    """Returns for each body the numbers of the values that derivatives are not to compute again: what takes much
+    arithmetic, and what depends on that, but for its outputs. It is empty where there are none.
+
+    Args:
+        bodies: The bodies.
+    """
+    found = []
+    for body in bodies:
+        costly: dict[int, None] = {}
+        for (op, arguments, ins), outs in zip(body.steps, body.outs, strict=True):
+            given = tuple([body.spec(i) for i in ins])
+            if not costly.keys().isdisjoint(ins) or (op.cost is not None and op.is_heavy(given, arguments)):
+                costly |= dict.fromkeys(outs)
+        found.append(tuple([k for k in costly if k not in body.outputs]))
+    return tuple(found) if any(found) else ()
+
+
+@derived_once
+def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers) -> Derived:
+    """Returns the gradients of bodies, of residuals and seeds.
+
+    Args:
+        bodies: The bodies.
+        gives: Which of their values the outputs are.
+        arrived: The outputs that a seed is given for.
+        wanted: In which inputs.
+    """
+    first, specs = bodies[0], specs_of(bodies, gives)
+    every, count = tuple(range(len(first.inputs))), len(specs)
+    kept = count > len(first.outputs)
+    found = []
+    for body, own in zip(bodies, gives, strict=True):
+        seeds = [k for k in arrived if own[k] is not None]
+        numbers = tuple([n for k in seeds if (n := own[k]) is not None])
+        each = body.gradient(numbers, wanted, () if kept else every, every if kept else ())
+        found.append((each, [n if n >= 0 else ~own.index(n) for n in each.residuals], [~(count + k) for k in seeds]))
+    taken = _taken(first, specs, [n for _, read, _ in found for n in read])
+    reached = {i: first.inputs[i] for i in wanted if any([i in each.reached for each, _, _ in found])}
+    every_seed = {~(count + k): specs[k] for k in arrived}
+    results = [
+        filled(each.body, [*read, *seeds], taken | every_seed, each.reached, reached) for each, read, seeds in found
+    ]
+    return Derived(tuple(results), tuple(taken), tuple(reached))
+
+
+@derived_once
+def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
+    """Returns the tangents of bodies, of their inputs, what is kept of them, and the tangents of the inputs.
+
+    Args:
+        bodies: The bodies.
+        gives: Which of their values the outputs are.
+        moving: The inputs that move.
+        read: The outputs whose tangents are wanted.
+    """
+    first, specs = bodies[0], specs_of(bodies, gives)
+    count = len(first.inputs)
+    directions = {~(len(specs) + i): first.inputs[i] for i in moving}
+    found = []
+    for body, own in zip(bodies, gives, strict=True):
+        along = tuple(dict.fromkeys([n for k in read if (n := own[k]) is not None]))
+        made = tuple(dict.fromkeys([n for n in own if n is not None and n < 0]))
+        kept = made if len(own) > len(body.outputs) else ()
+        each = body.tangent(moving, along, kept)
+        tangents = dict(zip(each.moved, each.body.outputs[len(body.outputs) :], strict=True))
+        step = each.body.with_outputs(tuple([tangents[n] for k in read if (n := own[k]) in tangents]))
+        given = [*range(count), *[~own.index(n) for n in kept], *directions]
+        found.append((step, given, [k for k in read if own[k] in tangents]))
+    used = [given[i] for step, given, _ in found for i in step.inputs_above(step.outputs)]
+    taken = _taken(first, specs, [*range(count), *[n for n in used if n not in directions]])
+    moved = {k: specs[k] for k in read if any([k in places for _, _, places in found])}
+    results = [filled(step, given, taken | directions, places, moved) for step, given, places in found]
+    return Derived(tuple(results), tuple(taken), tuple(moved))
+
+
+def _taken(first: Block, specs: tuple[Spec, ...], residuals: Sequence[int]) -> dict[int, Spec]:
+    """Each residual once, inputs first, with its shape and dtype."""
+    ordered = sorted(set(residuals), key=lambda n: (n < 0, abs(n)))
+    return {n: first.inputs[n] if n >= 0 else specs[~n] for n in ordered}

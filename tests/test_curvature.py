@@ -1,0 +1,314 @@
+"""Gauss-Newton matrices, Fisher information, their Kronecker factors and natural gradients, beside JAX's dense ones."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from itertools import pairwise
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+
+Arrays = list[np.ndarray]
+
+
+def leaves(arrays: Arrays) -> list[nn.Variable]:
+    return [nn.Variable.from_numpy_array(a, need_grad=True) for a in arrays]
+
+
+def weights(rng: np.random.Generator, *sizes: int) -> Arrays:
+    pairs = [(rng.standard_normal((m, n)), rng.standard_normal(n)) for m, n in pairwise(sizes)]
+    return [a for pair in pairs for a in pair]
+
+
+def network(m: Any, p: list[Any], x: Any) -> Any:
+    for w, b in zip(p[:-2:2], p[1:-2:2], strict=True):
+        x = m.tanh(x @ w + b)
+    return x @ p[-2] + p[-1]
+
+
+def jacobian(outputs: Callable[[Any], Any], arrays: Arrays) -> np.ndarray:
+    """Of a function of a list, (m, n), by JAX."""
+    point, unflatten = jax.flatten_util.ravel_pytree([jnp.asarray(a) for a in arrays])
+    return np.asarray(jax.jacobian(lambda flat: jnp.ravel(outputs(unflatten(flat))))(point))
+
+
+def flat(parts: Any) -> np.ndarray:
+    return np.concatenate([np.ravel(part.d) for part in parts])
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def fisher_of_softmax(logits: np.ndarray, j: np.ndarray, samples: int) -> np.ndarray:
+    """The expected outer product of gradients of log likelihoods, summed over classes one by one."""
+    p = np.exp(logits) / np.exp(logits).sum(axis=1, keepdims=True)
+    total = np.zeros((j.shape[1], j.shape[1]))
+    for b, row in enumerate(p):
+        own = j[b * len(row) : (b + 1) * len(row)]
+        for k, share in enumerate(row):
+            score = (np.eye(len(row))[k] - row) @ own
+            total += share * np.outer(score, score)
+    return total / samples
+
+
+@settings(max_examples=8, deadline=None)
+@given(batch=st.integers(1, 4), width=st.integers(1, 3), out=st.integers(1, 3), seed=st.integers(0, 99))
+def test_gauss_newton_is_that_of_the_dense_jacobian(batch: int, width: int, out: int, seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    arrays, x = weights(rng, 2, width, out), rng.standard_normal((batch, 2))
+    with jax.enable_x64(True):
+        p = leaves(arrays)
+        j = jacobian(lambda p: network(jnp, p, x), arrays)
+        r = network(F, p, nn.Variable.from_numpy_array(x))
+        matrix = nn.gauss_newton(r, p)
+        v = rng.standard_normal(j.shape[1])
+        near = np.testing.assert_allclose
+        near(matrix.rows().d, j, atol=1e-12)
+        near(matrix.dense().d, j.T @ j, atol=1e-11)
+        near(matrix.kernel().d, j @ j.T, atol=1e-11)
+        near((matrix @ v).d, j.T @ (j @ v), atol=1e-11)
+        near(flat(matrix.diagonal()), np.diag(j.T @ j), atol=1e-11)
+        solution = np.linalg.solve(j.T @ j + 0.1 * np.eye(j.shape[1]), v)
+        for method in ("dense", "residual", "cg", None):
+            near(matrix.solve(v, 0.1, method, tol=1e-13).d, solution, rtol=1e-8, atol=1e-9)
+            step = nn.natural_gradient(matrix, damping=0.1, method=method, tol=1e-13)
+            expected = np.linalg.solve(j.T @ j + 0.1 * np.eye(j.shape[1]), j.T @ r.d.ravel())
+            near(flat(step), expected, rtol=1e-8, atol=1e-9)
+
+
+def test_several_residuals_with_derivatives_in_them() -> None:
+    rng = np.random.default_rng(0)
+    arrays, x = weights(rng, 1, 4, 1), rng.standard_normal((5, 1))
+
+    def residuals(p: Any) -> Any:
+        def u(x: Any) -> Any:
+            return network(jnp, p, x.reshape(1, 1))[0, 0]
+
+        inner = jax.vmap(lambda x: jax.grad(jax.grad(u))(x) + u(x) ** 3)(x[:, 0])
+        return jnp.concatenate([inner, 3 * network(jnp, p, x[:2])[:, 0]])
+
+    p, points = leaves(arrays), nn.Variable.from_numpy_array(x)
+    u = network(F, p, points)
+    matrix = nn.gauss_newton([nn.laplacian(u, points) + u**3, 3 * network(F, p, points[:2])], p)
+    j = jacobian(residuals, arrays)
+    np.testing.assert_allclose(matrix.dense().d, j.T @ j, rtol=1e-9, atol=1e-10)
+    step = nn.natural_gradient(matrix, damping=1e-3)
+    expected = j.T @ np.linalg.solve(j @ j.T + 1e-3 * np.eye(len(j)), np.asarray(residuals(arrays)))
+    np.testing.assert_allclose(flat(step), expected, rtol=1e-6)
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum"])
+def test_fisher_of_softmax_by_an_explicit_sum(reduction: str) -> None:
+    rng = np.random.default_rng(1)
+    arrays, x = weights(rng, 3, 2, 3), rng.standard_normal((4, 3))
+    p = leaves(arrays)
+    logits = network(F, p, nn.Variable.from_numpy_array(x))
+    j = jacobian(lambda p: network(jnp, p, x), arrays)
+    known = fisher_of_softmax(logits.d, j, 4 if reduction == "mean" else 1)
+    matrix = nn.fisher(logits, p, reduction=reduction)
+    v = rng.standard_normal(len(known))
+    np.testing.assert_allclose(matrix.dense().d, known, atol=1e-12)
+    np.testing.assert_allclose((matrix @ v).d, known @ v, atol=1e-12)
+    np.testing.assert_allclose(flat(matrix.diagonal()), np.diag(known), atol=1e-12)
+    chunked = nn.fisher(logits, p, reduction=reduction, chunk=5)
+    np.testing.assert_allclose(chunked.dense().d, known, atol=1e-12)
+
+
+@pytest.mark.parametrize(("likelihood", "loss"), [
+    ("categorical", lambda y, t: F.mean(F.softmax_cross_entropy(y, t[:, :1]))),
+    ("bernoulli", lambda y, t: F.sum(F.sigmoid_cross_entropy(y, F.cast(t > 0, dtype="int32"))) / y.shape[0]),
+    ("gaussian", lambda y, t: F.sum((y - t) ** 2) / 2 / y.shape[0]),
+])  # fmt: skip
+def test_fisher_of_a_linear_model_is_the_hessian_of_its_loss(likelihood: str, loss: Any) -> None:
+    rng = np.random.default_rng(2)
+    p = leaves(weights(rng, 3, 2))
+    y = network(F, p, nn.Variable.from_numpy_array(rng.standard_normal((4, 3))))
+    t = nn.Variable.from_numpy_array(np.array([[0, 1], [1, 0], [1, 1], [0, 0]]))
+    value = loss(y, F.cast(t, dtype="float64") if likelihood == "gaussian" else t)
+    blocks = nn.hessian(value, p, batched=False)
+    hessian = np.block([[b.d.reshape(a.size, c.size) for b, c in zip(row, p, strict=True)]
+                        for row, a in zip(blocks, p, strict=True)])  # fmt: skip
+    matrix = nn.fisher(y, p, likelihood)
+    np.testing.assert_allclose(matrix.dense().d, hessian, atol=1e-12)
+    (g,) = [flat(nn.grad(value, p))]
+    expected = np.linalg.solve(hessian + 0.3 * np.eye(8), g)
+    np.testing.assert_allclose(flat(nn.natural_gradient(matrix, value, 0.3)), expected, atol=1e-10)
+
+
+def test_products_are_differentiated_again() -> None:
+    rng = np.random.default_rng(3)
+    arrays, x = weights(rng, 2, 3, 3), rng.standard_normal((4, 2))
+    v, u = [rng.standard_normal(a.shape) for a in arrays], rng.standard_normal((4, 3))
+
+    def product(p: Any) -> Any:
+        f = lambda p: network(jnp, p, x)  # noqa: E731
+        y, forward = jax.jvp(f, (p,), (v,))
+        share = jax.nn.softmax(y)
+        seed = share * (forward - jnp.sum(share * forward, axis=1, keepdims=True))
+        return jax.vjp(f, p)[1](seed)[0]
+
+    def scalar(p: Any) -> Any:
+        return sum(jnp.vdot(a, b) for a, b in zip(product(p), v, strict=True)) ** 2
+
+    p = leaves(arrays)
+    y = network(F, p, nn.Variable.from_numpy_array(x))
+    both = F.add_n(*[F.sum(a * b) for a, b in zip(nn.fisher(y, p, reduction="sum") @ v, v, strict=True)]) ** 2
+    assert float(both.d) == pytest.approx(float(scalar(arrays)))
+    for mine, known in zip(nn.grad(both, p), jax.grad(scalar)(arrays), strict=True):
+        np.testing.assert_allclose(mine.d, known, rtol=1e-9, atol=1e-9)
+
+    def solved(p: Any) -> Any:
+        def rows(flat: Any) -> Any:
+            return jnp.ravel(network(jnp, unflatten(flat), x) - u)
+
+        point, unflatten = jax.flatten_util.ravel_pytree(p)
+        j = jax.jacobian(rows)(point)
+        return jnp.sum(jnp.sin(j.T @ jnp.linalg.solve(j @ j.T + 0.1 * jnp.eye(len(j)), rows(point))))
+
+    step = nn.natural_gradient(nn.gauss_newton(y - u, p), damping=0.1, method="residual")
+    total = F.add_n(*[F.sum(F.sin(d)) for d in step])
+    assert float(total.d) == pytest.approx(float(solved([jnp.asarray(a) for a in arrays])))
+    for mine, known in zip(nn.grad(total, p), jax.grad(solved)([jnp.asarray(a) for a in arrays]), strict=True):
+        np.testing.assert_allclose(mine.d, known, rtol=1e-7, atol=1e-8)
+
+
+def dense(factors: Any, sizes: list[int]) -> np.ndarray:
+    """The matrix by products with unit vectors."""
+    shapes = [p.shape for p in factors.parameters]
+    columns = []
+    for row in np.eye(sum(sizes)):
+        parts = [a.reshape(s) for a, s in zip(np.split(row, np.cumsum(sizes)[:-1]), shapes, strict=True)]
+        columns.append(flat(factors @ parts))
+    return np.array(columns).T
+
+
+def test_kronecker_factors_of_a_linear_layer_with_one_sample_are_exact() -> None:
+    rng = np.random.default_rng(4)
+    p = leaves(weights(rng, 3, 4))
+    logits = F.affine(nn.Variable.from_numpy_array(rng.standard_normal((1, 3))), *p)
+    matrix = nn.fisher(logits, p)
+    factors, v = matrix.kronecker(), [rng.standard_normal(w.shape) for w in p]
+    np.testing.assert_allclose(dense(factors, [12, 4]), matrix.dense().d, atol=1e-12)
+    for mine, known in zip(factors.solve(v, 0.2), matrix.solve(v, 0.2), strict=True):
+        np.testing.assert_allclose(mine.d, known.d, atol=1e-10)
+
+
+def test_kronecker_factors_of_layers_by_their_definition() -> None:
+    rng = np.random.default_rng(5)
+    arrays, x = weights(rng, 2, 3, 2), rng.standard_normal((4, 2))
+    p = leaves(arrays)
+    matrix = nn.fisher(network(F, p, nn.Variable.from_numpy_array(x)), p, "gaussian")
+    known = np.zeros((17, 17))
+    hidden = np.tanh(x @ arrays[0] + arrays[1])
+    slopes = (1 - hidden**2)[:, None, :] * arrays[2].T  # of each output at each hidden unit
+    g1 = np.einsum("boi,boj->ij", slopes, slopes) / 4
+    for start, a, g in ((0, x, g1), (9, hidden, np.eye(2))):
+        ones = np.concatenate([a, np.ones((4, 1))], axis=1)
+        block = np.kron(ones.T @ ones / 4, g)
+        known[start : start + len(block), start : start + len(block)] = block
+    np.testing.assert_allclose(dense(matrix.kronecker(), [6, 3, 6, 2]), known, atol=1e-12)
+
+
+def test_kronecker_factors_of_a_convolution() -> None:
+    """With one place it is exact; with several each factor is a sum over places, or a mean."""
+    rng = np.random.default_rng(6)
+    for size, stride, exact in (2, 1, True), (4, 2, False):
+        p = leaves([rng.standard_normal((3, 2, 2, 2)), rng.standard_normal(3)])
+        x = rng.standard_normal((1, 2, size, size))
+        y = F.convolution(nn.Variable.from_numpy_array(x), *p, stride=stride)
+        matrix = nn.gauss_newton(F.reshape(y, shape=(1, -1)), p)
+        factors = matrix.kronecker()
+        if exact:
+            np.testing.assert_allclose(dense(factors, [24, 3]), matrix.dense().d, atol=1e-12)
+        columns = x.reshape(2, size // 2, 2, size // 2, 2).transpose(1, 3, 0, 2, 4).reshape(-1, 8)
+        ones = np.concatenate([columns, np.ones((len(columns), 1))], axis=1)
+        (layer,) = factors.layers
+        np.testing.assert_allclose(layer.inputs.d, ones.T @ ones, atol=1e-12)
+        np.testing.assert_allclose(layer.outputs.d, np.eye(3), atol=1e-12)
+
+
+def test_kronecker_factors_of_parametric_functions() -> None:
+    rng = np.random.default_rng(7)
+    nn.seed(0)
+    x = nn.Variable.from_numpy_array(rng.standard_normal((5, 1, 6, 6)).astype("f"))
+    with nn.parameter_scope("curvature-test"):
+        h = F.relu(PF.convolution(x, 2, (3, 3), pad=(1, 1), name="conv"))
+        y = PF.affine(F.average_pooling(h, (2, 2)), 3, name="out")
+        p = nn.get_parameters()
+    factors = nn.fisher(y, p).kronecker()
+    assert [(a.shape, g.shape) for a, g in zip(factors.matrices[::2], factors.matrices[1::2], strict=True)] == [
+        ((10, 10), (2, 2)), ((19, 19), (3, 3)),
+    ]  # fmt: skip
+
+
+def test_lanczos_beside_eigh() -> None:
+    rng = np.random.default_rng(8)
+    arrays, x = weights(rng, 2, 3, 2), rng.standard_normal((4, 2))
+    p = leaves(arrays)
+    matrix = nn.fisher(network(F, p, nn.Variable.from_numpy_array(x)), p, "gaussian")
+    found = nn.lanczos(matrix, k=17)
+    values, vectors = np.linalg.eigh(matrix.dense().d)
+    assert found.values[-4:] == pytest.approx(values[-4:])
+    assert np.abs(np.sum(found.vectors[:, -4:] * vectors[:, -4:], axis=0)) == pytest.approx(np.ones(4))
+    loss = F.sum(network(F, p, nn.Variable.from_numpy_array(x)) ** 2)
+    blocks = nn.hessian(loss, p, batched=False)
+    hessian = np.block([[b.d.reshape(a.size, c.size) for b, c in zip(row, p, strict=True)]
+                        for row, a in zip(blocks, p, strict=True)])  # fmt: skip
+    top = nn.lanczos(loss, p, 17, vectors=False)
+    assert top.vectors is None and top.values[-1] == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
+
+
+def test_the_diagonal_of_a_hessian_from_random_directions() -> None:
+    rng = np.random.default_rng(9)
+    x = nn.Variable.from_numpy_array(rng.standard_normal((3, 4)), need_grad=True)
+    separable = F.sum(F.sin(x) ** 3, axis=1)
+    np.testing.assert_allclose(nn.hessian_diagonal(separable, x, directions=1).d, nn.hessian_diagonal(separable, x).d)
+    y = F.sum(x, axis=1) ** 3
+    known = np.broadcast_to(6 * x.d.sum(axis=1, keepdims=True), (3, 4))
+    np.testing.assert_allclose(nn.hessian_diagonal(y, x).d, known)
+    for batched, energy in (True, y), (False, F.sum(y)):
+        found = nn.hessian_diagonal(energy, x, batched, directions=4000, chunk=1500, seed=1).d
+        np.testing.assert_allclose(found, known, atol=0.12 * np.abs(known).max())
+    (slope,) = nn.grad(nn.hessian_diagonal(F.sum(x**3), x, False, directions=1), x)
+    np.testing.assert_allclose(slope.d, np.full((3, 4), 6.0))
+
+
+def test_what_is_refused() -> None:
+    p = leaves([np.ones((2, 2)), np.ones(2)])
+    x = nn.Variable.from_numpy_array(np.ones((3, 2)))
+    y = F.affine(x, *p)
+    matrix = nn.gauss_newton(y, p)
+    for call, error, message in [
+        (lambda: nn.gauss_newton(y, []), ValueError, "parameters: there are none"),
+        (lambda: nn.gauss_newton(y, p, chunk=0), ValueError, "chunk"),
+        (lambda: nn.fisher(y, p, "poisson"), ValueError, "likelihood must be one of 'gaussian', 'categorical'"),
+        (lambda: nn.fisher(y, p, reduction="none"), ValueError, "reduction must be"),
+        (lambda: nn.fisher(F.sum(y), p), ValueError, "too few axes"),
+        (lambda: matrix @ np.ones(5), ValueError, r"expected a vector of shape \(6,\)"),
+        (lambda: matrix @ [np.ones((2, 2))], ValueError, "1 given for 2"),
+        (lambda: matrix.solve(np.ones(6), -1.0), ValueError, "damping must be a number that is not negative"),
+        (lambda: matrix.solve(np.ones(6), method="lu"), ValueError, "method must be one of 'residual'"),
+        (lambda: nn.natural_gradient(y), TypeError, "metric: expected what nn.gauss_newton"),
+        (lambda: nn.natural_gradient(nn.fisher(y, p)), ValueError, "give the loss"),
+        (lambda: nn.natural_gradient(matrix, y), ValueError, r"expected one of shape \(\)"),
+        (lambda: nn.gauss_newton(F.sum(y, axis=0), p).kronecker(), ValueError, "cannot be shown that row b"),
+        (lambda: nn.gauss_newton(F.affine(F.tanh(y), *p), p).kronecker(), ValueError, "used once"),
+        (lambda: nn.gauss_newton([y, y], p).kronecker(), ValueError, "join several"),
+        (lambda: nn.lanczos(F.sum), ValueError, "needs a vector to begin with"),
+        (lambda: nn.lanczos(3), TypeError, "expected a loss, a curvature matrix or a function"),
+        (lambda: nn.lanczos(F.sum(y), p, start=np.zeros(6)), ValueError, "not zero"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
