@@ -69,8 +69,9 @@ def _with_new_values(call: Call) -> dict[Call, Call]:
     for body in bodies_in(arguments):
         if not body.ops.isdisjoint(_WITH_RULES):
             moving = body.reach(range(len(body.inputs)))
-            for *each, ins in body.steps:
-                found.update({} if moving.isdisjoint(ins) else _with_new_values((each[0], each[1])))
+            for step in body.steps:
+                if not moving.isdisjoint(step[2]):
+                    found.update(_with_new_values(step[:2]))
     return found
 
 
@@ -133,4 +134,5 @@ def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: 
         if equation.effects or not read.isdisjoint(equation.outvars):
             kept.append(equation)
             read.update([v for v in equation.invars if not isinstance(v, Literal)])
-    return closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
+    live: ClosedJaxpr = closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
+    return live
