@@ -11,7 +11,7 @@ has the derivative of `x` from the second order on. Rules that call the function
 from __future__ import annotations
 
 import functools
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from jax.extend.core import ClosedJaxpr, Literal
@@ -23,7 +23,7 @@ from ..functions.jax_derivatives import (
     jax_derivative,
     row_inputs,
 )
-from ..functions.jaxpr_structure import TracedFunction, structure_of
+from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
 from ..graph import Op, Spec, Variable, apply, functions_of, path_between
 from ..graph.block import Block, bodies_in
 from ..graph.by_jax import value_of_back
@@ -110,7 +110,7 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
         before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, fun.active + directions)
     except Exception:  # the rule raises, or JAX has no reverse mode: then no derivative has passed here
         return None
-    if structure_of(before.jaxpr) == structure_of(closed.jaxpr):
+    if _key(before) == _key(closed):
         return None
     if isinstance(fun, PointwiseFunction):
         pointwise = fun.of(closed)
@@ -118,6 +118,10 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
     rows = row_inputs(fun, arguments[1], arguments[3] if op is custom_jax_gradient else None)
     traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows)
     return (custom_jax_derivative if traced.custom else jax_derivative), (traced, 0)
+
+
+def _key(closed: ClosedJaxpr) -> Hashable:
+    return structure_of(closed.jaxpr), tuple(map(key_of_array, closed.consts))
 
 
 def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: Sequence[int]) -> ClosedJaxpr:
