@@ -75,6 +75,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     opaque = False
     """Whether the transformation is the user's, which may call functions on the host."""
+    takes_residuals = False
+    """Whether training steps give it residuals, for the directions to move in."""
 
     def __init_subclass__(cls) -> None:
         if "__init__" in vars(cls):
@@ -104,6 +106,10 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
         raise NotImplementedError(f"{type(self).__name__} has no transformation")
+
+    def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
+        """What the parameters move against, of a solver that takes residuals; `damping` is read from its state."""
+        raise NotImplementedError(f"{type(self).__name__} takes no residuals")
 
     @staticmethod
     def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
