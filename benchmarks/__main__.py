@@ -28,6 +28,7 @@ from . import (
     growth,
     loops,
     memory,
+    operator_learning,
     operators,
     order_four,
     passes,
@@ -48,9 +49,9 @@ from .timing import Row
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
-        building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators, order_four,
-        catalogue, loops, passes, per_sample, sparse, steering, forward_laplacian, stochastic, memory, viewing,
-        first_result, scaling,
+        building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
+        operator_learning, order_four, catalogue, loops, passes, per_sample, sparse, steering, forward_laplacian,
+        stochastic, memory, viewing, first_result, scaling,
     )
 }
 

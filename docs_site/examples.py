@@ -30,6 +30,7 @@ TITLES = {
     "korteweg_de_vries": "A soliton",
     "kuramoto_sivashinsky": "The Kuramoto-Sivashinsky equation",
     "nth_derivative_of_sin": "The tenth derivative, as in nnabla",
+    "operator_network": "Solutions from any initial wave",
     "pictures": "Pictures of graphs",
     "recurrent_critic": "A recurrent critic",
 }

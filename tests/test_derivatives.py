@@ -17,6 +17,7 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of, leaves_of
+from tests.exact import exactly
 from tests.test_properties import SETTINGS
 from tests.together import Called, Check, Wanted, together, values
 
@@ -363,6 +364,52 @@ def test_prefixes_are_shared() -> Check:
 
 
 @together
+def test_many_functions_at_the_same_points_are_differentiated_as_one() -> Check:
+    functions, points, width = 7, 5, 6
+    a, first, last = (RNG.standard_normal(shape) for shape in ((functions, width), (2, width), (width, width)))
+    x, t = (Variable.from_numpy_array(RNG.standard_normal((points, 1))) for _ in range(2))
+    w = Variable.from_numpy_array(first, need_grad=True)
+    trunk = F.tanh(F.concatenate(x, t, axis=1) @ w) @ last
+    u = F.sin(Variable.from_numpy_array(a) @ F.transpose(trunk, axes=(1, 0)))
+    wanted = [(t,), (x,), (x, x), (t, x), (x, t), (x, x, t, x)]
+    found = nn.derivatives(u, wanted)
+    assert found[3] is found[4] and all([each.shape == (functions, points) for each in found])
+    largest = max([spec.size for f in functions_of(found) for spec in f.specs])
+    assert largest == functions * points  # and never functions * points * width
+    loss = F.mean((found[0] + u * found[1] - found[2]) ** 2)
+
+    def at(w: Any, a: Any, x: Any, t: Any) -> Any:
+        return jnp.sin(a @ (jnp.tanh(jnp.stack([x, t]) @ w) @ last))
+
+    def everywhere(order: tuple[int, ...]) -> Callable[[Any], Any]:
+        f: Any = at
+        for i in order:
+            f = jax.grad(f, i)
+        f = jax.vmap(jax.vmap(f, (None, None, 0, 0)), (None, 0, None, None))
+        return lambda w: f(w, a, x.d[:, 0], t.d[:, 0])
+
+    def loss_of(w: Any) -> Any:
+        return jnp.mean((everywhere((3,))(w) + everywhere(())(w) * everywhere((2,))(w) - everywhere((2, 2))(w)) ** 2)
+
+    *got, gradient = yield from values(*found, *nn.grad(loss, w))
+    for each, entry in zip(got, wanted, strict=True):
+        expected = exactly(everywhere(tuple([{x: 2, t: 3}[v] for v in entry])), first)
+        np.testing.assert_allclose(each, expected, rtol=1e-10, atol=1e-12)
+    np.testing.assert_allclose(gradient, exactly(jax.grad(loss_of), first), rtol=1e-9, atol=1e-12)
+
+
+@together
+def test_components_of_a_field_are_differentiated_by_coordinates_and_parameters_of_rows() -> Check:
+    x, k = (Variable.from_numpy_array(RNG.standard_normal(shape)) for shape in ((4, 1), (1, 3)))
+    u = F.sin(k * x)
+    u_x, u_kx, unrelated = nn.derivatives(u, [x, (k, x), (Variable((2,), dtype=np.float64),)])
+    u_x, u_kx, unrelated = yield from values(u_x, u_kx, unrelated)
+    np.testing.assert_allclose(u_x, k.d * np.cos(k.d * x.d), rtol=1e-12)
+    np.testing.assert_allclose(u_kx, np.cos(k.d * x.d) - k.d * x.d * np.sin(k.d * x.d), rtol=1e-10)
+    assert unrelated.shape == (4, 3) and not unrelated.any()
+
+
+@together
 def test_variables_that_mix_rows_keep_their_order() -> Check:
     x, t = (Variable.from_numpy_array(RNG.standard_normal(3)) for _ in range(2))
     u = F.cumsum(x * t) ** 3
@@ -454,7 +501,7 @@ def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
 
 
 def test_wrong_arguments_are_named() -> None:
-    x = Variable.from_numpy_array(POINTS)
+    x, column = Variable.from_numpy_array(POINTS), Variable.from_numpy_array(POINTS[:, :1])
     with pytest.raises(ValueError, match="y: expected one Variable, got a list of 2"):
         nn.nth_derivative([x, x], x, 2)
     with pytest.raises(ValueError, match="y: expected one Variable, got a list of 0"):
@@ -488,7 +535,9 @@ def test_wrong_arguments_are_named() -> None:
     with pytest.raises(ValueError, match=r"wanted\[1\] is empty"):
         nn.derivatives(x, [(x,), ()])
     with pytest.raises(ValueError, match=r"wanted\[0\] has Variables of shapes"):
-        nn.derivatives(x, [(x, Variable((2,), dtype=np.float64))])
+        nn.derivatives(F.sum(x), [(x, Variable((2,), dtype=np.float64))])
+    with pytest.raises(ValueError, match="has several values for each element of a variable of shape"):
+        nn.derivatives(F.cumsum(column, axis=0) + x, [(column,)])
     with pytest.raises(TypeError, match="list of tuples"):
         nn.derivatives(x, x)
 

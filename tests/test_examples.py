@@ -99,6 +99,7 @@ FEW_STEPS = {
     "hyperparameters": 30,
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
+    "operator_network": 200,
     "recurrent_critic": 100,
 }
 SMALLER = {
@@ -210,6 +211,19 @@ def test_integral_of_cole_and_hopf_solves_burgers_equation(script: Any) -> None:
     assert np.max(np.abs(u_t)) > 0.5
     np.testing.assert_allclose(u_t, burgers.VISCOSITY * u_xx - u * u_x, atol=2e-2)
     np.testing.assert_allclose(burgers.known(x, np.zeros(1))[0], -np.sin(np.pi * x), atol=1e-12)
+
+
+def test_solutions_from_any_wave_solve_burgers_equation(script: Any) -> None:
+    module = script("operator_network")
+    h = 1e-3
+    x, t, wave = np.array([-0.6, -0.1, 0.05, 0.7]), np.array([0.2, 0.9]), np.array([-0.8, 0.9])
+    u, left, right = (module.known(wave, x + d, t) for d in (0, -h, h))
+    u_t = (module.known(wave, x, t + h) - module.known(wave, x, t - h)) / (2 * h)
+    u_x, u_xx = (right - left) / (2 * h), (right - 2 * u + left) / h**2
+    assert np.max(np.abs(u_t)) > 0.5
+    np.testing.assert_allclose(u_t, module.VISCOSITY * u_xx - u * u_x, atol=1e-3)
+    initial = wave[0] * np.sin(np.pi * x) + wave[1] * np.sin(2 * np.pi * x)
+    np.testing.assert_allclose(module.known(wave, x, np.full(1, 1e-12))[0], initial, atol=1e-4)
 
 
 def test_spectral_solver_agrees_with_an_implicit_one(script: Any) -> None:

@@ -4,13 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+import nngrad.functions as F
+
+from ..autodiff.binding import own_leaves
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
-from ..graph import Variable, contained, functions_of
+from ..autodiff.sparsity import followed_axes
+from ..graph import Variable, contained, functions_of, path_between
 from ..graph.output_group import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows
-from .parts import one_floating, positive_int
+from .parts import built, one_floating, positive_int, pushed
 
 
 def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
@@ -21,18 +25,25 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     Each derivative is the gradient of the sum of the one before. So it is the partial derivative where each element of
     y depends on one element of every variable, as for coordinates `(B,)` or `(B, 1)` of B points.
 
+    A y with more elements than a variable has several values at each point: components of a field, `(B, m)`, or the
+    functions that an operator network learns, `(functions, B)`. Then each of them is differentiated, forward along all
+    points at once, so that what depends on the points alone, as a DeepONet's trunk, is differentiated once for all
+    functions (the aim of zero coordinate shift: Leng et al. 2023, arXiv 2311.00860).
+
     Args:
         y: Variable to differentiate.
         wanted: For each derivative the Variables to differentiate by, in turn. (x, t) and (t, x) are the same partial
             derivative, and built once, where rows can be shown to be independent.
 
     Returns:
-        One Variable for each of `wanted`, in the shape of the variables, which within one entry must have the same.
+        One Variable for each of `wanted`: in the shape of the variables, which within one entry must have the same; in
+        the shape of y where y has more elements than some variable.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
-        ValueError: An entry is empty, or its variables differ in shape.
-        MissingRule: An op on the way has no backward rule.
+        ValueError: An entry is empty, or its variables differ in shape. For a larger y: it cannot be shown that each
+            element of y depends on one element of each variable.
+        MissingRule, NoForwardMode: An op on the way has no backward rule; for a larger y, none that is of use forward.
     """
     y = one_floating(y, "y")
     if not isinstance(wanted, list | tuple):
@@ -41,12 +52,15 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     for i, entry in enumerate(entries):
         if not entry:
             raise ValueError(f"wanted[{i}] is empty; give the Variables to differentiate by")
-        if len({x.shape for x in entry}) > 1:
+        if len({x.shape for x in entry}) > 1 and not any([x.size < y.size for x in entry]):
             raise ValueError(f"wanted[{i}] has Variables of shapes {[x.shape for x in entry]}; give ones of one shape")
     place = {x: i for i, x in enumerate(dict.fromkeys(x for entry in entries for x in entry))}
-    if all([x.size == (x.shape[0] if x.ndim else 1) and independent_rows(y, x) for x in place]):
+    larger = any([x.size < y.size for x in place])
+    for x in place if larger else ():
+        _check_one_element(y, x)
+    if larger or all([x.size == (x.shape[0] if x.ndim else 1) and independent_rows(y, x) for x in place]):
         entries = [tuple(sorted(entry, key=place.__getitem__)) for entry in entries]
-    return _partials(y, entries)
+    return _of_each_element(y, entries) if larger else _partials(y, entries)
 
 
 @contained
@@ -78,6 +92,36 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
             results.append(y)
     together(results, lambda: nth_derivative(first, x, n))
     return results
+
+
+def _check_one_element(y: Variable, x: Variable) -> None:
+    """Raise unless each element of `y` can be shown to depend on one element of `x`."""
+    axes = tuple([a for a, n in enumerate(x.shape) if n != 1])
+    for own in own_leaves([y], [x])[0]:
+        path, active, _ = path_between([y], [own])
+        if axes and id(y) in active and followed_axes(path, own, axes).get(id(y)) is None:
+            raise ValueError(
+                f"y of shape {y.shape} has several values for each element of a variable of shape {x.shape}, and it "
+                "cannot be shown that each value depends on one element alone; nn.grad differentiates their sum, "
+                "nn.jacobian with batched=False gives all derivatives, and nn.jvp along ones those meant here"
+            )
+
+
+def _of_each_element(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
+    """The derivatives of each element, in the shape of `y`: along all elements of a variable at once."""
+
+    def build() -> list[Variable]:
+        known: dict[tuple[Variable, ...], Variable] = {(): y}
+        for entry in entries:
+            for order, x in enumerate(entry):
+                if entry[: order + 1] not in known:
+                    ones = F.constant(val=1, shape=x.shape, dtype=x.dtype)
+                    (known[entry[: order + 1]],) = pushed([known[entry[:order]]], [x], [ones])
+        return [known[entry] for entry in distinct]
+
+    distinct = list(dict.fromkeys(entries))
+    found = dict(zip(distinct, built([y, *[x for entry in distinct for x in entry]], build), strict=True))
+    return [found[entry] for entry in entries]
 
 
 def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:

@@ -50,6 +50,7 @@ from .array import shape as shape
 from .array import trilu as trilu
 from .array import zeros_like as zeros_like
 from .associative import associative_scan as associative_scan
+from .attention import attention as attention
 from .attention import multi_head_attention as multi_head_attention
 from .attention import scaled_dot_product_attention as scaled_dot_product_attention
 from .augmentation import put_windows as put_windows

@@ -2,11 +2,145 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
+import jax.numpy as jnp
+import numpy as np
+
 from ..graph import Array, Variable, composite
 from ..graph.arguments import as_int
 from ..graph.leaf import as_variables
+from ..graph.ranges import Share
 from ..graph.refusals import explained_by_name
-from . import activation, contractions, indexing, linear, movement, stochastic
+from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
+from .query_blocks import ByTarget, by_blocks
+
+
+@composite
+def attention(
+    query: Array, key: Array, value: Array, mask: Array | None = None, /, causal: bool = False,
+    scale: float | None = None, dropout: Share = 0.0,
+) -> Variable:
+    """`softmax(scale Q K' + mask) V` for each head, in memory that grows with the length and not with its square.
+
+    As PyTorch's `scaled_dot_product_attention`. The weights of long sequences are computed for up to 128 queries at a
+    time, and again by gradients of every order and by tangents. 16-bit arrays are computed with in float32.
+
+    Args:
+        query: (batch, heads, targets, size); floating.
+        key: (batch, shared, sources, size), where `shared` divides `heads`: so many successive heads share a key.
+        value: (batch, shared, sources, any size).
+        mask: Broadcasts to (batch, heads, targets, sources). Of bool: True where a target sees a source. Floating: what
+            is added before the softmax; -inf hides a source. None to hide none. A target to which all are hidden
+            gets 0.
+        causal: Whether source j is hidden to target i where j > i, besides what `mask` hides.
+        scale: What products are multiplied by; 1 / sqrt(size) by default.
+        dropout: With what probability each weight is dropped: 0 <= dropout < 1.
+
+    Returns:
+        (batch, heads, targets, size of `value`).
+
+    Raises:
+        TypeError: `query`, `key` or `value` is not floating, or `mask` neither that nor of bool.
+        ValueError: A shape does not fit, or `dropout` is out of range.
+    """
+    _check(query, key, value)
+    (batch, heads, targets, size), (_, shared, sources, _) = query.shape, key.shape
+    dtype = jnp.promote_types(jnp.promote_types(query.dtype, key.dtype), value.dtype)
+    wide = jnp.promote_types(dtype, np.float32)
+    mask = None if mask is None else _with_four_axes(mask, (batch, heads, targets, sources))
+    if not sources:
+        return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
+    q, k, v = (_of_dtype(x, wide) for x in (query, key, value))
+    given = {"query": ByTarget(q * (size**-0.5 if scale is None else scale), 2)}
+    if mask is not None and mask.shape[2] != 1:
+        given["mask"] = ByTarget(mask, 2)
+    if causal:
+        numbers = array.arange(0, targets, dtype=np.int32)
+        given["number"] = ByTarget(movement.reshape(numbers, shape=(1, 1, targets, 1)), 2)
+
+    def average(of: Mapping[str, Variable]) -> tuple[Variable]:
+        many = of["query"].shape[2]
+        together = (batch, shared, heads // shared * many)
+        products = contractions.einsum(
+            movement.reshape(of["query"], shape=(*together, size)), k, equation="bhtd,bhsd->bhts"
+        )
+        added, blind = _added(of.get("mask", mask), of.get("number"), sources, wide)
+        weights = _weights(movement.reshape(products, shape=(batch, heads, many, sources)), added, None, dropout)
+        y = contractions.einsum(
+            movement.reshape(weights, shape=(*together, sources)), v, equation="bhts,bhsd->bhtd"
+        )
+        y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
+        return (y if blind is None else indexing.where(blind, 0, y),)
+
+    return _of_dtype(by_blocks(average, given, sources)[0], dtype)
+
+
+def _check(query: Variable, key: Variable, value: Variable) -> None:
+    """Refuse arrays that do not fit."""
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not x.spec.differentiable:
+            raise TypeError(f"{name} must be floating, got {x.spec}")
+        if x.ndim != 4:
+            raise ValueError(f"{name} must be of shape (batch, heads, length, size), got {x.shape}")
+    if key.shape[0] != query.shape[0] or key.shape[3] != query.shape[3] or value.shape[:3] != key.shape[:3]:
+        raise ValueError(
+            f"query {query.shape}, key {key.shape} and value {value.shape} do not fit: they must share the batch, "
+            "query and key their last axis, key and value their heads and length"
+        )
+    if not query.shape[3]:
+        raise ValueError(f"the last axis of query {query.shape} has no elements")
+    if not key.shape[1] or query.shape[1] % key.shape[1]:
+        raise ValueError(f"the heads of key {key.shape} must divide those of query {query.shape}")
+
+
+def _of_dtype(x: Variable, dtype: np.dtype) -> Variable:
+    return x if x.dtype == dtype else array.cast(x, dtype)
+
+
+def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
+    """A mask that broadcasts to `shape`, with axes of size 1 before those that it has."""
+    if mask.dtype != np.bool_ and not mask.spec.differentiable:
+        raise TypeError(f"mask must be of bool, or floating, got {mask.spec}")
+    own = (1,) * (4 - mask.ndim) + mask.shape
+    if len(own) != 4 or any([n not in (1, size) for n, size in zip(own, shape, strict=True)]):
+        raise ValueError(f"mask must broadcast to {shape}, got {mask.shape}")
+    return movement.reshape(mask, shape=own)
+
+
+def _added(
+    mask: Variable | None, numbers: Variable | None, sources: int, dtype: np.dtype
+) -> tuple[Variable | None, Variable | None]:
+    """What is added to products, and which targets see nothing, to which nothing is hidden so that all is finite.
+
+    Args:
+        mask: What is added, or of bool: True where a source is seen.
+        numbers: The targets' own numbers, where they see no source with a larger one; four axes, as a mask has.
+        sources: How many there are.
+        dtype: That of the products.
+    """
+    if mask is None and numbers is None:
+        return None, None
+    added = array.constant(0, dtype=dtype)
+    if mask is not None:
+        added = _of_dtype(mask, dtype) if mask.spec.differentiable else indexing.where(mask, added, float("-inf"))
+    if numbers is not None:
+        later = comparison.less(numbers, array.arange(0, sources, dtype=np.int32))
+        added = indexing.where(later, float("-inf"), added)
+    if mask is None:
+        return added, None
+    blind = comparison.equal_scalar(reduction.amax(added, axis=3, keepdims=True), float("-inf"))
+    return indexing.where(blind, 0, added), blind
+
+
+def _weights(products: Variable, added: Variable | None, hidden: Variable | None, dropout: float) -> Variable:
+    """The weights that (batch, heads, targets, sources) products give."""
+    if added is not None:
+        products = products + added
+    if hidden is not None:
+        products = indexing.where(hidden, float("-inf"), products)
+    weights = activation.softmax(products, axis=3)
+    return stochastic.dropout(weights, p=dropout) if dropout else weights
 
 
 @composite
@@ -53,24 +187,28 @@ def scaled_dot_product_attention(
         raise ValueError(f"additive_mask must be of shape {shapes[0]} or {shapes[1]}, got {additive_mask.shape}")
     if key_padding_mask is not None and key_padding_mask.shape != (batch, sources):
         raise ValueError(f"key_padding_mask must be of shape {(batch, sources)}, got {key_padding_mask.shape}")
-    scaled = query * (size // num_heads) ** -0.5
+    sizes = (batch, num_heads)
     q, k, v = (
-        movement.reshape(x, shape=(x.shape[0], batch, num_heads, x.shape[2] // num_heads)) for x in (scaled, key, value)
+        movement.reshape(x, shape=(x.shape[0], *sizes, x.shape[2] // num_heads))
+        for x in (query * (size // num_heads) ** -0.5, key, value)
     )
-    weights = contractions.einsum(q, k, equation="tbhd,sbhd->bhts")
+    given = {"query": ByTarget(q, 0)}
     if additive_mask is not None:
         if additive_mask.ndim == 3:
-            additive_mask = movement.reshape(additive_mask, shape=weights.shape)
-        weights = weights + additive_mask
-    if key_padding_mask is not None:
-        hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
-        weights = indexing.where(hidden, float("-inf"), weights)
-    weights = activation.softmax(weights, axis=3)
-    if dropout:
-        weights = stochastic.dropout(weights, p=dropout)
-    # XLA takes longer over a product whose batch axes are not the first, so they are moved afterwards.
-    y = movement.transpose(contractions.einsum(weights, v, equation="bhts,sbhd->bhtd"), axes=(2, 0, 1, 3))
-    y = movement.reshape(y, shape=(targets, batch, value.shape[2]))
+            additive_mask = movement.reshape(additive_mask, shape=(*sizes, targets, sources))
+        given["mask"] = ByTarget(additive_mask, additive_mask.ndim - 2)
+
+    def average(of: Mapping[str, Variable]) -> tuple[Variable, Variable]:
+        products = contractions.einsum(of["query"], k, equation="tbhd,sbhd->bhts")
+        hidden = None
+        if key_padding_mask is not None:
+            hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
+        weights = _weights(products, of.get("mask"), hidden, dropout)
+        # XLA takes longer over a product whose batch axes are not the first, so they are moved afterwards.
+        return contractions.einsum(weights, v, equation="bhts,sbhd->bhtd"), weights
+
+    y, weights = by_blocks(average, given, sources)
+    y = movement.reshape(movement.transpose(y, axes=(2, 0, 1, 3)), shape=(targets, batch, value.shape[2]))
     return y, movement.reshape(weights, shape=shapes[1])
 
 

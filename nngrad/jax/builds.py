@@ -223,23 +223,25 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
 
 
 def of_rows(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Any],
     argnums: int, batched: bool,
-) -> Variable:  # fmt: skip
-    """An operator of one array, which knows itself what rows are."""
-    y = _array_of(name, "what fun returns", fun(*args, **kwargs))
+) -> Any:  # fmt: skip
+    """A linear operator of one array, which knows itself what rows are; of complex numbers, that of both parts."""
+    y = fun(*args, **kwargs)
+    ys = [_array_of(name, "what fun returns", part) for part in ([y.real, y.imaginary] if is_pair(y) else [y])]
     x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
     if batched and rows.size is not None:
         raise NotByRows
-    rows.check_meant(name, [y], [x])
-    rows.check_independent([y], [x])
-    return operator(y, x, batched=batched or rows.size is not None)
+    rows.check_meant(name, ys, [x])
+    rows.check_independent(ys, [x])
+    made = [operator(part, x, batched=batched or rows.size is not None) for part in ys]
+    return made[0] if len(made) == 1 else jax.tree.map(ComplexPair, *made)
 
 
 def of_drawn_directions(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
     argnums: int, batched: bool, directions: int, kind: str,
-) -> Variable:  # fmt: skip
+) -> Any:  # fmt: skip
     """An operator of one array, estimated from directions that follow from a key: the first argument."""
     if not args or not isinstance(args[0], KeyData | Variable):
         given = repr(args[0]) if args else "none"

@@ -1,0 +1,288 @@
+"""Attention by blocks of queries: against what JAX makes of each head by itself, and what it takes of memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+from unittest import mock
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, Phase, given, settings
+from hypothesis import strategies as st
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad.functions import query_blocks
+from nngrad.graph import Variable, functions_of
+from tests.exact import exactly
+from tests.leaves import leaf
+from tests.refusals import refused
+from tests.samples.attention import attended, averaged
+
+SETTINGS = settings(max_examples=10, deadline=None, derandomize=True, database=None, phases=[Phase.generate],
+                    suppress_health_check=[HealthCheck.too_slow])  # fmt: skip
+
+
+@contextmanager
+def blocks_of(size: int) -> Iterator[None]:
+    """All attention runs in blocks of at most so many queries."""
+    with mock.patch.multiple(query_blocks, BLOCK=size, WEIGHTS_AT_ONCE=0):
+        yield
+
+
+def drawn(*shape: int, seed: int = 0) -> Any:
+    """Normal numbers."""
+    return np.random.default_rng(seed).standard_normal(shape)
+
+
+def has_loop(*outputs: Variable) -> bool:
+    """Whether a graph has a loop."""
+    return any([f.op.name == "scan_of_body" for f in functions_of(outputs)])
+
+
+def orders(f: Callable[..., Any], grad: Callable[..., Any], total: Callable[..., Any], count: int) -> list[Any]:
+    """Functions of arrays: `f`, and the gradients of a number that is made of the one before, up to order `count`."""
+    found = [f]
+    for _ in range(count):
+        def next_one(*xs: Any, below: Any = found[-1]) -> Any:
+            return grad(lambda *xs: total(below(*xs)), *xs)
+        found.append(next_one)
+    return found
+
+
+def ours(f: Callable[..., Any], xs: list[Variable], count: int) -> list[Any]:
+    """By nngrad; each order is emitted once."""
+    found, ys = [], [f(*xs)]
+    for order in range(count + 1):
+        found.append(ys)
+        if order < count:
+            ys = nn.grad(sum([F.sum(F.sin(y)) for y in ys]), xs)
+    nn.forward_all([y for ys in found for y in ys])
+    return [[y.d for y in ys] for ys in found]
+
+
+def theirs(f: Callable[..., Any], xs: list[Any], count: int) -> list[Any]:
+    """By JAX."""
+    def grad(f: Any, *xs: Any) -> Any:
+        return jax.grad(f, tuple(range(len(xs))))(*xs)
+
+    def total(ys: Any) -> Any:
+        return sum([jnp.sum(jnp.sin(y)) for y in jax.tree.leaves(ys)])
+
+    several = orders(f, grad, total, count)
+    return [jax.tree.leaves(y) for y in exactly(lambda *xs: [g(*xs) for g in several], *xs)]
+
+
+def assert_close(found: list[Any], expected: list[Any]) -> None:
+    """To 1e-12, relative to the largest."""
+    for mine, other in zip(found, expected, strict=True):
+        for a, b in zip(mine, other, strict=True):
+            np.testing.assert_allclose(a, b, rtol=0, atol=1e-12 * max(1, np.abs(b).max(initial=0)))
+
+
+MASKS = {
+    "none": None,
+    "bool": (1, 1, 1, 1),
+    "bool, two axes": (1, 1),
+    "bool, of sources": (1, 1, 0, 1),
+    "floating": (0, 1, 1, 1),
+    "floating, of all": (1, 1, 1, 1),
+}
+"""Kinds of masks, and which axes they have."""
+
+
+@given(
+    sizes=st.tuples(*[st.integers(1, n) for n in (2, 2, 2, 7, 5, 3, 2)]), kind=st.sampled_from(sorted(MASKS)),
+    causal=st.booleans(), block=st.integers(1, 4), seed=st.integers(0, 100),
+)  # fmt: skip
+@SETTINGS
+def test_every_order_by_blocks(sizes: tuple[int, ...], kind: str, causal: bool, block: int, seed: int) -> None:
+    batch, shared, groups, targets, sources, size, width = sizes
+    heads = shared * groups
+    arrays = [drawn(batch, heads, targets, size, seed=seed), drawn(batch, shared, sources, size, seed=seed + 1),
+              drawn(batch, shared, sources, width, seed=seed + 2)]  # fmt: skip
+    mask, axes = None, MASKS[kind]
+    if axes is not None:
+        whole = (batch, heads, targets, sources)[-len(axes) :]
+        shape = [n if a else 1 for a, n in zip(axes, whole, strict=True)]
+        seen = np.random.default_rng(seed).random(shape) < 0.6
+        mask = seen if kind.startswith("bool") else np.where(seen, drawn(*shape, seed=seed), -np.inf)
+    with blocks_of(block):
+        leaves = [leaf(x) for x in arrays]
+        found = ours(lambda *xs: F.attention(*xs, mask, causal=causal), leaves, 3)
+    assert_close(found, theirs(lambda *xs: averaged(*xs, mask, causal), arrays, 3))
+
+
+Q, K, V = drawn(1, 2, 5, 3), drawn(1, 2, 4, 3, seed=1), drawn(1, 2, 4, 2, seed=2)
+
+
+def test_tangents_and_their_gradients_by_blocks() -> None:
+    directions = [drawn(*x.shape, seed=3 + i) for i, x in enumerate((Q, K, V))]
+
+    def pushed(*xs: Any) -> Any:
+        return jax.jvp(averaged, xs, tuple([jnp.asarray(d) for d in directions]))[1]
+
+    def mine(*xs: Variable) -> Variable:
+        return nn.jvp(F.attention(*xs), list(xs), [leaf(d) for d in directions])[0]
+
+    with blocks_of(2):
+        found = ours(mine, [leaf(x) for x in (Q, K, V)], 2)
+    assert_close(found, theirs(pushed, [Q, K, V], 2))
+
+
+def test_the_gradient_of_a_mask_by_blocks() -> None:
+    mask = drawn(2, 5, 4, seed=4)
+    with blocks_of(2):
+        found = ours(F.attention, [leaf(x) for x in (Q, K, V, mask)], 2)
+    assert_close(found, theirs(averaged, [Q, K, V, mask], 2))
+
+
+def test_batches_by_blocks() -> None:
+    several = drawn(3, 1, 2, 5, 3, seed=5)
+    with blocks_of(2):
+        x, k, v = leaf(several), leaf(K), leaf(V)
+        y = nn.vmap(lambda q: F.attention(q, k, v, causal=True))(x)
+        (g,) = nn.grad(F.sum(y * y), x)
+        nn.forward_all([y, g])
+    assert has_loop(y)
+
+    def value(x: Any) -> Any:
+        return jax.vmap(lambda q: averaged(q, K, V, causal=True))(x)
+
+    assert_close([[y.d, g.d]], [exactly(lambda x: [value(x), jax.grad(lambda x: jnp.sum(value(x) ** 2))(x)], several)])
+
+
+def test_targets_that_see_nothing() -> None:
+    mask = np.ones((5, 4), bool)
+    mask[[1, 4]] = False
+    for size in (128, 2):
+        with blocks_of(size):
+            leaves = [leaf(x) for x in (Q, K, V)]
+            y = F.attention(*leaves, mask)
+            first = nn.grad(F.sum(y * y), leaves)
+            second = nn.grad(sum([F.sum(g * g) for g in first]), leaves)
+            nn.forward_all([y, *first, *second])
+        assert not y.d[:, :, [1, 4]].any() and y.d[:, :, [0, 2, 3]].all()
+        assert all([np.isfinite(g.d).all() for g in (*first, *second)])
+        assert not first[0].d[:, :, [1, 4]].any() and not second[0].d[:, :, [1, 4]].any()
+
+
+def test_lengths_of_zero() -> None:
+    none = leaf(np.zeros((1, 2, 0, 3)))
+    assert F.attention(none, leaf(K), leaf(V)).d.shape == (1, 2, 0, 2)
+    y = F.attention(leaf(Q), none, none)
+    np.testing.assert_array_equal(y.d, np.zeros((1, 2, 5, 3)))
+
+
+@pytest.mark.parametrize("dtype", ["float16", "bfloat16", "float32"])
+def test_narrow_dtypes_are_computed_with_in_float32(dtype: str) -> None:
+    narrow = [jnp.asarray(x, dtype) for x in (4 * Q, 4 * K, V)]
+    leaves = [nn.Variable.from_numpy_array(np.asarray(x), dtype=dtype, need_grad=True) for x in narrow]
+    expected = exactly(averaged, *[np.asarray(x, np.float64) for x in narrow])
+    for size in (128, 2):
+        with blocks_of(size):
+            y = F.attention(*leaves)
+            (g,) = nn.grad(F.sum(y), leaves[0])
+        assert y.dtype == g.dtype == jnp.dtype(dtype)
+        one_rounding = max(float(jnp.finfo(dtype).eps), 1e-5)
+        np.testing.assert_allclose(np.asarray(y.d, np.float64), expected, rtol=one_rounding, atol=one_rounding)
+
+
+def test_dropout_by_blocks() -> None:
+    sources, p = 40, 0.25
+    q, k, v = leaf(np.zeros((1, 2, 30, 3))), leaf(np.zeros((1, 2, sources, 3))), leaf(np.eye(sources)[None, None])
+    v = F.broadcast(v, shape=(1, 2, sources, sources))
+    seed = drawn(1, 2, 30, sources, seed=6)
+    with blocks_of(8):
+        weights = F.attention(q, k, v, dropout=p)  # what the rows of a unit matrix are averaged with
+        (g,) = nn.grad(F.sum(weights * leaf(seed)), v)
+    nn.forward_all([weights, g])
+    w = weights.d
+    assert 0.2 < (w == 0).mean() < 0.3
+    np.testing.assert_allclose(w[w != 0], 1 / sources / (1 - p))
+    np.testing.assert_allclose(g.d, np.einsum("bhts,bhtd->bhsd", w, seed), atol=1e-12)
+    assert not (w[:, :, :8] == w[:, :, 8:16]).all()
+    first = w.copy()
+    weights.forward()
+    assert (weights.d != first).any()
+
+
+@pytest.mark.parametrize("mask", [(3, 4), (4, 3, 4)])
+def test_nnabla_s_function_by_blocks(mask: tuple[int, ...]) -> None:
+    arrays = [drawn(3, 2, 4), drawn(4, 2, 4, seed=1), drawn(4, 2, 6, seed=2), drawn(*mask, seed=3)]
+    padding = np.array([[0, 0, 1, 1], [0, 0, 0, 0]])
+
+    def together(of: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda *xs: of(*xs)[0] * 2 + sum([w.sum() if hasattr(w, "sum") else F.sum(w) for w in of(*xs)[1:]])
+
+    results = []
+    for size in (128, 2):
+        with blocks_of(size):
+            leaves = [leaf(x) for x in arrays]
+            y, weights = F.scaled_dot_product_attention(*leaves, padding, num_heads=2)
+            assert has_loop(y) == (size == 2)
+            gradients = nn.grad(F.sum(F.sin(y)) + F.sum(weights**3), leaves)
+            second = nn.grad(sum([F.sum(F.sin(g)) for g in gradients]), leaves)
+            nn.forward_all([y, weights, *gradients, *second])
+            results.append([x.d for x in (y, weights, *gradients, *second)])
+    assert_close([results[1]], [results[0]])
+    if len(mask) == 2:
+        assert_close([results[1][:2]], [exactly(lambda q, k, v, a: attended(q, k, v, 2, a, padding), *arrays)])
+
+
+# ---------------------------------------------------------------- by the shapes alone
+
+
+def test_which_way_it_goes_follows_from_the_shapes() -> None:
+    def of(targets: int, sources: int) -> Variable:
+        q, k = nn.Variable((1, 1, targets, 4)), nn.Variable((1, 1, sources, 4))
+        return F.attention(q, k, k)
+
+    assert not has_loop(of(512, 512)) and not has_loop(of(128, 10_000))
+    assert has_loop(of(513, 512)) and has_loop(of(129, 10_000))
+    long = nn.Variable((600, 1, 8))
+    assert has_loop(*F.scaled_dot_product_attention(long, long, long, num_heads=2))
+
+
+def temporaries(order: int, length: int) -> int:
+    """Bytes, by the compiler's account."""
+    xs = [nn.Variable((1, 2, length, 16), need_grad=True) for _ in range(3)]
+    ys = [F.attention(*xs)]
+    for _ in range(order):
+        ys = nn.grad(sum([F.sum(y * y) for y in ys]), xs)
+    found = nn.memory_report(ys).compiled
+    assert found
+    return found
+
+
+@pytest.mark.parametrize("order", [1, 2])
+def test_memory_grows_with_the_length(order: int) -> None:
+    short, long = temporaries(order, 1024), temporaries(order, 4096)
+    assert 3 * short < long < 4.2 * short
+    with mock.patch.object(query_blocks, "WEIGHTS_AT_ONCE", 1 << 40):
+        dense = [temporaries(order, length) for length in (1024, 4096)]
+    assert dense[1] > 10 * dense[0]
+    assert long < 0.1 * dense[1]
+
+
+X = leaf(drawn(1, 2, 3, 4))
+
+
+test_what_is_refused = refused([
+    (ValueError, r"^attention: query must be of shape \(batch, heads, length, size\), got \(3, 4\)",
+     lambda: F.attention(leaf(np.eye(3, 4)), X, X)),
+    (TypeError, "^attention: value must be floating", lambda: F.attention(X, X, np.zeros((1, 2, 3, 4), int))),
+    (ValueError, "do not fit: they must share the batch", lambda: F.attention(X, X, X[:, :, :2])),
+    (ValueError, "the heads of key .* must divide those of query", lambda: F.attention(X[:, :1], X, X)),
+    (ValueError, "the last axis of query .* has no elements", lambda: F.attention(*[leaf(np.zeros((1, 1, 2, 0)))] * 3)),
+    (ValueError, r"mask must broadcast to \(1, 2, 3, 3\), got \(3, 2\)",
+     lambda: F.attention(X, X, X, np.ones((3, 2), bool))),
+    (ValueError, "mask must broadcast to", lambda: F.attention(X, X, X, np.ones((1, 1, 1, 3, 3), bool))),
+    (TypeError, "mask must be of bool, or floating, got int32",
+     lambda: F.attention(X, X, X, np.ones((3, 3), np.int32))),
+    (ValueError, "^attention: dropout must be", lambda: F.attention(X, X, X, dropout=1.0)),
+])  # fmt: skip
