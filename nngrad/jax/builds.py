@@ -23,6 +23,7 @@ from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.key_data import KeyData
 from ..graph import Variable
+from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
 from .tangents import WithoutTangent, conjugate, is_whole, like
 from .values import ComplexPair, is_pair
@@ -66,7 +67,9 @@ def _differentiated(
     number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
     _check_number(name, number, rows)
     rows.check(moving)
-    found = iter(like(moving, grad_of(number, moving) if moving else []))
+    derivatives = like(moving, grad_of(number, moving) if moving else [])
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
+    found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
     return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
 
@@ -75,6 +78,16 @@ def _check_complex(name: str, what: str, tree: Any) -> None:
     for leaf in jax.tree.leaves(tree, is_leaf=is_pair):
         if not is_pair(leaf):
             raise TypeError(f"{name}: with holomorphic=True, {what} must be complex, got {getattr(leaf, 'spec', leaf)}")
+
+
+def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Variable]) -> tuple[Any, list[Variable]]:
+    """Results of `fun`, and derivatives of them, as the next transformation differentiates them."""
+    leaves, tree = jax.tree.flatten(results)
+    ys = [y for y in leaves if isinstance(y, Variable)]
+    found = list(like([*ys, *derivatives], by_their_rules(ys, moving, [*ys, *derivatives])))
+    values = iter(found)
+    again = jax.tree.unflatten(tree, [next(values) if isinstance(y, Variable) else y for y in leaves])
+    return again, found[len(ys) :]
 
 
 def jacobian(
@@ -98,7 +111,7 @@ def jacobian(
     parts = jax.tree.leaves(y)
     rows.check_meant(name, parts, leaves)
     rows.check_independent(parts, leaves)
-    found_rows = jacobian_of(parts, leaves, batched=rows.size is not None) if leaves else [()] * len(parts)
+    found_rows = _jacobian(parts, leaves, rows) if leaves else [()] * len(parts)
     found = iter(zip(parts, found_rows, strict=True))
 
     def blocks() -> Any:
@@ -112,6 +125,7 @@ def jacobian(
         return jax.tree.map(ComplexPair, blocks(), blocks()) if is_pair(result) else conjugate(blocks())
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
     return (whole, auxiliary) if has_aux else whole
 
 
@@ -126,6 +140,13 @@ def _block(block: Variable, x: Variable, y: Variable, name: str) -> Variable:
     dtype = {"jacfwd": y, "jacrev": x}.get(name, block).dtype
     made = block if block.dtype == dtype else F.cast(block, dtype=dtype)
     return like([y if name == "jacfwd" else x], [made])[0]
+
+
+def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks for each result, as the next transformation differentiates them."""
+    blocks = jacobian_of(parts, leaves, batched=rows.size is not None)
+    found = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
+    return [[next(found) for _ in leaves] for _ in parts]
 
 
 def hessian(
@@ -145,12 +166,12 @@ def hessian(
     _check_floating("hessian", parts, "results")
     if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
         rows.check_independent(parts, leaves)
-        second = [hessian_of(part, leaves, batched=rows.size is not None) for part in parts]
+        second = [_hessian(part, leaves, rows) for part in parts]
     else:
         rows.check_meant("hessian", parts, leaves)
         rows.check_independent(parts, leaves)
-        first = jacobian_of(parts, leaves, batched=rows.size is not None)
-        second = [jacobian_of(list(row), leaves, batched=rows.size is not None) for row in first]
+        second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
     found = iter([
         tree.unflatten([tree.unflatten(like([x] * len(row), row)) for x, row in zip(leaves, blocks, strict=True)])
         for blocks in second
@@ -164,6 +185,13 @@ def hessian(
     return (whole, auxiliary) if has_aux else whole
 
 
+def _hessian(part: Variable, leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks of a number; where an author's rule is on the way, by a gradient that JAX would differentiate."""
+    if by_their_rules([part], leaves, [part])[0] is part:
+        return [*map(list, hessian_of(part, leaves, batched=rows.size is not None))]
+    return _jacobian(by_their_rules([part], leaves, grad_of(part, leaves)), leaves, rows)
+
+
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
     """The value, and the derivative along tangents of those arguments that are floating."""
     given, along = args
@@ -172,7 +200,9 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
     vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
     moving = [r for r in results if not is_whole(r)]
-    moved = iter(like(moving, jvp_of(moving, leaves, vectors) if leaves and moving else [*map(F.zeros_like, moving)]))
+    derivatives = like(moving, jvp_of(moving, leaves, vectors) if leaves and moving else [*map(F.zeros_like, moving)])
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), leaves, derivatives)
+    moved = iter(derivatives)
     tangents = jax.tree.unflatten(tree, [WithoutTangent(r.shape) if is_whole(r) else next(moved) for r in results])
     return (y, tangents, auxiliary) if has_aux else (y, tangents)
 
@@ -200,8 +230,9 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives."""
-    return fun(*args, **kwargs)
+    """What `fun` gives, where it is differentiated beside."""
+    moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
+    return _by_rules(fun(*args, **kwargs), moving, [])[0]
 
 
 def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
@@ -215,7 +246,7 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     rows.check(moving)
     if moving and results:
         at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
-        found = iter(like(moving, vjp_of(results, moving, at_results)))
+        found = iter(like(moving, by_their_rules(results, moving, vjp_of(results, moving, at_results))))
     else:
         found = iter(like(moving, [F.zeros_like(x) for x in moving]))
     gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
