@@ -31,6 +31,7 @@ from . import (
     operator_learning,
     operators,
     order_four,
+    packages,
     passes,
     per_sample,
     physics,
@@ -50,8 +51,8 @@ BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
-        operator_learning, order_four, catalogue, loops, passes, per_sample, sparse, steering, forward_laplacian,
-        stochastic, memory, viewing, first_result, scaling,
+        operator_learning, order_four, packages, catalogue, loops, passes, per_sample, sparse, steering,
+        forward_laplacian, stochastic, memory, viewing, first_result, scaling,
     )
 }
 
