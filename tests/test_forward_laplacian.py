@@ -300,6 +300,34 @@ def test_value_gradient_and_laplacian_of_a_jax_function(batched: bool) -> None:
             np.testing.assert_allclose(a, b, rtol=1e-11)
 
 
+@pytest.mark.parametrize("batched", [False, True])
+def test_local_energy_of_a_complex_wave_function(batched: bool) -> None:
+    w, v = weights(D, WIDTH), weights(WIDTH, 2)
+
+    def log_of_psi(row: Any) -> Any:
+        modulus, phase = jnp.sum(jnp.tanh(row @ w) @ v, axis=0)
+        return modulus + 1j * jnp.sin(phase)
+
+    def local_energy(laplacian: Any, row: Any) -> Any:
+        _, gradient, second = laplacian(row)
+        return -0.5 * (second + jnp.sum(gradient**2))
+
+    def by_jax(row: Any) -> Any:
+        parts = [lambda row, part=part: part(log_of_psi(row)) for part in (jnp.real, jnp.imag)]
+        gradients = [jax.grad(part)(row) for part in parts]
+        traces = [jnp.trace(jax.hessian(part)(row).reshape(D * PARTICLES, -1)) for part in parts]
+        return log_of_psi(row), gradients[0] + 1j * gradients[1], traces[0] + 1j * traces[1]
+
+    with jax.enable_x64(True):
+        if batched:
+            value, gradient, second = nj.laplacian(jax.vmap(log_of_psi), batched=True, with_gradient=True)(X)
+            found = jax.vmap(lambda *given: local_energy(lambda _: given, None))(value, gradient, second)
+        else:
+            found = jax.jit(jax.vmap(lambda row: local_energy(nj.laplacian(log_of_psi, with_gradient=True), row)))(X)
+        assert found.dtype == np.complex128
+        np.testing.assert_allclose(found, jax.vmap(lambda row: local_energy(by_jax, row))(X), rtol=1e-11)
+
+
 def test_axis_of_size_one_is_repeated_by_broadcasting() -> None:
     others = np.random.default_rng(7).standard_normal((4, 3))
 

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
+import jax
+import jax.numpy as jnp
 import ml_dtypes
 import numpy as np
 import optax
@@ -13,6 +16,7 @@ import pytest
 import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad import Variable
+from nngrad.graph.spec import x64_if
 from tests.solver_states import state_arrays
 
 SHAPES = {"W": (2, 3), "b": (3,)}
@@ -412,6 +416,30 @@ def test_from_optax() -> None:
                   lambda: S.Solver.from_optax(3)):
         with pytest.raises(TypeError):
             wrong()
+
+
+def _remembering(params: Any) -> Any:
+    """A state of what is given, of a filled array, of a number, and of a key."""
+    return params, jax.tree.map(lambda p: jnp.full(p.shape, 0.25, p.dtype), params), 3, jax.random.key_data(
+        jax.random.key(5))
+
+
+@pytest.mark.parametrize("tx", [
+    optax.adam(1e-3), optax.adagrad(0.1), optax.yogi(1e-2), optax.lbfgs(), optax.sgd(0.1),
+    optax.GradientTransformation(_remembering, lambda grads, state, params=None: (grads, state)),
+], ids=["adam", "adagrad", "yogi", "lbfgs", "sgd", "remembering"])  # fmt: skip
+@pytest.mark.parametrize("dtype", ["float32", "float16", "float64"])
+def test_a_first_state_is_what_optax_makes(tx: Any, dtype: str) -> None:
+    arrays = [np.full((2, 3), 1.5, dtype), np.full((4,), -2.0, dtype)]
+    ps = {str(i): Variable.from_numpy_array(a, need_grad=True, dtype=dtype) for i, a in enumerate(arrays)}
+    solver = S.Solver.from_optax(tx)
+    solver.set_parameters(ps)
+    with x64_if(dtype == "float64"):
+        expected = jax.tree.map(jnp.asarray, tx.init(tuple(map(jnp.asarray, arrays))))
+    assert jax.tree.structure(solver.state) == jax.tree.structure(expected)
+    for a, b in zip(jax.tree.leaves(solver.state), jax.tree.leaves(expected), strict=True):
+        assert np.asarray(a).dtype == np.asarray(b).dtype
+        np.testing.assert_array_equal(np.asarray(a), np.asarray(b))
 
 
 def test_bounds_close_in() -> None:

@@ -159,6 +159,7 @@ ASKS_JAX = LIBRARY / "graph" / "by_jax.py"
 ASK_IT = {
     "functions/jax_derivatives.py",  # of JAX functions of the user's own
     "functions/jaxpr_structure.py",  # whether two functions whose derivatives are set have the same
+    "jax/authors_rules.py",  # for the values alone that authors' rules give where they are differentiated
     "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
     "jax/unopened.py",  # of functions that cannot be opened
     "jax/pointwise.py",  # of functions that go element by element, to be opened in turn
@@ -190,6 +191,7 @@ def test_only_what_wraps_jax_functions_uses_their_derivatives() -> None:
     users = [path for path in sources() if "jax_derivatives" in path.read_text()]
     assert {"/".join(path.parts[-2:]) for path in users} == {
         "functions/jax_functions.py",
+        "jax/authors_rules.py",
         "backward_registry/jax_derivatives.py",
     }
 

@@ -225,6 +225,22 @@ def test_an_update_has_two_tiers(count: int) -> None:
         np.testing.assert_allclose(p.d, other.d, rtol=1e-5)
 
 
+@pytest.mark.parametrize(("count", "level"), [(8, "1"), (9, "0")])
+def test_the_quick_tier_of_few_parameters_is_compiled_to_run_fast(
+    count: int, level: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told: list[Any] = []
+    compile_it = jax.stages.Lowered.compile
+
+    def spy(lowered: Any, compiler_options: Any = None) -> Any:
+        told.append(compiler_options)
+        return compile_it(lowered, compiler_options)
+
+    monkeypatch.setattr(jax.stages.Lowered, "compile", spy)
+    moved(count, 1)
+    assert [options["xla_backend_optimization_level"] for options in told] == [level]  # and nothing for the state
+
+
 def test_updates_are_counted_by_their_shapes() -> None:
     moved(8, 1)
     moved(8, FEW, size=4)

@@ -29,7 +29,7 @@ from .compiling import progress_shown, spent
 from .on_disk import OnDisk
 from .platforms import default_device, placement_of
 from .program import digest_of
-from .tiers import CallCount, QuickExecutable, count_of, quick_options
+from .tiers import CallCount, QuickExecutable, count_of, quick_options, thorough_options
 
 
 class Settings(NamedTuple):
@@ -294,10 +294,10 @@ class Executable:
                 quick = self.quick_for(arrays)
             return self._optimise(arrays) if quick is None else quick
 
-    def quick_for(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled | None:
-        """The executable that is compiled quickly, from disk or from the compiler; None where it fails by these
-        options."""
-        return self._made(arrays, quick_options(), tiers.QUICK)
+    def quick_for(self, arrays: tuple[Any, ...], thorough: bool = False) -> jax.stages.Compiled | None:
+        """The executable that is compiled quickly, from disk or from the compiler; None where it fails by the options
+        for that."""
+        return self._made(arrays, thorough_options() if thorough else quick_options())
 
     def _optimise(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         """The optimised executable, which JAX keeps for the jitted function."""
@@ -307,17 +307,10 @@ class Executable:
         return compiled
 
     def _made(
-        self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None,
-        known_by: tuple[tuple[str, Any], ...] = (),
+        self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None
     ) -> jax.stages.Compiled | None:
-        """An executable by options of the compiler's, if there are any; None where it fails by these.
-
-        Args:
-            arrays: What it is to take.
-            options: The options.
-            known_by: By what of them the disk knows it.
-        """
-        entry = None if self._on_disk is None else self._on_disk.entry(arrays, known_by)
+        """An executable by options of the compiler's, if there are any; None where it fails by these."""
+        entry = None if self._on_disk is None else self._on_disk.entry(arrays, tuple((options or {}).items()))
         known = None if entry is None else entry.load(arrays)
         if known is not None:
             self._compiled = None

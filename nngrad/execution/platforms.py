@@ -13,8 +13,9 @@ from typing import Any
 
 import jax
 from jax import lax
-from jax.extend.core import ClosedJaxpr, Primitive
+from jax.extend.core import ClosedJaxpr, Primitive, jaxpr_as_fun
 from jax.interpreters import ad, batching, mlir
+from jax.interpreters.partial_eval import dce_jaxpr
 
 from ..graph import Spec
 from ..graph.by_jax import along, of_some
@@ -127,7 +128,20 @@ batching.primitive_batchers[_chosen] = _batched
 def _lowered(platform: str | None, context: Any, *operands: Any, ways: Ways, settings: _Settings) -> Any:
     x64, precision = settings
     with jax.enable_x64(x64), jax.default_matmul_precision(precision):  # a traced function may be lowered elsewhere
-        return mlir.lower_fun(ways.on(platform))(context, *operands)
+        return mlir.lower_fun(without_unread(ways.on(platform)))(context, *operands)
+
+
+def without_unread(function: Way) -> Way:
+    """The function without what nobody reads, such as stacks of values in loops. `jax.jit` leaves that out of what it
+    traces, but not out of the lowering of a primitive, and XLA not out of loops within loops."""
+
+    def run(*arrays: Any) -> tuple[Any, ...]:
+        closed = jax.make_jaxpr(function)(*arrays)
+        jaxpr, _ = dce_jaxpr(closed.jaxpr, [True] * len(closed.out_avals), instantiate=True)
+        results: tuple[Any, ...] = tuple(jaxpr_as_fun(ClosedJaxpr(jaxpr, closed.consts))(*arrays))
+        return results
+
+    return run
 
 
 def has_ways_on(platform: str) -> None:

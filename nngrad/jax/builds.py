@@ -24,6 +24,7 @@ from ..derivatives.products import vjp as vjp_of
 from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.key_data import KeyData
 from ..graph import Variable
+from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
 from .values import ComplexPair, is_pair
 
@@ -66,7 +67,9 @@ def _differentiated(
     number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
     _check_number(name, number, rows)
     rows.check(moving)
-    found = iter(grad_of(number, moving) if moving else [])
+    derivatives = grad_of(number, moving) if moving else []
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
+    found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
     return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
 
@@ -84,6 +87,16 @@ def _check_complex(name: str, what: str, tree: Any) -> None:
     for leaf in jax.tree.leaves(tree, is_leaf=is_pair):
         if not is_pair(leaf):
             raise TypeError(f"{name}: with holomorphic=True, {what} must be complex, got {getattr(leaf, 'spec', leaf)}")
+
+
+def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Variable]) -> tuple[Any, list[Variable]]:
+    """Results of `fun`, and derivatives of them, as the next transformation differentiates them."""
+    leaves, tree = jax.tree.flatten(results)
+    ys = [y for y in leaves if isinstance(y, Variable)]
+    found = by_their_rules(ys, moving, [*ys, *derivatives])
+    values = iter(found)
+    again = jax.tree.unflatten(tree, [next(values) if isinstance(y, Variable) else y for y in leaves])
+    return again, found[len(ys) :]
 
 
 def is_whole(x: Any) -> bool:
@@ -128,17 +141,25 @@ def jacobian(
     parts = jax.tree.leaves(y)
     rows.check_meant("jacobian", parts, leaves)
     rows.check_independent(parts, leaves)
-    found = iter(jacobian_of(parts, leaves, batched=rows.size is not None))
+    found = iter(_jacobian(parts, leaves, rows))
 
     def of(result: Any) -> Any:
         """The blocks of a result, which are complex where it is, and where the arguments are."""
-        blocks = tree.unflatten(list(next(found)))
+        blocks = tree.unflatten(next(found))
         if not is_pair(result):
             return conjugate(blocks)
-        return jax.tree.map(ComplexPair, blocks, tree.unflatten(list(next(found))))
+        return jax.tree.map(ComplexPair, blocks, tree.unflatten(next(found)))
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
     return (whole, auxiliary) if has_aux else whole
+
+
+def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks for each result, as the next transformation differentiates them."""
+    blocks = jacobian_of(parts, leaves, batched=rows.size is not None)
+    found = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
+    return [[next(found) for _ in leaves] for _ in parts]
 
 
 def hessian(
@@ -158,13 +179,13 @@ def hessian(
     _check_floating("hessian", parts, "results")
     if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
         rows.check_independent(parts, leaves)
-        second = [hessian_of(part, leaves, batched=rows.size is not None) for part in parts]
+        second = [_hessian(part, leaves, rows) for part in parts]
     else:
         rows.check_meant("hessian", parts, leaves)
         rows.check_independent(parts, leaves)
-        first = jacobian_of(parts, leaves, batched=rows.size is not None)
-        second = [jacobian_of(list(row), leaves, batched=rows.size is not None) for row in first]
-    found = iter([tree.unflatten([tree.unflatten(list(row)) for row in blocks]) for blocks in second])
+        second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
+    auxiliary, _ = _by_rules(auxiliary, leaves, [])
+    found = iter([tree.unflatten([tree.unflatten(row) for row in blocks]) for blocks in second])
 
     def of(result: Any) -> Any:
         blocks = next(found)
@@ -172,6 +193,13 @@ def hessian(
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     return (whole, auxiliary) if has_aux else whole
+
+
+def _hessian(part: Variable, leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
+    """The blocks of a number; where an author's rule is on the way, by a gradient that JAX would differentiate."""
+    if by_their_rules([part], leaves, [part])[0] is part:
+        return [*map(list, hessian_of(part, leaves, batched=rows.size is not None))]
+    return _jacobian(by_their_rules([part], leaves, grad_of(part, leaves)), leaves, rows)
 
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
@@ -182,7 +210,9 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
     vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
     moving = [r for r in results if not is_whole(r)]
-    moved = iter(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    derivatives = list(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    (y, auxiliary), derivatives = _by_rules((y, auxiliary), leaves, derivatives)
+    moved = iter(derivatives)
     tangents = jax.tree.unflatten(tree, [WithoutTangent(r.shape) if is_whole(r) else next(moved) for r in results])
     return (y, tangents, auxiliary) if has_aux else (y, tangents)
 
@@ -210,8 +240,9 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives."""
-    return fun(*args, **kwargs)
+    """What `fun` gives, where it is differentiated beside."""
+    moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
+    return _by_rules(fun(*args, **kwargs), moving, [])[0]
 
 
 def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
@@ -225,7 +256,7 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     rows.check(moving)
     if moving and results:
         at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
-        found = iter(vjp_of(results, moving, at_results))
+        found = iter(by_their_rules(results, moving, vjp_of(results, moving, at_results)))
     else:
         found = iter([F.zeros_like(x) for x in moving])
     gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
@@ -233,23 +264,25 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
 
 
 def of_rows(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Any],
     argnums: int, batched: bool,
-) -> Variable:  # fmt: skip
-    """An operator of one array, which knows itself what rows are."""
-    y = _array_of(name, "what fun returns", fun(*args, **kwargs))
+) -> Any:  # fmt: skip
+    """A linear operator of one array, which knows itself what rows are; of complex numbers, that of both parts."""
+    y = fun(*args, **kwargs)
+    ys = [_array_of(name, "what fun returns", part) for part in ([y.real, y.imaginary] if is_pair(y) else [y])]
     x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
     if batched and rows.size is not None:
         raise NotByRows
-    rows.check_meant(name, [y], [x])
-    rows.check_independent([y], [x])
-    return operator(y, x, batched=batched or rows.size is not None)
+    rows.check_meant(name, ys, [x])
+    rows.check_independent(ys, [x])
+    made = [operator(part, x, batched=batched or rows.size is not None) for part in ys]
+    return made[0] if len(made) == 1 else jax.tree.map(ComplexPair, *made)
 
 
 def of_drawn_directions(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
     argnums: int, batched: bool, directions: int, kind: str,
-) -> Variable:  # fmt: skip
+) -> Any:  # fmt: skip
     """An operator of one array, estimated from directions that follow from a key: the first argument."""
     if not args or not isinstance(args[0], KeyData | Variable):
         given = repr(args[0]) if args else "none"

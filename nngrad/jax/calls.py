@@ -13,6 +13,7 @@ import numpy as np
 from jax.extend.core import ClosedJaxpr, Jaxpr, Primitive
 from jax.interpreters import ad, batching, mlir
 
+from ..execution.platforms import without_unread
 from ..graph import Spec, Variable
 from ..graph.jaxpr import equations_in
 
@@ -209,8 +210,12 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
     return results, [0] * len(results)
 
 
+def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
+    return mlir.lower_fun(without_unread(_call_in(held).graph.run))(context, *operands)
+
+
 _called.def_impl(_run)
 _called.def_effectful_abstract_eval(_results)
 ad.primitive_jvps[_called] = _pushed
 batching.fancy_primitive_batchers[_called] = _over_rows
-mlir.register_lowering(_called, mlir.lower_fun(_run, multiple_results=True))
+mlir.register_lowering(_called, _lowered)

@@ -11,6 +11,7 @@ import jax.numpy as jnp
 
 from backward_registry import registry
 
+from ..autodiff.forward_mode import NoForwardMode
 from ..derivatives import jvp
 from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
@@ -25,6 +26,7 @@ from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
+from .authors_rules import by_their_rules
 from .calls import Axes, Graph
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
@@ -147,24 +149,32 @@ class GraphOfCall:
         of them that are floating. Nothing that the results are computed by depends on a tangent."""
         pushed = self._pushed.get(moving)
         if pushed is None:
-            with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
-            by_jax = with_loops and not jax_transposes_loops()
-            made, is_users = watching_for_users_code(
-                lambda: self._pushed_by_jax(moving) if by_jax else self._pushforward(moving)
-            )
+            made, is_users = watching_for_users_code(lambda: self._pushed_forward(moving))
             pushed = jax.jit(made)
             if not is_users:
                 self._pushed[moving] = pushed
         return pushed
+
+    def _pushed_forward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
+        with_loops = any([bodies_in(f.arguments) for f in functions_of(self._outputs)])
+        if with_loops and not jax_transposes_loops():
+            return self._pushed_by_jax(moving)
+        try:
+            return self._pushforward(moving)
+        except NoForwardMode:  # as of custom_vjp: JAX's reverse mode needs none
+            return self._pushed_by_jax(moving)
 
     @contained
     def _pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         switch_to()
         tangents = [placeholder(self.inputs[i], "jax.jvp") for i in moving]
         floating = [y for y in self._outputs if y.spec.differentiable]
-        moved = jvp(floating, [self._inputs[i] for i in moving], tangents) if floating else []
+        primals = [self._inputs[i] for i in moving]
+        moved = jvp(floating, primals, tangents) if floating else []
+        found = by_their_rules(floating, primals, [*self._outputs, *moved])
+        results, moved = found[: len(self._outputs)], found[len(self._outputs) :]
         residuals = read_beside(tangents, moved, self._inputs)
-        values = to_jax([*self._outputs, *residuals], self._inputs)
+        values = to_jax([*results, *residuals], self._inputs)
         with passes(without=NOT_LINEAR):
             linear = to_jax(moved, [*residuals, *tangents])
         inputs, outputs = len(self._inputs), len(self._outputs)

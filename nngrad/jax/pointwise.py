@@ -53,6 +53,10 @@ class PointwiseFunction(TracedFunction):
         moves = self.outputs[0].differentiable
         self._partials: dict[int, ClosedJaxpr] = {i: self._partial(i) for i in active} if moves else {}
 
+    def of(self, closed: ClosedJaxpr) -> PointwiseFunction:
+        """Another function of the same inputs, opened as this one is."""
+        return PointwiseFunction(self.name, closed, self._open)
+
     def _partial(self, i: int) -> ClosedJaxpr:
         """The derivative in input `i`, traced; it raises where JAX has none."""
         return jaxpr_for(lambda *x: along(self, x, (i,), (jnp.ones_like(x[i]),))[1], self.inputs)
@@ -76,7 +80,7 @@ class PointwiseFunction(TracedFunction):
         y: Variable = apply(
             pointwise_jax_function,
             tuple(inputs),
-            (PointwiseFunction(self.name, self._partials[i], self._open),),
+            (self.of(self._partials[i]),),
         )
         return y
 

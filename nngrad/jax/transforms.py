@@ -243,8 +243,8 @@ def laplacian(
     """The Laplacian of a function, the sum of its second derivatives by the elements of an argument.
 
     Args:
-        fun: Returns an array, one number or more.
-        argnums: The argument to differentiate by, one array.
+        fun: Returns an array, one number or more, real or complex.
+        argnums: The argument to differentiate by, one real array.
         batched: Whether its first axis is one of rows that are independent: then the Laplacian of each.
         directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
             then takes a key before the arguments of `fun`, from which they follow. None for the exact result.

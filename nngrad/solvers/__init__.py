@@ -23,6 +23,7 @@ from .named import (
     Sgd,
     SgdW,
 )
+from .second_order import LBFGS, GaussNewton
 from .solver import Solver
 from .update_hooks import (
     set_solver_post_hook,
@@ -33,6 +34,7 @@ from .update_hooks import (
 
 __all__ = [
     "AMSGRAD",
+    "LBFGS",
     "AMSBound",
     "AdaBelief",
     "AdaBound",
@@ -42,6 +44,7 @@ __all__ = [
     "AdamW",
     "Adamax",
     "DynamicLossScale",
+    "GaussNewton",
     "Lamb",
     "Lars",
     "Lion",

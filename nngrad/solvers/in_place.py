@@ -79,6 +79,7 @@ class InPlaceUpdate:
         structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
         mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
             and stay there.
+        thorough: Whether the quick tier is compiled by `tiers.thorough_options`.
     """
 
     __slots__ = (
@@ -97,6 +98,7 @@ class InPlaceUpdate:
         "_state",
         "_structure",
         "_taken",
+        "_thorough",
         "_updated",
         "_values",
     )
@@ -114,8 +116,10 @@ class InPlaceUpdate:
         compiled: Callable[[float], None] | None = None,
         structure: Callable[[], bytes | None] = lambda: None,
         mesh: Mesh | None = None,
+        thorough: bool = False,
     ) -> None:
         self._mesh = mesh
+        self._thorough = thorough
         self._placements: Placements | None = None
         self._structure = structure
         self._taken = () if opaque else taken
@@ -143,7 +147,7 @@ class InPlaceUpdate:
         def quickly(arrays: tuple[Any, ...]) -> QuickExecutable:
             apart = jax.jit(functools.partial(self._function), **how)  # it takes nothing over
             executable = Executable(apart, on_disk=None if structure is None else on_disk_of_trees(apart, structure))
-            return QuickExecutable(executable.quick_for(arrays) or apart, executable.seconds)
+            return QuickExecutable(executable.quick_for(arrays, self._thorough) or apart, executable.seconds)
 
         self._executable = Executable(
             jitted, opaque=self._opaque, divided=None if placements is None else placements.mesh,

@@ -17,10 +17,13 @@ class Loss(NamedTuple):
     value: Any
     value_fn: Callable[[Arrays], Any]
     """Gives it for other parameters, with nngrad's gradients for JAX's transformations."""
+    direction: Arrays | None = None
+    """What the parameters move against, for a solver that takes residuals."""
 
     def facts(self, grads: Arrays) -> dict[str, Any]:
-        """The extra arguments that optax's own transformations ask for; `grads` are the loss's own."""
-        return {"value": self.value, "grad": grads, "value_fn": self.value_fn}
+        """The extra arguments that transformations ask for, optax's own and nngrad's; `grads` are the loss's own."""
+        facts = {"value": self.value, "grad": grads, "value_fn": self.value_fn}
+        return facts if self.direction is None else {**facts, "direction": self.direction}
 
 
 def transformed(

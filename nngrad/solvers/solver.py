@@ -37,6 +37,9 @@ from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation
 
+_FEW = 8
+"""The quick tier of an update of so few parameters is compiled to run as fast as the optimised one."""
+
 _FUNCTIONS = 5
 """So many does an update take for each parameter, by the estimate of `tiers`: Adam's."""
 
@@ -72,6 +75,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     opaque = False
     """Whether the transformation is the user's, which may call functions on the host."""
+    takes_residuals = False
+    """Whether training steps give it residuals, for the directions to move in."""
 
     def __init_subclass__(cls) -> None:
         if "__init__" in vars(cls):
@@ -95,12 +100,16 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
-            quick_calls=work_of_update(parameters).quick_calls,
+            quick_calls=work_of_update(parameters).quick_calls, thorough=len(parameters) <= _FEW,
         )
 
     def transformation(self, lr: Any) -> Transformation:
         """The optax transformation for the learning rate `lr`, a number or a traced scalar."""
         raise NotImplementedError(f"{type(self).__name__} has no transformation")
+
+    def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
+        """What the parameters move against, of a solver that takes residuals; `damping` is read from its state."""
+        raise NotImplementedError(f"{type(self).__name__} takes no residuals")
 
     @staticmethod
     def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
@@ -329,7 +338,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             check_process()
             with self.updating, x64_if(self._needs_x64):
                 params = tuple(arrays_in([p.cell for p in self._variables]))
-                self.state = first_state(self._init(), params, self.structure("first state"))
+                self.state = first_state(self._init(), params)
         arrays: Arrays = self._state.raw()  # type: ignore[union-attr]
         return arrays
 

@@ -10,12 +10,13 @@ from typing import Any
 import jax
 import numpy as np
 import optax
+from jax.extend.core import ClosedJaxpr, Literal
 
 from ..execution import tiers
 from ..execution.executable import Executable, default_platform
-from ..execution.on_disk import on_disk_of_trees
 from ..graph import NdArray, Variable
 from ..graph.half_made import unharmed
+from ..graph.in_place import from_host
 from ..graph.variable import leaf_of
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
@@ -31,15 +32,36 @@ class SolverState:
 
 
 @unharmed
-def first_state(init: Callable[[Any], Any], params: tuple[Any, ...], structure: bytes | None) -> Any:
-    """The state that `init` makes for arrays of parameters; `structure` is a digest of what it does, by which the
-    disk knows it."""
-    tree = jax.tree.structure(jax.eval_shape(init, params))
-    jitted = jax.jit(lambda given: tuple(jax.tree.leaves(init(given))))
-    executable = Executable(jitted, on_disk=None if structure is None else on_disk_of_trees(jitted, lambda: structure))
+def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
+    """The state that `init` makes for arrays of parameters. Most are zeros, for which nothing is compiled."""
+    trees: list[Any] = []
+
+    def arrays_of_state(given: tuple[Any, ...]) -> tuple[Any, ...]:
+        arrays, tree = jax.tree.flatten(init(given))
+        trees.append(tree)
+        return tuple(arrays)
+
+    jitted = jax.jit(arrays_of_state)
+    closed = jitted.trace(params).jaxpr
+    numbers = None if any([getattr(a, "committed", False) for a in params]) else _numbers_of(closed)
+    if numbers is not None:
+        filled = [from_host(np.full(a.shape, x, a.dtype)) for a, x in zip(closed.out_avals, numbers, strict=True)]
+        return jax.tree.unflatten(trees[0], filled)
     is_on_cpu = default_platform() == tiers.PLATFORM and tiers.quick_options()
-    quick = executable.quick_for((params,)) if is_on_cpu else None  # it is run once
-    return jax.tree.unflatten(tree, (quick or executable)(params))
+    quick = Executable(jitted).quick_for((params,)) if is_on_cpu else None  # it is run once
+    return jax.tree.unflatten(trees[0], (quick or jitted)(params))
+
+
+def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:
+    """The numbers that the results of a traced function are filled with, if each is, whatever the function is given."""
+    if closed.effects or any([aval.weak_type for aval in closed.out_avals]):
+        return None
+    filled = {
+        eqn.outvars[0]: eqn.invars[0] for eqn in closed.jaxpr.eqns if eqn.primitive.name == "broadcast_in_dim"
+    }
+    sources = [x if isinstance(x, Literal) else filled.get(x) for x in closed.jaxpr.outvars]
+    numbers = [x.val for x in sources if isinstance(x, Literal)]
+    return numbers if len(numbers) == len(sources) else None
 
 
 def names_of_state(

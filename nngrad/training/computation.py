@@ -61,6 +61,7 @@ class StepComputation:
         """Shapes and dtypes of what is given for the inputs."""
         self._results = [loss, *[x.spec for x in auxiliary.variables]] if auxiliary is not None else [loss]
         self._gradients = graph.gradients
+        self._directions = graph.directions
         self._updates_from = graph.updates_from
         self._places = graph.places
         self._keys = graph.keys
@@ -90,8 +91,9 @@ class StepComputation:
         solver = self._solver
         scaling = solver.scaling
         tree = jax.tree.unflatten(solver._structure, state)
-        scale = [tree.loss_scale.scale.astype(self._loss.dtype)] if isinstance(scaling, DynamicLossScale) else []
-        sources = [params, fitting(arrays, self.input_specs, self._input_names), live, scale]
+        number = [tree.loss_scale.scale.astype(self._loss.dtype)] if isinstance(scaling, DynamicLossScale) else []
+        number = [tree.damping] if solver.takes_residuals else number
+        sources = [params, fitting(arrays, self.input_specs, self._input_names), live, number]
         results = self._run(sources)
         loss, *values = [like(r, spec) for r, spec in zip(results, self._results, strict=False)]
         grads = self._summed(results, params)
@@ -101,6 +103,9 @@ class StepComputation:
         allowed = self._allowed(flags)
         change = None if self._change.is_none else self._change
         facts = Loss(loss, self._loss_of(sources, tree))
+        if solver.takes_residuals:
+            moves = zip(self._directions, params, strict=True)
+            facts = facts._replace(direction=tuple([like(results[k], p) for k, p in moves]))
         new, after = solver.pure_update(tuple(params), tuple(grads), tree, lr, change, allowed, facts)
 
         updates = list(results[self._updates_from :])

@@ -73,6 +73,7 @@ class TrainStep(Generic[R]):
         solver: Solver,
         inputs: list[Variable],
         options: StepOptions,
+        residuals: list[Variable] | None = None,
     ) -> None:
         if [(n, id(p)) for n, p in solver.get_parameters().items()] != [(n, id(p)) for n, p in parameters.items()]:
             solver.set_parameters(parameters, retain_state=True)
@@ -80,7 +81,7 @@ class TrainStep(Generic[R]):
         self._variables = solver._variables
         names = [f"input {i} ({x.name!r})" if x.name else f"input {i}" for i, x in enumerate(inputs)]
         variables = [] if auxiliary is None else auxiliary.variables
-        graph = StepGraph(loss, variables, parameters, solver, inputs, options.recompute)
+        graph = StepGraph(loss, variables, parameters, solver, inputs, options.recompute, residuals)
         specs = [x.spec for x in inputs]
         self._computation = StepComputation(graph, loss.spec, auxiliary, solver, specs, names, options)
         self._inputs = inputs

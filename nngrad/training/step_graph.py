@@ -16,6 +16,7 @@ from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import NdArray, Variable, functions_of, leaves_of, switched
 from ..graph.source_location import warn_user
+from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..solvers.loss_scale import DynamicLossScale
 from ..solvers.solver import Solver
@@ -28,7 +29,8 @@ class LeafSource(enum.IntEnum):
     INPUTS = 1
     LEAVES = 2
     """All that is read from cells when the step is called."""
-    LOSS_SCALE = 3
+    STATE = 3
+    """The number in the solver's state that the graph reads: the loss scale, or the damping."""
 
 
 Place = tuple[LeafSource, int]
@@ -47,6 +49,7 @@ class StepGraph:
         solver: What has these parameters.
         inputs: What is given at each call.
         recompute: Which values are computed again.
+        residuals: Those of which the loss is half the sum of squares, for a solver that takes them.
     """
 
     def __init__(
@@ -57,6 +60,7 @@ class StepGraph:
         solver: Solver,
         inputs: list[Variable],
         recompute: Any,
+        residuals: list[Variable] | None = None,
     ) -> None:
         self._owners = {id(p.cell): i for i, p in enumerate(solver._variables)}
         targets = self._targets(loss, solver)
@@ -73,10 +77,17 @@ class StepGraph:
         self.device = device_of([loss])
         leaves = [*[x for x, _ in targets], *inputs]
 
+        directions: list[Variable] = []
+        from_state = seed
+
         def linearized(gradients: list[Variable]) -> Linearized:
-            return linearize([loss, *auxiliary, *gradients], first=leaves, device=self.device)
+            return linearize([loss, *auxiliary, *gradients, *directions], first=leaves, device=self.device)
 
         with switched(auto_forward=False, no_grad=False):
+            if residuals is not None:
+                from_state = leaf_of(NdArray.of_spec(spec_of((), solver._variables[0].dtype)))
+                shared = [leaf_of(p.cell) for p in solver._variables]  # each for all leaves that have its data
+                directions += solver.directions(residuals, shared, from_state)
             request = Request(
                 [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
                 program_of=lambda found: linearized(found).program, runs=False,
@@ -84,6 +95,8 @@ class StepGraph:
             gradients = emitted(request).gradients
         linear = linearized(gradients)
         self.program = linear.program
+        if residuals is not None and self.program.mesh is not None:
+            raise ValueError(f"optimizer: S.{solver.name} solves on one device; leave out nn.mesh")
         if seed is None and _narrows(self.program):
             warn_user("train_step: the graph computes in float16, in which small gradients are zero; give the solver a "
                       "loss scale, solver.loss_scaling(nn.DynamicLossScale()), or compute in bfloat16")
@@ -97,7 +110,10 @@ class StepGraph:
         first = 1 + len(auxiliary)
         self.gradients = [[first + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
         """For each parameter the places of the results that add up to its gradient."""
-        self.updates_from = first + len(targets)
+        after = first + len(targets)
+        self.directions = list(range(after, after + len(directions)))
+        """The places of what the parameters move against, for a solver that takes residuals."""
+        self.updates_from = after + len(directions)
         """The place of the first result that is a new value of a leaf."""
         self.updated = list(linear.updated)
         """The leaves that have new values."""
@@ -110,9 +126,9 @@ class StepGraph:
         self._numbers_of_live: dict[int, int] = {}
         self.live: list[Variable] = []
         """The leaves that are read from their cells, keys of random functions among them."""
-        self._is_scaled = isinstance(solver.scaling, DynamicLossScale)
+        in_state = residuals is not None or isinstance(solver.scaling, DynamicLossScale)
         self.places = [
-            (LeafSource.LOSS_SCALE, 0) if x is seed and self._is_scaled else self.place_of(x) for x in linear.leaves
+            (LeafSource.STATE, 0) if x is from_state and in_state else self.place_of(x) for x in linear.leaves
         ]
         """Where the values of the program's leaves come from."""
         self.places_of_updated = [self.place_of(x) for x in self.updated]

@@ -34,37 +34,38 @@ class _Options(TypedDict, total=False):
 _Optimizer: TypeAlias = "Solver | optax.GradientTransformation"
 _Inputs: TypeAlias = Variable | Iterable[Variable]
 _Deferred: TypeAlias = Parameters | Callable[[], Parameters]
+_Loss: TypeAlias = Variable | list[Variable]
 _WithAux: TypeAlias = tuple[jax.Array, Any]
 
 
 @overload
 def train_step(
-    loss: Variable, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
+    loss: _Loss, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
     wait_for_best: bool = False, *, aux: None = None, **options: Unpack[_Options],
 ) -> TrainStep[jax.Array]: ...
 @overload
 def train_step(
-    loss: Variable, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
+    loss: _Loss, parameters: Parameters, optimizer: _Optimizer, inputs: _Inputs = (), recompute: Any = None,
     wait_for_best: bool = False, *, aux: Any, **options: Unpack[_Options],
 ) -> TrainStep[_WithAux]: ...
 @overload
 def train_step(
-    loss: Callable[..., Variable], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    loss: Callable[..., _Loss], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
     wait_for_best: bool = False, aux: None = None, **options: Unpack[_Options],
 ) -> TrainStepByShape[jax.Array]: ...
 @overload
 def train_step(
-    loss: Callable[..., tuple[Variable, Any]], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    loss: Callable[..., tuple[_Loss, Any]], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
     wait_for_best: bool = False, **options: Unpack[_Options],
 ) -> TrainStepByShape[_WithAux]: ...
 @overload
 def train_step(
-    loss: Callable[..., Variable], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
+    loss: Callable[..., _Loss], parameters: _Deferred, optimizer: _Optimizer, *, recompute: Any = None,
     wait_for_best: bool = False, aux: Any, **options: Unpack[_Options],
 ) -> TrainStepByShape[_WithAux]: ...  # fmt: skip
 @contained
 def train_step(
-    loss: Variable | Callable[..., Variable | tuple[Variable, Any]],
+    loss: _Loss | Callable[..., _Loss | tuple[_Loss, Any]],
     parameters: Parameters | Callable[[], Parameters],
     optimizer: Solver | optax.GradientTransformation,
     inputs: Variable | Iterable[Variable] = (),
@@ -102,9 +103,12 @@ def train_step(
     `weight_decay`, and moves the parameters.
 
     Args:
-        loss: A floating Variable of shape (), or a function of Variables that returns one, or one and `aux`.
-        parameters: Variables to train, by name or in a list: leaves of floating dtypes. Beside a function that builds
-            it may be a function too, which is called once the first graph has made them: `nn.get_parameters`.
+        loss: A floating Variable of shape (), or a function of Variables that returns one, or one and `aux`. For
+            `S.GaussNewton` it is the residuals in its place, a Variable of any shape or a list of some; the loss is
+            half the sum of their squares.
+        parameters: Variables to train, by name or in a list, a pytree of them or a Module: leaves of floating dtypes.
+            Beside a function that builds it may be a function too, which is called once the first graph has made them:
+            `nn.get_parameters`.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an
             optax transformation. A solver with loss scaling scales the gradients of this step too; the loss that is
             returned is not scaled. Of a solver the step uses the update alone: its methods `weight_decay`,

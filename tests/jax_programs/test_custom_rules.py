@@ -198,6 +198,80 @@ def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monke
     compare(lambda x: jax.nn.relu(x) ** 2, 0.7)
 
 
+def clipped() -> Callable[..., Any]:
+    """The identity whose gradient is clipped: from the second order on JAX differentiates what `fwd` gives."""
+    identity = jax.custom_vjp(lambda x: x * 1.0)
+    identity.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+    return lambda x, y: identity(jnp.sin(x) * y * 3) * identity(x) ** 2
+
+
+def straight_through() -> Callable[..., Any]:
+    """Rounding, with a tangent that the rule's value has not."""
+    rounded = jax.custom_jvp(lambda x: jnp.round(2 * x))
+    rounded.defjvp(lambda primals, tangents: (jnp.round(2 * primals[0]), 2 * tangents[0]))
+    return lambda x, y: rounded(jnp.sin(x) * y) * rounded(y * x) ** 2 * jnp.sin(x)
+
+
+def scaled() -> Callable[..., Any]:
+    """A product of which one tangent is three times too large, and the rule's value is not."""
+    product = jax.custom_jvp(lambda x, y: jnp.sin(x) * y)
+    product.defjvp(lambda p, t: (jnp.sin(p[0]) * p[1], 3 * t[0] * p[1] + t[1] * p[0]))
+    return lambda x, y: product(x, y) ** 2 * product(y, x)
+
+
+RULES: dict[str, Callable[[], Callable[..., Any]]] = {
+    "clipped": clipped, "straight through": straight_through, "scaled": scaled,
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("rule", RULES)
+@pytest.mark.parametrize("within", ["calls", "checkpoint", "jit", "scan", "vmap"])
+def test_the_next_derivative_is_of_what_the_rule_gives(rule: str, within: str) -> None:
+    function = RULES[rule]()
+
+    def f(x: Any) -> Any:
+        if within == "scan":
+            return jax.lax.scan(lambda c, a: (c + function(a, c), c), 0.2, x)[0]
+        if within == "vmap":
+            return jax.vmap(function)(x, x[::-1]).sum()
+        each = {"checkpoint": jax.checkpoint, "jit": jax.jit}.get(within, lambda f: f)(function)
+        return each(x[0], each(x[1], x[2]))
+
+    def total(gradient: Callable[..., Any]) -> Callable[..., Any]:
+        return lambda x: jnp.sin(gradient(x)).sum()
+
+    x, theirs = jnp.array([0.3, 0.5, 0.9]), jax.grad(total(jax.grad(f)))
+    for outer in (nj, jax):
+        np.testing.assert_allclose(outer.grad(total(nj.grad(f)))(x), theirs(x), rtol=1e-11, err_msg=outer.__name__)
+    if within == "calls":
+        third = [m.grad(total(m.grad(total(m.grad(f)))))(x) for m in (nj, jax)]
+        np.testing.assert_allclose(*third, rtol=1e-11)
+
+
+@pytest.mark.parametrize("rule", RULES)
+def test_all_transformations_take_the_values_of_rules(rule: str) -> None:
+    function = RULES[rule]()
+
+    def hessian(m: Any) -> Any:
+        if rule == "clipped":  # there is no forward mode for it
+            return m.jacrev(m.jacrev(function, (0, 1)), (0, 1))(0.7, 1.3)
+        return m.hessian(function, (0, 1))(0.7, 1.3), m.jacfwd(m.jacrev(function), 1)(0.7, 1.3)
+
+    def of_parts(m: Any) -> Any:
+        def part(x: Any) -> Any:
+            value, pull = m.vjp(function, x, 1.3)
+            return value * pull(x)[1]
+
+        return m.grad(part)(0.7), m.vjp(m.grad(function), 0.7, 1.3)[1](1.0)
+
+    def mixed(m: Any) -> Any:
+        return m.grad(m.grad(function, 1), 0)(0.7, 1.3), jax.vmap(m.grad(m.grad(function), 1))(*jnp.ones((2, 3)))
+
+    for each in (hessian, of_parts, mixed):
+        for a, b in zip(jax.tree.leaves(each(nj)), jax.tree.leaves(each(jax)), strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-11, err_msg=each.__name__)
+
+
 def within_a_map(m: Any, kind: str) -> Callable[..., Any]:
     """A derivative of a function whose rule reads a value of the map that it is called in."""
 

@@ -37,7 +37,8 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
 def _leaf(value: KnownArray) -> Variable:
     if not is_key(value):
         return value.variable()
-    return leaf_of(NdArray.from_numpy_array(np.asarray(jax.random.key_data(value.array))))
+    with jax.ensure_compile_time_eval():  # what is known stays known where JAX traces what is around
+        return leaf_of(NdArray.from_numpy_array(np.asarray(jax.random.key_data(value.array))))
 
 
 def _as_values(variables: Sequence[Variable], described: Sequence[Any]) -> list[Value]:

@@ -1,0 +1,142 @@
+"""What an author's rule makes of a function's value where it is differentiated.
+
+`jax.custom_jvp` and `custom_vjp` set one derivative at a time. Where JAX differentiates such a function, the value is
+the one that the rule gives (`fwd` of `custom_vjp`), and the next derivative is that of the rule's own code:
+
+    clip.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
+
+has the derivative of `x` from the second order on. Rules that call the function itself keep theirs at every order.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Hashable, Mapping, Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, Literal
+
+from ..functions.jax_derivatives import (
+    custom_jax_derivative,
+    custom_jax_gradient,
+    inputs_of,
+    jax_derivative,
+    row_inputs,
+)
+from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
+from ..graph import Op, Spec, Variable, apply, functions_of, path_between
+from ..graph.block import Block, bodies_in
+from ..graph.by_jax import value_of_back
+from ..graph.jaxpr import jaxpr_for
+from .pointwise import PointwiseFunction, custom_pointwise_jax_function, pointwise_jax_function
+
+_POINTWISE = (pointwise_jax_function, custom_pointwise_jax_function)
+_WITH_RULES = (custom_jax_derivative, custom_jax_gradient, *_POINTWISE)
+
+Call = tuple[Op, tuple[Any, ...]]
+
+
+def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: Sequence[Variable]) -> list[Variable]:
+    """`results` as they are to be differentiated again, once `ys` were differentiated by `moving`: functions on the way
+    between these are what their authors' rules make of them."""
+    path, _, present = path_between(ys, moving)
+    rules = {call: new for f in path for call, new in _with_new_values((f.op, f.arguments)).items()}
+    if not rules:
+        return list(results)
+    still = {id(f) for f in present} - {id(f) for f in path}
+    instead: dict[int, Variable] = {}
+    for f in functions_of(results):
+        inputs = tuple([instead.get(id(x), x) for x in f.inputs])
+        op, arguments = (f.op, f.arguments) if id(f) in still else _replaced((f.op, f.arguments), rules)
+        if arguments is f.arguments and op is f.op and all([a is b for a, b in zip(inputs, f.inputs, strict=True)]):
+            continue
+        made = apply(op, inputs, arguments)
+        for old, new in zip(f.outputs, made if op.multiple_results else (made,), strict=True):
+            if old._need_grad is not None:
+                new.need_grad = old._need_grad
+            instead[id(old)] = new
+    return [instead.get(id(y), y) for y in results]
+
+
+def _with_new_values(call: Call) -> dict[Call, Call]:
+    """What calls become where they are differentiated, of this one and of those in its bodies, if it is another. For
+    bodies it is not known which of their inputs move: all do, as in JAX's loops."""
+    op, arguments = call
+    if op in _WITH_RULES:
+        new = _value_of_rule(op, arguments) if arguments[0].custom else None
+        return {call: new} if new else {}
+    found: dict[Call, Call] = {}
+    for body in bodies_in(arguments):
+        if not body.ops.isdisjoint(_WITH_RULES):
+            moving = body.reach(range(len(body.inputs)))
+            for step in body.steps:
+                if not moving.isdisjoint(step[2]):
+                    found.update(_with_new_values(step[:2]))
+    return found
+
+
+def _replaced(call: Call, rules: Mapping[Call, Call]) -> Call:
+    """A call with others in its place, and in those of the steps of its bodies. So it is also for what derivatives
+    compute again."""
+    op, arguments = call
+    if op in _WITH_RULES:
+        return rules.get(call, call)
+    if not bodies_in(arguments):
+        return call
+    found = tuple([_argument(argument, rules) for argument in arguments])
+    return (op, found) if found != arguments else call
+
+
+def _argument(argument: Any, rules: Mapping[Call, Call]) -> Any:
+    if isinstance(argument, Block):
+        if argument.ops.isdisjoint(_WITH_RULES):
+            return argument
+        steps = tuple([(*_replaced((op, arguments), rules), ins) for op, arguments, ins in argument.steps])
+        return argument.with_steps(steps) if steps != argument.steps else argument
+    if argument.__class__ is tuple and bodies_in(argument):
+        return tuple([_argument(each, rules) for each in argument])
+    return argument
+
+
+@functools.lru_cache(maxsize=1024)
+def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
+    fun: TracedFunction = arguments[0]
+    if isinstance(fun, PointwiseFunction):
+        inputs = fun.inputs
+    else:
+        inputs = inputs_of(fun, arguments[1], weighted=op is custom_jax_gradient)
+    directions = tuple(range(len(fun.inputs), len(inputs)))
+    try:
+        before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, fun.active + directions)
+    except Exception:  # the rule raises, or JAX has no reverse mode: then no derivative has passed here
+        return None
+    if _key(before) == _key(closed):
+        return None
+    if isinstance(fun, PointwiseFunction):
+        pointwise = fun.of(closed)
+        return (op if pointwise.custom else pointwise_jax_function), (pointwise,)
+    rows = row_inputs(fun, arguments[1], arguments[3] if op is custom_jax_gradient else None)
+    traced = TracedFunction(fun.name, closed, (), fun.reachable + directions, rows)
+    return (custom_jax_derivative if traced.custom else jax_derivative), (traced, 0)
+
+
+def _key(closed: ClosedJaxpr) -> Hashable:
+    return structure_of(closed.jaxpr), tuple(map(key_of_array, closed.consts))
+
+
+def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: Sequence[int]) -> ClosedJaxpr:
+    """An op as it is where these inputs move, without what only derivatives read."""
+    run = op.traceable(arguments)
+
+    def results(*x: Any) -> Any:
+        return run(*x) if op.multiple_results else (run(*x),)
+
+    closed = jaxpr_for(lambda *arrays: value_of_back(results, arrays, moving), inputs)
+    read = {v for v in closed.jaxpr.outvars if not isinstance(v, Literal)}
+    kept = []
+    for equation in reversed(closed.jaxpr.eqns):
+        if equation.effects or not read.isdisjoint(equation.outvars):
+            kept.append(equation)
+            read.update([v for v in equation.invars if not isinstance(v, Literal)])
+    live: ClosedJaxpr = closed.replace(jaxpr=closed.jaxpr.replace(eqns=kept[::-1]))
+    return live

@@ -1,0 +1,143 @@
+"""Solvers that need more of the loss than its gradient: L-BFGS and Gauss-Newton. They get it from `nn.train_step`."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+
+from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
+from ..derivatives.parts import positive_int
+from ..graph import Variable
+from ..graph.arguments import as_int
+from .gradients import Arrays
+from .loss_scale import DynamicLossScale
+from .rates import Rate, as_rate
+from .solver import Solver, Transformation
+
+
+class LBFGS(Solver):
+    """L-BFGS with a line search that meets the strong Wolfe conditions: `optax.lbfgs`. Only for `nn.train_step`.
+
+    Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", 1989. The loss should be the same
+    function at each step: the whole data set, or fixed points. Each step computes it and its gradient several times.
+
+    Args:
+        lr: What the direction is multiplied by before the line search.
+        memory_size: How many steps of before the curvature is estimated from.
+        line_search: How many steps of the line search there are at most.
+    """
+
+    def __init__(self, lr: Rate = 1.0, memory_size: int = 10, line_search: int = 20) -> None:
+        super().__init__(lr)
+        self.memory_size = positive_int(memory_size, "memory_size")
+        self.line_search = positive_int(line_search, "line_search")
+
+    def transformation(self, lr: Any) -> Transformation:
+        search = optax.scale_by_zoom_linesearch(self.line_search, initial_guess_strategy="one")
+        return optax.lbfgs(lr, self.memory_size, linesearch=search)
+
+
+class GaussNewtonState(NamedTuple):
+    """The state of `GaussNewton`."""
+
+    damping: Any
+
+
+class GaussNewton(Solver):
+    """w <- w - eta d,   d = (J^T J + damping I)^-1 J^T r,   for the loss |r|^2 / 2 of residuals r with Jacobian J
+
+    Only for `nn.train_step`, whose `loss` is then the residuals: a Variable of any shape, or a list of some.
+
+        step = nn.train_step([interior / n**0.5, boundary / m**0.5], nn.get_parameters(), S.GaussNewton())
+
+    Where there are fewer residuals than parameters `d = J^T (J J^T + damping I)^-1 r` is solved in their space. For
+    residuals with derivatives in them it is energy natural gradient descent (Müller and Zeinhofer, 2023). Train in
+    float64: float32 does not hold the small eigenvalues of `J J^T`. The residuals should be those of many points, at
+    best the same at each step.
+
+    Args:
+        lr: The largest step eta.
+        damping: Added to the diagonal; not negative.
+        line_search: How many steps are tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
+            and none where none has a smaller loss than before. With 0 the first is taken unseen.
+        adaptive: Whether damping adapts (Levenberg and Marquardt): to a quarter where the loss falls with the first
+            step nearly as the model foretells, and to four times as much where it falls by less than a quarter of that.
+        method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
+        maxiter: How many products "cg" takes at most.
+    """
+
+    takes_residuals = True
+
+    def __init__(
+        self, lr: Rate = 1.0, damping: float = 1e-8, line_search: int = 16, adaptive: bool = False,
+        method: str | None = None, maxiter: int | None = None,
+    ) -> None:  # fmt: skip
+        super().__init__(lr)
+        self.damping = as_rate(damping, "damping")
+        self.line_search = as_int(line_search)
+        if self.line_search < 0 or (adaptive and not self.line_search):
+            least = "at least 1 with adaptive=True" if adaptive else "not negative"
+            raise ValueError(f"line_search: must be {least}, got {line_search!r}")
+        if method is not None and method not in METHODS:
+            raise ValueError(f"method: must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
+        self.adaptive = bool(adaptive)
+        self.method = method
+        self.maxiter = None if maxiter is None else positive_int(maxiter, "maxiter", " or None")
+
+    def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
+        metric = gauss_newton(residuals, parameters)
+        return natural_gradient(metric, damping=damping, method=self.method, maxiter=self.maxiter)
+
+    def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
+        if scale is not None:
+            raise ValueError("loss_scaling: S.GaussNewton solves with Jacobians, which are not scaled; train in "
+                             "float64, or float32")
+
+    def transformation(self, lr: Any) -> Transformation:
+        def init(params: Any) -> GaussNewtonState:  # optax has placeholders for parameters
+            dtype = self._variables[0].dtype if self._variables else np.float32
+            return GaussNewtonState(np.asarray(self.damping, dtype))
+
+        def update(
+            grads: Arrays, state: GaussNewtonState, params: Any, *, value: Any, value_fn: Any, direction: Arrays,
+            **_: Any,
+        ) -> tuple[Arrays, GaussNewtonState]:  # fmt: skip
+            if not self.line_search:
+                return tuple([(-lr * d).astype(d.dtype) for d in direction]), state
+            steps = jnp.asarray(lr, value.dtype) * 0.5 ** jnp.arange(self.line_search, dtype=value.dtype)
+            losses = jax.lax.map(lambda eta: value_fn(_moved(params, direction, eta)), steps)
+            losses = jnp.where(jnp.isnan(losses), jnp.inf, losses)
+            best = jnp.argmin(losses)
+            eta = jnp.where(losses[best] < value, steps[best], 0)
+            moves = tuple([jnp.where(eta > 0, -eta.astype(d.dtype) * d, 0) for d in direction])
+            if not self.adaptive:
+                return moves, state
+            return moves, _adapted(state, grads, direction, value - losses[0], steps[0])
+
+        return optax.GradientTransformationExtraArgs(init, update)
+
+
+def _adapted(state: GaussNewtonState, grads: Arrays, direction: Arrays, fall: Any, eta: Any) -> GaussNewtonState:
+    """The state with the damping for the next step.
+
+    Args:
+        state: That of this step.
+        grads: J^T r.
+        direction: The direction d.
+        fall: How much the loss falls with the first step.
+        eta: That step. The model foretells eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2.
+    """
+    slope = sum([jnp.vdot(g, d) for g, d in zip(grads, direction, strict=True)])
+    size = sum([jnp.vdot(d, d) for d in direction])
+    foretold = eta * slope - eta**2 * (slope - state.damping * size) / 2
+    is_poor, is_good = ~(fall > foretold / 4), fall > foretold * 3 / 4
+    factor = jnp.where(is_poor, 4.0, jnp.where(is_good, 0.25, 1.0))
+    return GaussNewtonState((state.damping * factor).astype(state.damping.dtype))
+
+
+def _moved(params: Arrays, direction: Arrays, eta: Any) -> Arrays:
+    return tuple([p - eta.astype(p.dtype) * d for p, d in zip(params, direction, strict=True)])

@@ -1,0 +1,45 @@
+"""Threads that work once, whatever is asked of them and in which order."""
+
+from __future__ import annotations
+
+import threading
+
+from nngrad.training.own_thread import OwnThread
+
+LONG = 60.0
+"""Seconds that nothing here takes unless it is broken."""
+
+
+def test_it_works_once_and_is_over_for_all_who_wait() -> None:
+    done: list[int] = []
+    thread = OwnThread(lambda: done.append(threading.get_ident()))
+    thread.start()
+    thread.start()
+    thread.wait(LONG)
+    assert thread._is_over, "whoever waits now would wait for ever"
+    thread.wait()
+    thread.end(LONG)
+    assert len(done) == 1 and done[0] != threading.get_ident()
+
+
+def test_it_is_over_though_its_work_ends_it_from_within() -> None:
+    ended = threading.Event()
+
+    def work() -> None:
+        thread.end(LONG)  # does not wait for itself
+        ended.set()
+
+    thread = OwnThread(work)
+    thread.start()
+    assert ended.wait(LONG)
+    thread.wait(LONG)
+    assert thread._is_over
+
+
+def test_what_is_ended_before_its_start_never_begins() -> None:
+    done: list[None] = []
+    thread = OwnThread(lambda: done.append(None))
+    thread.end(LONG)
+    thread.start()
+    thread.wait()
+    assert not done and thread._is_over

@@ -1,0 +1,199 @@
+"""S.GaussNewton and S.LBFGS in training steps, beside the same by NumPy, SciPy and optax."""
+
+from __future__ import annotations
+
+import pickle
+from collections import OrderedDict
+from collections.abc import Iterator
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import optax
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.parametric_functions as PF
+import nngrad.solvers as S
+
+RNG = np.random.default_rng(0)
+X, T = RNG.standard_normal((5, 2)), RNG.standard_normal((5, 2))
+START = [RNG.standard_normal((2, 3)), RNG.standard_normal((3, 2))]
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Iterator[None]:
+    with jax.enable_x64(True):
+        yield
+
+
+def leaves() -> list[nn.Variable]:
+    return [nn.Variable.from_numpy_array(a, need_grad=True) for a in START]
+
+
+def residuals(m: Any, p: Any) -> Any:
+    return m.tanh(X @ p[0]) @ p[1] - T if m is jnp else F.tanh(F.matmul(variable(X), p[0])) @ p[1] - T
+
+
+def variable(a: Any) -> nn.Variable:
+    return nn.Variable.from_numpy_array(np.asarray(a))
+
+
+def by_numpy(steps: int, damping: float, grid: int, adaptive: bool = False) -> tuple[np.ndarray, list[float], float]:
+    """Parameters, losses and damping after some steps, with everything dense."""
+    point, unflatten = jax.flatten_util.ravel_pytree([jnp.asarray(a) for a in START])
+
+    def r(v: Any) -> Any:
+        return jnp.ravel(residuals(jnp, unflatten(v)))
+
+    losses = []
+    for _ in range(steps):
+        rest, j = np.asarray(r(point)), np.asarray(jax.jacobian(r)(point))
+        loss = rest @ rest / 2
+        d = np.linalg.solve(j.T @ j + damping * np.eye(len(point)), j.T @ rest)
+        tried = [float(np.sum(np.asarray(r(point - 0.5**k * d)) ** 2) / 2) for k in range(grid)]
+        best = int(np.argmin(tried))
+        point = point - (0.5**best * d if tried[best] < loss else 0)
+        if adaptive:
+            foretold = loss - np.sum((rest - j @ d) ** 2) / 2
+            gain = (loss - tried[0]) / foretold
+            damping *= 4 if not gain > 0.25 else 0.25 if gain > 0.75 else 1
+        losses.append(loss)
+    return np.asarray(point), losses, damping
+
+
+@pytest.mark.parametrize("method", ["residual", "dense", "cg", None])
+@pytest.mark.parametrize("adaptive", [False, True])
+def test_gauss_newton_is_that_of_numpy(method: str | None, adaptive: bool) -> None:
+    p = leaves()
+    solver = S.GaussNewton(damping=0.05, line_search=5, adaptive=adaptive, method=method)
+    step = nn.train_step(residuals(F, p), p, solver)
+    found = [float(step()) for _ in range(4)]
+    point, losses, damping = by_numpy(4, 0.05, 5, adaptive)
+    np.testing.assert_allclose(found, losses, rtol=1e-6)
+    np.testing.assert_allclose(np.concatenate([np.ravel(x.d) for x in p]), point, rtol=1e-5, atol=1e-6)
+    assert float(solver.state.damping) == pytest.approx(damping)
+
+
+def test_residuals_in_a_list_and_parameters_whose_data_is_shared() -> None:
+    """A parameter counts wherever the graph has its data."""
+    a = variable(np.array([1.0, -2.0]))
+    a.need_grad = True
+    twin = nn.Variable((2,), need_grad=True)
+    twin.data = a.data
+    step = nn.train_step([a * 2.0 - 1.0, twin - 3.0], [a], S.GaussNewton(damping=0.0, line_search=0))
+    assert float(step()) == pytest.approx((1 + 25 + 4 + 25) / 2)
+    np.testing.assert_allclose(a.d, [1.0, 1.0])  # the least squares of 2 a - 1 and a - 3
+
+
+def test_a_function_builds_the_residuals() -> None:
+    with nn.parameter_scope("second-order", scope=OrderedDict()):
+        def build(x: nn.Variable, t: nn.Variable) -> list[nn.Variable]:
+            return [PF.affine(x, 1, name="line") - t]
+
+        step = nn.train_step(build, nn.get_parameters, S.GaussNewton(damping=1e-9))
+        x = RNG.standard_normal((6, 2)).astype("f")
+        for count in (6, 4, 6):
+            step(x[:count], x[:count, :1] * 2 + 1)
+        named = nn.get_parameters()
+    np.testing.assert_allclose(named["line/affine/W"].d, [[2], [0]], atol=1e-4)
+    np.testing.assert_allclose(named["line/affine/b"].d, [1], atol=1e-4)
+
+
+def test_a_module_and_auxiliary_results() -> None:
+    class Line(nn.Module):
+        def __init__(self) -> None:
+            self.w = nn.Parameter(np.array([3.0]))
+
+        def call(self, x: nn.Variable) -> nn.Variable:
+            return x * self.w
+
+    line = Line()
+    r = line(variable([1.0, 2.0])) - np.array([2.0, 4.0])
+    step = nn.train_step(r, line, S.GaussNewton(damping=0.0), aux=["gradient_norm", r], on_nan="raise")
+    loss, (norm, rest) = step()
+    assert (float(loss), float(norm)) == (2.5, 5.0)
+    np.testing.assert_array_equal(rest, [1.0, 2.0])
+    np.testing.assert_allclose(line.w.d, [2.0])
+
+
+def test_a_step_is_not_taken_where_none_lowers_the_loss() -> None:
+    p = variable(np.array([0.0]))
+    p.need_grad = True
+    step = nn.train_step(F.sqrt(1 + p**2), [p], S.GaussNewton(damping=1.0))
+    step()
+    assert p.d[0] == 0
+    broken = nn.train_step(F.log(p - 1.0), [p], S.GaussNewton())
+    assert np.isnan(float(broken())) and p.d[0] == 0
+
+
+def test_gauss_newton_goes_on_after_pickling() -> None:
+    p = leaves()
+    solver = S.GaussNewton(damping=0.05, adaptive=True)
+    step = nn.train_step(residuals(F, p), p, solver)
+    step()
+    again = pickle.loads(pickle.dumps(solver))
+    assert float(again.state.damping) == float(solver.state.damping) != 0.05
+    function, carried = step.to_jax()
+    _, after = jax.jit(function)(carried)
+    step()
+    for mine, known in zip(after["parameters"].values(), p, strict=True):
+        np.testing.assert_allclose(mine, known.d, rtol=1e-9)
+
+
+def test_lbfgs_is_that_of_optax() -> None:
+    p = leaves()
+    step = nn.train_step(F.sum(residuals(F, p) ** 2), p, S.LBFGS(memory_size=3))
+    found = [float(step()) for _ in range(12)]
+    tx = optax.lbfgs(memory_size=3)
+
+    def loss(p: Any) -> Any:
+        return jnp.sum(residuals(jnp, p) ** 2)
+
+    @jax.jit
+    def update(params: Any, state: Any) -> Any:
+        value, grads = jax.value_and_grad(loss)(params)
+        moves, state = tx.update(grads, state, params, value=value, grad=grads, value_fn=loss)
+        return value, optax.apply_updates(params, moves), state
+
+    params = tuple([jnp.asarray(a) for a in START])
+    state, known = tx.init(params), []
+    for _ in range(12):
+        value, params, state = update(params, state)
+        known.append(float(value))
+    np.testing.assert_allclose(found, known, rtol=1e-6)
+    assert found[-1] < found[0] / 3
+
+
+def test_what_second_order_solvers_refuse() -> None:
+    p = leaves()
+    r = residuals(F, p)
+    solver = S.GaussNewton()
+    solver.set_parameters({"w": p[0]})
+    F.sum(p[0] ** 2).backward()
+    for call, error, message in [
+        (lambda: S.GaussNewton(damping=-1.0), ValueError, "damping"),
+        (lambda: S.GaussNewton(line_search=-1), ValueError, "line_search: must be not negative"),
+        (lambda: S.GaussNewton(line_search=0, adaptive=True), ValueError, "at least 1 with adaptive=True"),
+        (lambda: S.GaussNewton(method="lu"), ValueError, "method: must be one of"),
+        (lambda: S.LBFGS(memory_size=0), ValueError, "memory_size"),
+        (lambda: S.GaussNewton().loss_scaling(2.0), ValueError, "loss_scaling: S.GaussNewton"),
+        (solver.update, TypeError, "asks for 'value', 'value_fn', and 'direction'"),
+        (lambda: nn.train_step(r, p, S.GaussNewton(), accumulate=2), ValueError, "accumulate: S.GaussNewton"),
+        (lambda: nn.train_step(r, p, S.GaussNewton(), weight_decay=0.1), ValueError, "weight_decay: S.GaussNewton"),
+        (lambda: nn.train_step(r, p, S.Adam()), ValueError, "loss: must be a scalar"),
+        (lambda: nn.train_step(3.0, p, S.GaussNewton()), TypeError, "loss"),
+    ]:
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_parameters_in_a_pytree() -> None:
+    tree = {"layers": [{"w": variable(START[0])}, {"w": variable(START[1])}]}
+    p = [layer["w"] for layer in tree["layers"]]
+    solver = S.LBFGS()
+    step = nn.train_step(F.sum(residuals(F, p) ** 2), tree, solver)
+    assert list(solver.get_parameters()) == ["layers/0/w", "layers/1/w"]
+    assert float(step()) > float(step())
