@@ -7,6 +7,7 @@ import importlib.util
 import os
 import platform
 from contextlib import nullcontext
+from pathlib import Path
 
 import jax
 from rich.console import Console
@@ -16,6 +17,7 @@ import nngrad as nn
 from nngrad_command.installation import version_of
 
 from . import (
+    attention,
     building,
     catalogue,
     classifier,
@@ -26,6 +28,7 @@ from . import (
     first_result,
     forward_laplacian,
     growth,
+    history,
     loops,
     memory,
     operator_learning,
@@ -52,7 +55,7 @@ BENCHMARKS = {
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
         operator_learning, order_four, packages, catalogue, loops, passes, per_sample, sparse, steering,
-        forward_laplacian, stochastic, memory, viewing, first_result, scaling,
+        forward_laplacian, attention, stochastic, memory, viewing, first_result, scaling,
     )
 }
 
@@ -66,6 +69,8 @@ def main() -> None:
                         help="tiny sizes, to see that everything runs, and that it is lowered for other platforms")
     parser.add_argument("--write", action="store_true", help="keep the figures, and write the pages that show them")
     parser.add_argument("--pages", action="store_true", help="write the pages from the kept figures, measure nothing")
+    parser.add_argument("--history", type=Path, metavar="DIR",
+                        help="draw how the kept figures moved from commit to commit, a page for each benchmark")
     options = parser.parse_args()
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
@@ -76,6 +81,9 @@ def main() -> None:
     names = [name for name in BENCHMARKS if name in (options.names or BENCHMARKS)]
     if options.pages:
         report.write_pages()
+        return
+    if options.history is not None:
+        history.draw(names, options.history)
         return
     with lowered_too() if options.smoke else nullcontext() as lowered:
         tables = {name: BENCHMARKS[name](options.smoke, torch) for name in names}

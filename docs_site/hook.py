@@ -19,6 +19,7 @@ from mkdocs.structure.files import File, Files
 from benchmarks import report
 from docs_site import DOCS, ROOT, dialect, examples, execution, links, reference
 from docs_site.kept import kept
+from nngrad_command import __version__
 
 HOW = os.environ.get("NNGRAD_DOCS", "short")
 """What is run: 'fast' nothing, 'short' pages and examples with few steps, 'full' examples as they are."""
@@ -27,7 +28,10 @@ log.setLevel(logging.INFO)
 
 
 def on_config(config: Any) -> Any:
-    """The contents of the reference go where mkdocs.yml has the word, and those of the gallery."""
+    """Pages say the version at the top and at the end. The contents of the reference go where mkdocs.yml has the word,
+    and those of the gallery."""
+    config.site_name = f"{config.site_name} {__version__}"
+    config.copyright = config.site_name
     for section in config.nav:
         for title, inside in section.items():
             if title == "Reference":

@@ -1,0 +1,1 @@
+"""What some forty cases cost, counted and recorded: `python -m tests.counted` is the command."""
