@@ -17,6 +17,7 @@ import nngrad as nn
 from nngrad_command.installation import version_of
 
 from . import (
+    attention,
     building,
     catalogue,
     classifier,
@@ -54,7 +55,7 @@ BENCHMARKS = {
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
         operator_learning, order_four, packages, catalogue, loops, passes, per_sample, sparse, steering,
-        forward_laplacian, stochastic, memory, viewing, first_result, scaling,
+        forward_laplacian, attention, stochastic, memory, viewing, first_result, scaling,
     )
 }
 

@@ -30,6 +30,7 @@ TITLES = {
     "hyperparameters": "Gradients through trained weights",
     "korteweg_de_vries": "A soliton",
     "kuramoto_sivashinsky": "The Kuramoto-Sivashinsky equation",
+    "mean_flow": "Generation in one step",
     "nth_derivative_of_sin": "The tenth derivative, as in nnabla",
     "operator_network": "Solutions from any initial wave",
     "pictures": "Pictures of graphs",

@@ -100,6 +100,7 @@ FEW_STEPS = {
     "hyperparameters": 30,
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
+    "mean_flow": 200,
     "operator_network": 200,
     "recurrent_critic": 100,
 }
@@ -113,6 +114,8 @@ SMALLER = {
     ("high_dimensions", "DIMENSION"): 10,
     ("high_dimensions", "DIRECTIONS"): 4,
     ("high_dimensions", "HELD_OUT"): 50,
+    ("mean_flow", "BATCH"): 256,
+    ("mean_flow", "HELD_OUT"): 100,
     ("recurrent_critic", "BATCH"): 8,
     ("recurrent_critic", "HELD_OUT"): 20,
     ("recurrent_critic", "UNITS"): 8,
@@ -280,6 +283,21 @@ def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> 
     np.testing.assert_allclose(np.sum(gradient.d * v, axis=(0, 2)), (after.d - before.d) / 2e-6, rtol=1e-5, atol=1e-7)
     np.testing.assert_allclose(slope.d, np.sqrt(np.sum(gradient.d**2, axis=(0, 2))), rtol=1e-9)
     assert at.shape == (2,) and np.linalg.norm(module.WAVE) > 1
+
+
+def test_the_flow_takes_noise_to_the_mixture(script: Any) -> None:
+    flow = script("mean_flow")
+    rng = np.random.default_rng(0)
+    z, t = rng.standard_normal((4, 2)), 0.6
+    # The expectation by many draws of x, each with the density of the e that leads to z.
+    x = flow.data(200_000, rng)
+    e = (z[:, None] - (1 - t) * x) / t
+    density = np.exp(-0.5 * np.sum(e**2, axis=2))[..., None]
+    expected = np.sum(density * (e - x), axis=1) / density.sum(axis=1)
+    np.testing.assert_allclose(flow.velocity(z, t), expected, atol=0.05)
+    made = flow.flowed(rng.standard_normal((20_000, 2)), 50)
+    np.testing.assert_allclose(made.mean(axis=0), flow.CENTRE, atol=0.05)
+    np.testing.assert_allclose(np.cov(made.T), (1.2**2 / 2 + flow.SPREAD**2) * np.eye(2), atol=0.06)
 
 
 @pytest.mark.parametrize("interaction", ["pairs", "triples"])

@@ -9,7 +9,7 @@ import jax
 
 TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
     each.__name__: each
-    for each in (jax.grad, jax.value_and_grad, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
+    for each in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
 }
 """JAX's own, by name, for whole functions that cannot be opened."""
 

@@ -5,10 +5,10 @@ import nngrad.jax as nj
 u_xx = jax.vmap(nj.nth_derivative(u, 2))     # in place of jax.vmap(jax.grad(jax.grad(u)))
 """
 
+from .checkpoints import checkpoint as checkpoint
 from .from_jax import from_jax as from_jax
 from .squares import unbiased_square as unbiased_square
 from .transforms import bilaplacian as bilaplacian
-from .transforms import checkpoint as checkpoint
 from .transforms import derivatives as derivatives
 from .transforms import divergence as divergence
 from .transforms import grad as grad

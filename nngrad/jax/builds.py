@@ -10,7 +10,6 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
-import numpy as np
 
 from .. import functions as F
 from ..autodiff.grad import grad as grad_of
@@ -26,6 +25,7 @@ from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
+from .tangents import WithoutTangent, conjugate, is_whole, like
 from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]
@@ -67,20 +67,11 @@ def _differentiated(
     number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
     _check_number(name, number, rows)
     rows.check(moving)
-    derivatives = grad_of(number, moving) if moving else []
+    derivatives = like(moving, grad_of(number, moving) if moving else [])
     (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
     found = iter(derivatives)
     gradients = [WithoutTangent(x.shape) if allow_int and is_whole(x) else next(found) for x in leaves]
     return y, conjugate(jax.tree.unflatten(tree, gradients)), auxiliary
-
-
-def conjugate(tree: Any) -> Any:
-    """Gradients by complex numbers as JAX has them, or back: that by x + iy is the one by x less i times that by y."""
-
-    def of(value: Any) -> Any:
-        return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
-
-    return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
 
 
 def _check_complex(name: str, what: str, tree: Any) -> None:
@@ -93,66 +84,62 @@ def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Va
     """Results of `fun`, and derivatives of them, as the next transformation differentiates them."""
     leaves, tree = jax.tree.flatten(results)
     ys = [y for y in leaves if isinstance(y, Variable)]
-    found = by_their_rules(ys, moving, [*ys, *derivatives])
+    found = list(like([*ys, *derivatives], by_their_rules(ys, moving, [*ys, *derivatives])))
     values = iter(found)
     again = jax.tree.unflatten(tree, [next(values) if isinstance(y, Variable) else y for y in leaves])
     return again, found[len(ys) :]
 
 
-def is_whole(x: Any) -> bool:
-    """Whether it is a Variable of whole numbers or truths."""
-    return isinstance(x, Variable) and not x.spec.differentiable
-
-
-@jax.tree_util.register_pytree_node_class
-class WithoutTangent:
-    """The gradient by whole numbers, which have none: a pytree without leaves, in whose place there is JAX's array of
-    float0 where results become arrays.
-
-    Args:
-        shape: That of the numbers.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape = shape
-
-    def tree_flatten(self) -> tuple[tuple[()], tuple[int, ...]]:
-        """Nothing, and the shape."""
-        return (), self.shape
-
-    @classmethod
-    def tree_unflatten(cls, shape: tuple[int, ...], leaves: Any) -> Any:
-        """The array."""
-        del leaves
-        return np.zeros(shape, jax.dtypes.float0)
-
-
 def jacobian(
-    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool
-) -> Any:
-    """The Jacobian, block by block."""
-    leaves, tree = _floating("jacobian", args, argnums, holomorphic)
-    y, auxiliary = _with_auxiliary("jacobian", fun(*args, **kwargs), has_aux)
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
+    allow_int: bool, name: str,
+) -> Any:  # fmt: skip
+    """The Jacobian, block by block. What there is of forward and of reverse mode is which dtypes the blocks have, and
+    which complex numbers are allowed: those of jax.jacfwd and jax.jacrev, by the name."""
+    every, tree = _floating(name, args, argnums, holomorphic, allow_int)
+    leaves = [x for x in every if not is_whole(x)]
+    y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
     results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
     if holomorphic:
-        _check_complex("jacobian", "results", y)
-    elif any(map(is_pair, results)) and any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
-        raise TypeError("jacobian: arguments and results are complex; for a holomorphic fun give holomorphic=True")
+        _check_complex(name, "results", y)
+    else:
+        complex_in = any(map(is_pair, jax.tree.leaves(tree.unflatten(every), is_leaf=is_pair)))
+        complex_out = any(map(is_pair, results))
+        if (complex_in or name == "jacrev") and (complex_out or name == "jacfwd") and (complex_in or complex_out):
+            shown = "arguments" if complex_in else "results"
+            raise TypeError(f"{name}: {shown} are complex; for a holomorphic fun give holomorphic=True")
     parts = jax.tree.leaves(y)
-    rows.check_meant("jacobian", parts, leaves)
+    rows.check_meant(name, parts, leaves)
     rows.check_independent(parts, leaves)
-    found = iter(_jacobian(parts, leaves, rows))
+    found_rows = _jacobian(parts, leaves, rows) if leaves else [()] * len(parts)
+    found = iter(zip(parts, found_rows, strict=True))
+
+    def blocks() -> Any:
+        """Those of the next part of a result."""
+        part, row = next(found)
+        own = iter([_block(each, x, part, name) for each, x in zip(row, leaves, strict=True)])
+        return tree.unflatten([_zeros(part, x, rows) if is_whole(x) else next(own) for x in every])
 
     def of(result: Any) -> Any:
         """The blocks of a result, which are complex where it is, and where the arguments are."""
-        blocks = tree.unflatten(next(found))
-        if not is_pair(result):
-            return conjugate(blocks)
-        return jax.tree.map(ComplexPair, blocks, tree.unflatten(next(found)))
+        return jax.tree.map(ComplexPair, blocks(), blocks()) if is_pair(result) else conjugate(blocks())
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
     return (whole, auxiliary) if has_aux else whole
+
+
+def _zeros(y: Variable, x: Variable, rows: RowAxes) -> Variable:
+    """The Jacobian of y by whole numbers: as JAX has it, such numbers."""
+    shape = (*y.shape, *x.shape[len(rows.shape) :])
+    return F.constant(val=0, shape=shape, dtype=x.dtype)
+
+
+def _block(block: Variable, x: Variable, y: Variable, name: str) -> Variable:
+    """A block of the Jacobian of y by x, in the dtype of JAX's mode."""
+    dtype = {"jacfwd": y, "jacrev": x}.get(name, block).dtype
+    made = block if block.dtype == dtype else F.cast(block, dtype=dtype)
+    return like([y if name == "jacfwd" else x], [made])[0]
 
 
 def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
@@ -185,7 +172,10 @@ def hessian(
         rows.check_independent(parts, leaves)
         second = [_jacobian(row, leaves, rows) for row in _jacobian(parts, leaves, rows)]
     auxiliary, _ = _by_rules(auxiliary, leaves, [])
-    found = iter([tree.unflatten([tree.unflatten(row) for row in blocks]) for blocks in second])
+    found = iter([
+        tree.unflatten([tree.unflatten(like([x] * len(row), row)) for x, row in zip(leaves, blocks, strict=True)])
+        for blocks in second
+    ])  # fmt: skip
 
     def of(result: Any) -> Any:
         blocks = next(found)
@@ -210,7 +200,7 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     leaves = [x for x in jax.tree.leaves(given) if not is_whole(x)]
     vectors = [rows.along(x, t) for x, t in zip(leaves, along, strict=True)]
     moving = [r for r in results if not is_whole(r)]
-    derivatives = list(jvp_of(moving, leaves, vectors) if leaves and moving else map(F.zeros_like, moving))
+    derivatives = like(moving, jvp_of(moving, leaves, vectors) if leaves and moving else [*map(F.zeros_like, moving)])
     (y, auxiliary), derivatives = _by_rules((y, auxiliary), leaves, derivatives)
     moved = iter(derivatives)
     tangents = jax.tree.unflatten(tree, [WithoutTangent(r.shape) if is_whole(r) else next(moved) for r in results])
@@ -236,7 +226,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     _check_floating("hvp", leaves)
     rows.check(leaves)
     vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
-    return conjugate(jax.tree.unflatten(tree, hvp_of(y, leaves, vectors)))
+    return conjugate(jax.tree.unflatten(tree, like(leaves, hvp_of(y, leaves, vectors))))
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
@@ -256,9 +246,9 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     rows.check(moving)
     if moving and results:
         at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
-        found = iter(by_their_rules(results, moving, vjp_of(results, moving, at_results)))
+        found = iter(like(moving, by_their_rules(results, moving, vjp_of(results, moving, at_results))))
     else:
-        found = iter([F.zeros_like(x) for x in moving])
+        found = iter(like(moving, [F.zeros_like(x) for x in moving]))
     gradients = [WithoutTangent(x.shape) if is_whole(x) else next(found) for x in leaves]
     return conjugate(jax.tree.unflatten(tree, gradients))
 
@@ -371,14 +361,16 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
         raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
 
 
-def _floating(name: str, args: Any, argnums: Argnums, holomorphic: bool) -> tuple[list[Variable], Any]:
+def _floating(
+    name: str, args: Any, argnums: Argnums, holomorphic: bool, allow_int: bool = False
+) -> tuple[list[Variable], Any]:
     """What to differentiate by; the derivative of a holomorphic function is that by the real part."""
     chosen = _chosen(name, args, argnums)
     if holomorphic:
         _check_complex(name, "arguments to differentiate by", chosen)
         chosen = jax.tree.map(lambda pair: pair.real, chosen, is_leaf=is_pair)
     leaves, tree = jax.tree.flatten(chosen)
-    _check_floating(name, leaves)
+    _check_floating(name, [x for x in leaves if not (allow_int and is_whole(x))])
     return leaves, tree
 
 
@@ -393,8 +385,8 @@ def _check_floating(name: str, leaves: Sequence[Any], what: str = "arguments") -
             )
 
 
-def check_alike(name: str, what: str, wanted: Any, tree: Any) -> None:
-    """Raise a TypeError unless a pytree has the structure that is wanted."""
+def check_alike(name: str, what: str, wanted: Any, tree: Any, error: type[Exception] = TypeError) -> None:
+    """Raise an error unless a pytree has the structure that is wanted."""
     given: Any = jax.tree.structure(tree)
     if given != wanted:
-        raise TypeError(f"{name}: {what} must have the structure {wanted}, got {given}")
+        raise error(f"{name}: {what} must have the structure {wanted}, got {given}")

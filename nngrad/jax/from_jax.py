@@ -10,14 +10,14 @@ import jax
 from jax.extend.core import ClosedJaxpr
 
 from ..functions.array import cast
-from ..functions.jax_functions import JaxFunction, Key, Trace, Traced, options_as_tuples
+from ..functions.jax_functions import Fixed, Given, JaxFunction, Key, Trace, Traced, options_as_tuples
 from ..graph import Variable, apply, contained, leaves_of
 from ..graph.block import Block
 from ..graph.capture import placeholder
 from ..graph.closing import close
 from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
-from ..graph.spec import spec_of
+from ..graph.spec import DType, spec_of
 from .calls import acts, axes_in
 from .opening import Opening
 from .report import Opened
@@ -107,6 +107,26 @@ class PartedFunction(OpenedFunction):
 
     def _returned(self, results: Any) -> Any:
         return parted(results)
+
+    def _described(
+        self, leaf: Any, i: int, needs_x64: bool, floating: DType | None, has_rows: bool
+    ) -> tuple[Fixed | Given, Variable | None]:
+        description, x = super()._described(leaf, i, needs_x64, floating, has_rows)
+        around = surroundings_of_now()
+        if isinstance(description, Given) and around is not None and id(leaf) in around.weak:
+            description = description._replace(weak=True)
+        return description, x
+
+    def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
+        outputs = self._made(trace, inputs)
+        around = surroundings_of_now()
+        if around is not None:
+            around.are_weak(outputs, [y.weak_type for y in trace.function.jaxpr.out_avals])
+        return outputs
+
+    def _made(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
+        """What a function that was traced gives."""
+        return super()._outputs(trace, inputs)
 
 
 class _Graph:

@@ -27,7 +27,7 @@ from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
 from .authors_rules import by_their_rules
-from .calls import Axes, Graph
+from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
 from .surroundings import Surroundings, surroundings_of_now, taking_from
@@ -73,6 +73,8 @@ class CallArguments(NamedTuple):
     tree: Any
     fixed: tuple[Fixed | None, ...]
     """For each leaf what is handed on as it is; None for arrays."""
+    weak: tuple[bool, ...]
+    """Which of the arrays are weakly typed: Python's numbers, say, whose dtype gives way to others'."""
 
 
 class GraphOfCall:
@@ -109,6 +111,7 @@ class GraphOfCall:
         )  # fmt: skip
         self.inputs: Sequence[Spec] = [x.spec for x in self._inputs]
         self.outputs: Sequence[Spec] = [y.spec for y in self._outputs]
+        self._weak_outputs = [id(y) in surroundings.weak for y in self._outputs]
         self._pushed: dict[tuple[int, ...], Callable[..., Any]] = {}
         self._over_rows = BoundedCache(MOST_NUMBERS_OF_ROWS)
         self.run: Callable[..., Any] = jax.jit(to_jax(self._outputs, self._inputs))
@@ -129,6 +132,7 @@ class GraphOfCall:
         own = iter(variables)
         leaves = [next(own) if kept is None else StaticLeaf(kept) for kept in self._arguments.fixed]
         args, kwargs = jax.tree.unflatten(self._arguments.tree, leaves)
+        surroundings.are_weak(variables, self._arguments.weak)
         rows = RowAxes()
         if self._size is not None:
             having = zip([*variables, *surroundings.variables], self._having_rows, strict=True)
@@ -136,6 +140,13 @@ class GraphOfCall:
         with taking_from(surroundings):
             results, tree = jax.tree.flatten(owner.on_variables(rows, args, kwargs))
         return results, tree
+
+    def called(self, owner: Owner, arrays: Sequence[Any]) -> Any:
+        """The pytree of results for arrays, which JAX may trace."""
+        results = results_of_call(self, owner, arrays)
+        if any(self._weak_outputs):
+            results = [weakly_typed(y) if weak else y for y, weak in zip(results, self._weak_outputs, strict=True)]
+        return jax.tree.unflatten(self.tree_of_results, results)
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs; what they are derivatives of is remembered."""
@@ -257,6 +268,11 @@ class OverRowsByJax:
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The same once more."""
         return OverRowsByJax(self, having_rows, size, name)
+
+
+def weakly_typed(array: Any) -> Any:
+    """An array whose dtype gives way to others'."""
+    return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:

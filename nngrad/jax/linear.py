@@ -12,7 +12,7 @@ import numpy as np
 
 from ..graph import Variable
 from .builds import check_alike
-from .calls import GraphCall, results_of_call
+from .calls import GraphCall
 from .transformed import Transformed
 from .values import parted
 
@@ -40,11 +40,11 @@ class Vectors:
         """Those of the floating ones, in order.
 
         Raises:
-            TypeError: They are not arranged as the others are.
+            TypeError: They are not arranged as the others are; for vjp that is a ValueError, as in JAX.
             ValueError: A shape is not the other's.
             of_dtype: A dtype is not.
         """
-        check_alike(self.name, self.what, self.tree, given)
+        check_alike(self.name, self.what, self.tree, given, ValueError if self.name == "vjp" else TypeError)
         found = []
         for i, (leaf, (shape, dtype)) in enumerate(zip(jax.tree.leaves(given), self.described, strict=True)):
             floating = jnp.issubdtype(dtype, jnp.inexact)
@@ -84,8 +84,7 @@ class LinearFunction:
         graph, owner = self._call.graph, self._call.owner
         moving = self._takes.moving(_argument(vectors) if self._is_one else vectors)
         along = [leaf if isinstance(leaf, jax.Array) else jnp.asarray(leaf) for leaf in jax.tree.leaves(parted(moving))]
-        results = results_of_call(graph, owner, [*self._at, *along, *self._around])
-        return jax.tree.unflatten(graph.tree_of_results, results)  # type: ignore[attr-defined]
+        return graph.called(owner, [*self._at, *along, *self._around])  # type: ignore[attr-defined]
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
         """The arrays, and what else it is made of."""

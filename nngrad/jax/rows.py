@@ -121,7 +121,7 @@ class OpenedOverRows(PartedFunction):
             description = description._replace(spec=spec_of(own.shape[1:], own.dtype))
         return description, x
 
-    def _outputs(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
+    def _made(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
         closed: ClosedJaxpr = trace.function.jaxpr
         constants = [value_of_constant(c) for c in closed.consts]
         values: list[Value] = [*constants, *inputs]

@@ -7,7 +7,7 @@ that one trace, so that no graph can hold them. Each is an input of the graph, b
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Hashable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
 from contextvars import ContextVar
 from typing import Any, NamedTuple
 
@@ -52,6 +52,8 @@ class Surroundings:
         self._instead: dict[int, Variable] = {}
         self._parts: dict[int, tuple[Any, Any, Any]] = {}
         """Tracers of complex numbers, with those of their parts, which are what is taken."""
+        self.weak: dict[int, Variable] = {}
+        """Variables in the place of weakly typed arrays, whose dtype gives way to others'."""
         self.traces: dict[ArgumentKinds, Trace] = {}
 
     @property
@@ -92,6 +94,10 @@ class Surroundings:
             described = jax.eval_shape(jax.random.key_data, tracer) if is_key(tracer) else tracer
             self._add(tracer, placeholder(spec_of(tuple(described.shape), dtype_of(described.dtype)), "nngrad.jax"))
         return self._values[id(tracer)]
+
+    def are_weak(self, made: Sequence[Variable], like: Iterable[bool]) -> None:
+        """Let Variables be weakly typed where `like` says so."""
+        self.weak.update([(id(x), x) for x, weak in zip(made, like, strict=True) if weak])
 
     def traced(self, kind: ArgumentKinds, trace: Callable[[], Trace]) -> Trace:
         """What tracing gave for arguments of a kind; `trace` is called once for each."""

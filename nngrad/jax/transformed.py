@@ -20,7 +20,6 @@ from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
 from ..graph.inside_jax import named_axes
-from .calls import results_of_call
 from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
@@ -157,7 +156,7 @@ class Transformed:
             for build in self._steps:
                 args, kwargs = build.arguments(args, kwargs)
             self._user(*args, **kwargs)
-        return jax.tree.unflatten(graph.tree_of_results, results_of_call(graph, self.computation, given))
+        return graph.called(self.computation, given)
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
         """What a call with arrays is computed by, and the arrays of its inputs."""
@@ -175,11 +174,12 @@ class Transformed:
     ) -> tuple[GraphOfCall, list[Any]]:
         arrays = [_array(leaf) for leaf, kept in zip(leaves, fixed, strict=True) if kept is None]
         shapes = tuple([(a.shape, str(a.dtype)) for a in arrays])
-        key = tree, fixed, shapes, jnp.result_type(float), named_axes(), registry.version
+        weak = tuple([a.weak_type for a in arrays])
+        key = tree, fixed, shapes, weak, jnp.result_type(float), named_axes(), registry.version
         graph = self._known(key, fixed)
         if graph is None:
             with self._building:
-                graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed), arrays)
+                graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed, weak), arrays)
         return graph, [*arrays, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:

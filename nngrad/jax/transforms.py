@@ -6,7 +6,6 @@ are `Transformed`.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -18,6 +17,7 @@ from ..derivatives.sums import laplacian as laplacian_of
 from ..graph import Variable
 from . import builds
 from .builds import check_alike
+from .checkpoints import positions
 from .linear import Vectors, floating, linear_function
 from .transformed import Build, Transformed
 
@@ -105,8 +105,9 @@ def jacfwd(
 
 
 def jacrev(
-    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
-) -> Transformed:
+    fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
+    allow_int: bool = False,
+) -> Transformed:  # fmt: skip
     """The Jacobian of a function, as `jax.jacrev`. It is `jacobian`: whether forward or reverse mode follows from the
     graph.
 
@@ -115,11 +116,12 @@ def jacrev(
         argnums: As for `jacobian`.
         has_aux: As for `jacobian`.
         holomorphic: As for `jacobian`.
+        allow_int: As for `grad`; in their place the Jacobian has zeros of their own dtype.
 
     Raises:
         TypeError: As for `jacobian`.
     """
-    return _jacobian("jacrev", fun, argnums, has_aux, holomorphic)
+    return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
 
 def hessian(
@@ -222,8 +224,7 @@ def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[
         has_aux: Whether `fun` returns a pair, of which the second is handed on.
 
     Raises:
-        TypeError: (when the function is called) The structure of cotangents is not that of the results.
-        ValueError: (when the function is called) Cotangents are of other shapes or dtypes.
+        ValueError: (when the function is called) Cotangents are of other structures, shapes or dtypes than the results.
     """
     value = Transformed(fun, Build(builds.value), "vjp")(*primals)
     result, *auxiliary = value if has_aux else (value,)
@@ -336,23 +337,15 @@ def derivatives(fun: Callable[..., Any], wanted: Sequence[Sequence[int]]) -> Tra
     return Transformed(fun, Build(builds.derivatives, (tuple([tuple(each) for each in wanted]),)), "derivatives")
 
 
-def checkpoint(fun: Callable[..., Any]) -> Transformed:
-    """A function whose inner values gradients compute again, so that they need not be kept, as `jax.checkpoint`.
-
-    Args:
-        fun: A function of arrays.
-    """
-    return Transformed(fun, Build(builds.checkpoint), "checkpoint")
-
-
 def _all_of_one_pass(y: Variable, x: Variable, batched: bool) -> tuple[Variable, Variable, Variable]:
     return y, *laplacian_of(y, x, batched=batched, with_gradient=True)
 
 
 def _jacobian(
-    name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool
+    name: str, fun: Callable[..., Any], argnums: Argnums, has_aux: bool, holomorphic: bool, allow_int: bool = False
 ) -> Transformed:
-    return Transformed(fun, Build(builds.jacobian, (_numbers(name, argnums), has_aux, holomorphic)), name)
+    options = _numbers(name, argnums), has_aux, holomorphic, allow_int, name
+    return Transformed(fun, Build(builds.jacobian, options), name)
 
 
 def _of_rows(
@@ -366,8 +359,7 @@ def _of_rows(
 
 
 def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
-    listed = tuple(argnums) if isinstance(argnums, Sequence) else (argnums,)
-    if not listed or any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
+    numbers = positions(name, "argnums", argnums)
+    if not numbers:
         raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")
-    numbers = tuple(map(operator.index, listed))
     return numbers if isinstance(argnums, Sequence) else numbers[0]

@@ -27,7 +27,7 @@ def by_jax(
 
     Raises:
         Exception: JAX cannot do it either. `failed` where that says more of the same: what is wrong with the arguments,
-            or what `fun` has raised.
+            in the class that JAX raises, or what `fun` has raised.
     """
     if name not in _CALLS:
         raise failed
@@ -35,6 +35,8 @@ def by_jax(
         return _CALLS[name](fun, options, args, kwargs)
     except Exception as error:
         theirs = error
+    if isinstance(failed, TypeError | ValueError) and type(theirs) in (TypeError, ValueError):
+        raise failed if isinstance(failed, type(theirs)) else type(theirs)(*failed.args) from failed
     if isinstance(failed, TypeError | ValueError | type(theirs)):
         raise failed
     raise theirs from failed
@@ -45,6 +47,13 @@ def _of_arguments(name: str, *named: str) -> Callable[..., Any]:
         return TRANSFORMATIONS[name](fun, **dict(zip(named, options, strict=True)))(*args, **kwargs)
 
     return call
+
+
+def _jacobian(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
+    argnums, has_aux, holomorphic, allow_int, name = options
+    if name == "jacfwd":
+        return TRANSFORMATIONS[name](fun, argnums, has_aux, holomorphic)(*args, **kwargs)
+    return TRANSFORMATIONS["jacrev"](fun, argnums, has_aux, holomorphic, allow_int)(*args, **kwargs)
 
 
 def _at_a_point(name: str) -> Callable[..., Any]:
@@ -75,7 +84,7 @@ def _value(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: A
 _CALLS: dict[str, Callable[..., Any]] = {
     "grad": _of_arguments("grad", "argnums", "has_aux", "holomorphic", "allow_int"),
     "value_and_grad": _of_arguments("value_and_grad", "argnums", "has_aux", "holomorphic", "allow_int"),
-    "jacobian": _of_arguments("jacrev", "argnums", "has_aux", "holomorphic"),
+    "jacobian": _jacobian,
     "hessian": _of_arguments("hessian", "argnums", "has_aux", "holomorphic"),
     "jvp": _jvp,
     "linearize": _at_a_point("linearize"),

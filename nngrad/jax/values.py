@@ -203,7 +203,8 @@ def parted(tree: Any) -> Any:
 
 def has_parts(leaf: Any) -> bool:
     """Whether a leaf of arguments or results is a complex number or an array of such, or one of random keys."""
-    return isinstance(leaf, complex) or getattr(getattr(leaf, "dtype", None), "kind", "") == "c" or is_key(leaf)
+    dtype = getattr(leaf, "dtype", None)
+    return dtype.kind == "c" if isinstance(dtype, np.dtype) else isinstance(leaf, complex) or is_key(leaf)
 
 
 def is_pair(value: Any) -> bool:

@@ -1,0 +1,151 @@
+"""Details that programs rest on, against JAX: dtypes and weak types of results, classes of errors, options."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+
+import nngrad.jax as nj
+
+X3 = np.ones(3, np.float32)
+Calls = dict[str, Callable[[Any, Any], Any]]
+
+
+def halves() -> Any:
+    return jnp.full(3, 2, jnp.bfloat16)
+
+
+def with_halves(x: Any) -> Any:
+    """A number in the dtype of what is not weakly typed."""
+    return jnp.sum(x * halves())
+
+
+def array(x: Any) -> Any:
+    return jnp.sin(x) * x
+
+
+def pulled(y: Any, pull: Any) -> Any:
+    return y, pull(y)
+
+
+TRANSFORMED: Calls = {
+    "grad": lambda m, x: m.grad(lambda x: jnp.sum(jnp.sin(x)))(x),
+    "value_and_grad": lambda m, x: m.value_and_grad(with_halves)(x),
+    "jvp": lambda m, x: m.jvp(array, (x,), (x,)),
+    "vjp": lambda m, x: pulled(*m.vjp(array, x)),
+    "hessian": lambda m, x: m.hessian(with_halves)(x),
+    "jacfwd": lambda m, x: m.jacfwd(array)(x),
+    "jacrev": lambda m, x: m.jacrev(lambda x: x * halves())(x),
+    "under jit": lambda m, x: jax.jit(m.value_and_grad(with_halves))(x),
+    "of a derivative": lambda m, x: m.value_and_grad(m.grad(with_halves))(x),
+}
+ARGUMENTS: dict[str, Callable[[], Any]] = {
+    "Python": lambda: 2.0,
+    "weak": lambda: jnp.asarray(2.0),
+    "NumPy": lambda: np.float32(2),
+    "bfloat16": lambda: jnp.asarray(2, jnp.bfloat16),
+    "float16": lambda: jnp.asarray(2, jnp.float16),
+}
+
+
+def described(tree: Any) -> Any:
+    return jax.tree.structure(tree), [(a.dtype, a.weak_type, a.shape) for a in jax.tree.leaves(tree)]
+
+
+@pytest.mark.parametrize("x64", [False, True])
+@pytest.mark.parametrize("argument", ARGUMENTS)
+def test_dtypes_and_weak_types(argument: str, x64: bool) -> None:
+    with jax.enable_x64(x64):
+        x = ARGUMENTS[argument]()
+        for name, call in TRANSFORMED.items():
+            ours, theirs = [call(m, x) for m in (nj, jax)]
+            assert described(ours) == described(theirs), name
+            for a, b in zip(jax.tree.leaves(ours), jax.tree.leaves(theirs), strict=True):
+                np.testing.assert_allclose(np.asarray(a, float), np.asarray(b, float), rtol=2e-2, err_msg=name)
+
+
+def test_what_is_weak_gives_way() -> None:
+    halved = nj.grad(lambda x: x**2)(2.0) * halves()
+    assert halved.dtype == jnp.bfloat16
+    assert (nj.linearize(array, 2.0)[1](1.0) * halves()).dtype == jnp.bfloat16
+    mapped = jax.vmap(lambda x: nj.grad(lambda y: jnp.sum(y * x))(2.0))(halves())
+    np.testing.assert_array_equal(mapped, [2, 2, 2])
+
+
+def number(x: Any) -> Any:
+    return jnp.sum(x**2)
+
+
+BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
+    "argnums too high": (lambda m: m.grad(number, 3)(X3), "argnums"),
+    "argnums too low": (lambda m: m.grad(number, -2)(X3), "argnums"),
+    "argnums no number": (lambda m: m.grad(number, 1.5)(X3), "argnums"),
+    "one of argnums": (lambda m: m.value_and_grad(lambda x, y: number(x * y), (0, 2))(X3, X3), "argnums"),
+    "argnums of jacfwd": (lambda m: m.jacfwd(array, 3)(X3), "jacfwd: argnums"),
+    "argnums of jacrev": (lambda m: m.jacrev(array, 3)(X3), "jacrev: argnums"),
+    "argnums of hessian": (lambda m: m.hessian(number, 3)(X3), "hessian: argnums"),
+    "an array": (lambda m: m.grad(jnp.sin)(X3), "grad: fun must return one floating number"),
+    "a whole number": (lambda m: m.grad(jnp.argmax)(X3), "grad: fun must return one floating number"),
+    "integers": (lambda m: m.grad(lambda n: n * 1.0)(3), "argnums"),
+    "truths": (lambda m: m.grad(lambda n: n * 1.0)(True), "argnums"),
+    "integers of jacfwd": (lambda m: m.jacfwd(lambda n: n * 1.0)(3), "jacfwd: only floating"),
+    "integers of jacrev": (lambda m: m.jacrev(lambda n: n * 1.0)(3), "jacrev: only floating"),
+    "holomorphic, real": (lambda m: m.grad(number, holomorphic=True)(X3), "grad: with holomorphic=True, arguments"),
+    "holomorphic jacfwd, real": (lambda m: m.jacfwd(array, holomorphic=True)(X3), "jacfwd: with holomorphic=True"),
+    "holomorphic jacrev, real": (lambda m: m.jacrev(array, holomorphic=True)(X3), "jacrev: with holomorphic=True"),
+    "jacfwd, complex": (lambda m: m.jacfwd(jnp.abs)(X3 + 1j), "jacfwd: arguments are complex"),
+    "jacrev, to complex": (lambda m: m.jacrev(lambda x: x * 1j)(X3), "jacrev: results are complex"),
+    "shape of tangents": (lambda m: m.jvp(jnp.sin, (X3,), (X3[:2],)), "leaf 0 of the tangents"),
+    "dtype of tangents": (lambda m: m.jvp(jnp.sin, (X3,), (X3.astype("float16"),)), "leaf 0 of the tangents"),
+    "more tangents": (lambda m: m.jvp(jnp.sin, (X3,), (X3, X3)), "tangents"),
+    "no tuple": (lambda m: m.jvp(jnp.sin, X3, X3), "primals"),
+    "shape of cotangents": (lambda m: m.vjp(jnp.sin, X3)[1](X3[:2]), "leaf 0 of the cotangents"),
+    "dtype of cotangents": (lambda m: m.vjp(jnp.sin, X3)[1](X3.astype("float16")), "leaf 0 of the cotangents"),
+    "a pair of cotangents": (lambda m: m.vjp(jnp.sin, X3)[1]((X3, X3)), "cotangents"),
+    "shape of linearize": (lambda m: m.linearize(jnp.sin, X3)[1](X3[:2]), "leaf 0 of the tangents"),
+    "no pair": (lambda m: m.grad(number, has_aux=True)(X3), "has_aux"),
+    "static_argnums": (lambda m: m.checkpoint(number, static_argnums="x")(X3), "static_argnums"),
+}
+
+
+@pytest.mark.parametrize("case", BAD)
+def test_errors_of_the_class_of_jax(case: str) -> None:
+    call, message = BAD[case]
+    with pytest.raises((TypeError, ValueError)) as theirs:
+        call(jax)
+    with pytest.raises((TypeError, ValueError), match=message) as ours:
+        call(nj)
+    assert isinstance(theirs.value, ours.type) or isinstance(ours.value, theirs.type)
+
+
+def test_jacrev_by_whole_numbers() -> None:
+    ours, theirs = [m.jacrev(lambda n, x: n * x, (0, 1), allow_int=True)(3, X3) for m in (nj, jax)]
+    assert [(a.dtype, a.shape) for a in ours] == [(a.dtype, a.shape) for a in theirs]
+    for a, b in zip(ours, theirs, strict=True):
+        np.testing.assert_array_equal(a, b)
+
+
+@pytest.mark.parametrize("policy", [None, "nothing_saveable", "dots_saveable", "everything_saveable"])
+def test_options_of_checkpoint(policy: str | None) -> None:
+    chosen = policy and getattr(jax.checkpoint_policies, policy)
+
+    def power(x: Any, n: int, odd: bool) -> Any:
+        return jnp.sum(jnp.sin(x) ** n) if odd else x
+
+    x = jnp.arange(3.0)
+    for around in (lambda f: f, jax.jit):
+        found = []
+        for m in (nj, jax):
+            kept = m.checkpoint(power, policy=chosen, prevent_cse=False, static_argnums=(1, -1))
+            third = m.grad(lambda x, kept=kept, m=m: jnp.sum(m.grad(lambda x: kept(x, 3, True))(x) ** 2))
+            found.append((m.grad(lambda x, kept=kept: kept(x, 3, True))(x), around(third)(x)))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-6)
+    assert nj.checkpoint(power, static_argnums=(1, 2))(x, 2, False) is not None
+    with pytest.raises(TypeError, match="leaf"):
+        nj.checkpoint(power, static_argnums=(1, 2))(x, [2], True)
