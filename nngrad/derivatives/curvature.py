@@ -333,7 +333,10 @@ def natural_gradient(
     Args:
         metric: Of `nn.gauss_newton` or `nn.fisher`.
         loss: Of shape (); None for half the sum of squares of the residuals of `nn.gauss_newton`.
-        damping, method, tol, maxiter: As for `solve`; "cg" without a loss iterates in the smaller of both spaces.
+        damping: As for `solve`.
+        method: As for `solve`; "cg" without a loss iterates in the smaller of both spaces.
+        tol: As for `solve`.
+        maxiter: As for `solve`.
 
     Returns:
         One Variable for each parameter, of its shape.
