@@ -28,6 +28,7 @@ TITLES = {
     "hessian_spectrum": "Spectrum of a Hessian",
     "high_dimensions": "A Laplacian in 100 dimensions",
     "hyperparameters": "Gradients through trained weights",
+    "interatomic_potential": "Stress and Hessians of a crystal",
     "korteweg_de_vries": "A soliton",
     "kuramoto_sivashinsky": "The Kuramoto-Sivashinsky equation",
     "mean_flow": "Generation in one step",

@@ -6,6 +6,7 @@ What the scripts hold for the known solution is checked by other means.
 from __future__ import annotations
 
 import importlib
+import itertools
 import runpy
 import sys
 from collections import OrderedDict
@@ -22,6 +23,7 @@ import pytest
 from scipy.integrate import solve_ivp
 
 import nngrad as nn
+import nngrad.functions as F
 from backward_registry import registry
 from nngrad.graph import switched
 from nngrad_command.installation import Requirement
@@ -101,6 +103,7 @@ FEW_STEPS = {
     "korteweg_de_vries": 100,
     "kuramoto_sivashinsky": 60,
     "mean_flow": 200,
+    "interatomic_potential": 60,
     "operator_network": 200,
     "recurrent_critic": 100,
 }
@@ -112,6 +115,8 @@ SMALLER = {
     ("force_matching", "CLUSTERS"): 200,
     ("force_matching", "HELD_OUT"): 20,
     ("high_dimensions", "DIMENSION"): 10,
+    ("interatomic_potential", "STRUCTURES"): 20,
+    ("interatomic_potential", "HELD_OUT"): 2,
     ("high_dimensions", "DIRECTIONS"): 4,
     ("high_dimensions", "HELD_OUT"): 50,
     ("mean_flow", "BATCH"): 256,
@@ -272,6 +277,54 @@ def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:
     learned = matching.forces_of(matching.energy(x), x).d
     assert np.abs(learned).max() > 1e-3
     np.testing.assert_allclose(learned.sum(axis=1), 0, atol=1e-5)  # Newton's third law
+
+
+def test_forces_stresses_and_hessians_of_a_crystal(script: Any) -> None:
+    module = script("interatomic_potential")
+    rng = np.random.default_rng(0)
+    positions, lattice = module.structure(rng)
+    along = rng.standard_normal(positions.shape)
+
+    def energy(positions: np.ndarray, lattice: np.ndarray) -> Any:
+        """Over all images, whether near or not."""
+        images = np.array(list(itertools.product((-1, 0, 1), repeat=3))) @ lattice
+        r = np.linalg.norm(positions[None, :, None] - positions[:, None, None] + images, axis=-1)
+        near = (r > 0) & (r < module.CUTOFF)
+        smooth = np.where(near, (1 - (r / module.CUTOFF) ** 2) ** 4, 0)
+        density = np.sum(12 * np.exp(-5 * (r - 1)) * smooth, axis=(1, 2))
+        return np.sum(0.8 * np.exp(-10 * (r - 1)) * smooth) - np.sum(np.sqrt(density))
+
+    def at(positions: np.ndarray, room: int) -> Any:
+        whole = module.together([(positions, lattice)], room, rng)
+        _, offsets = module.neighbours(positions, lattice)
+        shifts = np.zeros((room, 3))
+        shifts[: len(offsets)] = offsets
+        arrays = whole._replace(positions=positions, along=along, offsets=shifts)
+        return module.derivatives(module.gupta, module.Leaves(*map(nn.Variable.from_numpy_array, arrays)), 1)
+
+    count, h = module.neighbours(positions, lattice)[0].shape[1], 1e-5
+    found, with_more = at(positions, count), at(positions, count + 7)
+    for a, b in zip(found, with_more, strict=True):
+        np.testing.assert_allclose(a.d, b.d, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(found.energy.d[0], energy(positions, lattice), rtol=1e-12)
+    moved = [energy(positions + step * along, lattice) for step in (h, -h)]
+    np.testing.assert_allclose(-np.sum(found.forces.d * along), (moved[0] - moved[1]) / (2 * h), rtol=1e-6)
+    strain = np.array([[0.3, 0.2, -0.5], [0.2, -0.7, 0.1], [-0.5, 0.1, 0.4]])
+    ends = [energy(positions @ (np.eye(3) + step * strain), lattice @ (np.eye(3) + step * strain)) for step in (h, -h)]
+    np.testing.assert_allclose(np.sum(found.stress.d[0] * strain), (ends[0] - ends[1]) / (2 * h), rtol=1e-6)
+    after, before = (at(positions + step * along, count + 7).forces.d for step in (h, -h))
+    np.testing.assert_allclose(with_more.hessian.d, -(after - before) / (2 * h), rtol=1e-5, atol=1e-4)
+
+
+def test_third_derivatives_are_finite_where_there_is_no_edge(script: Any) -> None:
+    module = script("interatomic_potential")
+    rng = np.random.default_rng(0)
+    arrays = module.together([module.structure(rng)], 500, rng)
+    assert not arrays.exists.all()
+    leaves = module.Leaves(*map(nn.Variable.from_numpy_array, arrays))
+    curvature = F.sum(module.derivatives(module.gupta, leaves, 1).hessian * leaves.along)
+    (third,) = nn.grad(curvature, leaves.positions)
+    assert np.isfinite(third.d).all() and third.d.any()
 
 
 def test_slopes_of_the_recurrent_critic_are_those_of_its_values(script: Any) -> None:
