@@ -109,6 +109,8 @@ def test_roi_align_keeps_the_dtype(dtype: str) -> None:
     {"patch": 2, "shift": (1, 2), "shift_step": 2, "padding": 1},
     {"patch": (1, 2), "shift": (2, 1), "patch_step": (2, 1), "shift_step": (3, 1), "padding": (1, 0, 0, 2)},
     {"patch": 3, "shift": 1, "shift_step": 1, "padding": (1, 2)},
+    {"patch": 2, "shift": (2, 1), "shift_step": (5, 3), "padding": 0},
+    {"patch": 1, "shift": (2, 1), "shift_step": (7, 3), "padding": (0, 1)},
 ])
 def test_patch_correlation(arguments: Any) -> None:
     a, b = RNG.standard_normal((2, 2, 3, 4, 5))

@@ -300,10 +300,13 @@ def patch_correlation(
         if k > n + margins[2 * axis] + margins[2 * axis + 1]:
             raise ValueError(f"patch {kernel} is larger than x1 of shape {x1.shape} with padding")
     count = tuple([2 * f // s + 1 for f, s in zip(far, step, strict=True)])
-    # Behind the last displacement nothing is read.
-    behind = [(n - 1) * s - f for n, s, f in zip(count, step, far, strict=True)]
-    wider = (margins[0] + far[0], margins[1] + behind[0], margins[2] + far[1], margins[3] + behind[1])
+    # Behind the last displacement nothing is read; with steps of more than twice the shift it may be before the edge.
+    behind = [m + (n - 1) * s - f for m, n, s, f in zip(margins[1::2], count, step, far, strict=True)]
+    wider = (margins[0] + far[0], max(behind[0], 0), margins[2] + far[1], max(behind[1], 0))
     first, second = pad(x1, pad_width=(0, 0, 0, 0, *margins)), pad(x2, pad_width=(0, 0, 0, 0, *wider))
+    if min(behind) < 0:
+        height, width = (n + min(b, 0) for n, b in zip(second.shape[2:], behind, strict=True))
+        second = second[:, :, :height, :width]
     y = displaced_products(first, second, count=count, step=step)
     if kernel != (1, 1) or stride != (1, 1):
         y = sum_pooling(y, kernel=kernel, stride=stride)
