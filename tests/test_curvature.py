@@ -312,3 +312,13 @@ def test_what_is_refused() -> None:
     ]:
         with pytest.raises(error, match=message):
             call()
+
+
+def test_one_set_of_outputs_and_one_loss_are_asked_for() -> None:
+    x = nn.Variable.from_numpy_array(np.ones((2, 3)), need_grad=True)
+    with pytest.raises(ValueError, match="fisher: outputs: expected one Variable, got a list of 2"):
+        nn.fisher([x * 2, x], [x])
+    with pytest.raises(ValueError, match="natural_gradient: loss: expected one Variable, got a list of 2"):
+        nn.natural_gradient(nn.fisher(x * 2, [x]), [F.sum(x), F.sum(x)])
+    with pytest.raises(ValueError, match="gauss_newton: residuals: there are none"):
+        nn.gauss_newton([], [x])

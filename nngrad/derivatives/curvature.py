@@ -20,7 +20,7 @@ from .implicit.linear import linear_solve
 from .implicit.packing import Packing
 from .kronecker import KroneckerFactors, kronecker_factors
 from .likelihoods import LIKELIHOODS, Likelihood
-from .parts import built, gradients_at, positive_int, pushed, vectors_for
+from .parts import built, gradients_at, one_floating, positive_int, pushed, vectors_for
 
 METHODS = ("residual", "dense", "cg")
 _LARGEST = 8192
@@ -259,7 +259,10 @@ def gauss_newton(
         TypeError: Something is no Variable of a floating dtype.
         ValueError: There are none, or `chunk` is not positive.
     """
-    return _matrix(residuals, parameters, "gauss_newton: residuals", LIKELIHOODS["gaussian"], 1.0, chunk)
+    listed = differentiable(residuals, "gauss_newton: residuals")
+    if not listed:
+        raise ValueError("gauss_newton: residuals: there are none")
+    return _matrix(listed, parameters, LIKELIHOODS["gaussian"], 1.0, chunk)
 
 
 def fisher(
@@ -289,26 +292,22 @@ def fisher(
         raise ValueError(f"fisher: likelihood must be one of {', '.join(map(repr, LIKELIHOODS))}, got {likelihood!r}")
     if reduction not in ("mean", "sum"):
         raise ValueError(f"fisher: reduction must be 'mean' or 'sum', got {reduction!r}")
-    known = LIKELIHOODS[likelihood]
-    if isinstance(outputs, Variable) and outputs.ndim < 1 + known.has_classes:
-        raise ValueError(f"fisher: outputs of shape {outputs.shape} have too few axes; the first is that of the batch")
-    matrix = _matrix(outputs, parameters, "fisher: outputs", known, 1.0, chunk)
-    (y,) = matrix.outputs
+    known, y = LIKELIHOODS[likelihood], one_floating(outputs, "fisher: outputs")
+    if y.ndim < 1 + known.has_classes:
+        raise ValueError(f"fisher: outputs of shape {y.shape} have too few axes; the first is that of the batch")
     samples = math.prod(y.shape[:-1]) if known.has_classes else y.shape[0]
-    matrix._scale = 1 / math.sqrt(max(samples, 1)) if reduction == "mean" else 1.0
-    return matrix
+    return _matrix([y], parameters, known, 1 / math.sqrt(max(samples, 1)) if reduction == "mean" else 1.0, chunk)
 
 
 def _matrix(
-    outputs: Any, parameters: Any, name: str, likelihood: Likelihood, scale: float, chunk: int | None
+    outputs: list[Variable], parameters: Any, likelihood: Likelihood, scale: float, chunk: int | None
 ) -> CurvatureMatrix:
-    listed = differentiable(outputs, name)
     by = differentiable(listed_parameters(parameters), "parameters")
-    if not listed or not by:
-        raise ValueError(f"{name if by else 'parameters'}: there are none")
+    if not by:
+        raise ValueError("parameters: there are none")
     if chunk is not None:
         positive_int(chunk, "chunk", " or None")
-    return CurvatureMatrix(listed, by, likelihood, scale, chunk)
+    return CurvatureMatrix(outputs, by, likelihood, scale, chunk)
 
 
 def listed_parameters(parameters: Any) -> Any:
@@ -348,7 +347,7 @@ def natural_gradient(
     if not isinstance(metric, CurvatureMatrix):
         raise TypeError(f"natural_gradient: metric: expected what nn.gauss_newton or nn.fisher gives, got {metric!r}")
     if loss is not None:
-        (y,) = differentiable(loss, "natural_gradient: loss")
+        y = one_floating(loss, "natural_gradient: loss")
         if y.shape != ():
             raise ValueError(f"natural_gradient: loss: expected one of shape (), got {y.shape}")
         gradients = built([y, *metric.parameters], lambda: gradients_at([y], metric.parameters, [None]))

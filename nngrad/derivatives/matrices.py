@@ -61,7 +61,7 @@ def jacobian(
 
     def by_rows() -> list[Variable]:
         return [
-            F.reshape(after_batch(rows, lead), shape=(*v.shape, *u.shape[lead:]))
+            _from_rows(rows, v, u, lead)
             for v in ys
             for u, rows in zip(xs, _rows(v, xs, lead, chunk), strict=True)
         ]
@@ -73,11 +73,10 @@ def jacobian(
 
 def first_derivatives(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     """The Jacobian of one Variable by another, forward where that can be, whatever their sizes."""
-
-    def by_rows() -> Variable:
-        return F.reshape(after_batch(_rows(y, [x], lead, chunk)[0], lead), shape=(*y.shape, *x.shape[lead:]))
-
-    return forward_or_reverse(lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead), by_rows)
+    return forward_or_reverse(
+        lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead),
+        lambda: _from_rows(_rows(y, [x], lead, chunk)[0], y, x, lead),
+    )
 
 
 @overload
@@ -113,7 +112,7 @@ def hessian(
             lambda: [_rows(gx, xs, lead, chunk) for gx in gxs],
         )
         return [
-            F.reshape(after_batch(rows, lead), shape=(*u.shape, *v.shape[lead:]))
+            _from_rows(rows, u, v, lead)
             for u, row in zip(xs, blocks, strict=True)
             for v, rows in zip(xs, row, strict=True)
         ]
@@ -131,6 +130,11 @@ def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> l
 def _from_columns(columns: Variable, y: Variable, x: Variable, lead: int) -> Variable:
     moved = F.transpose(columns, axes=(*range(1, columns.ndim), 0))
     jacobian: Variable = F.reshape(moved, shape=(*y.shape, *x.shape[lead:]))
+    return jacobian
+
+
+def _from_rows(rows: Variable, y: Variable, x: Variable, lead: int) -> Variable:
+    jacobian: Variable = F.reshape(after_batch(rows, lead), shape=(*y.shape, *x.shape[lead:]))
     return jacobian
 
 
