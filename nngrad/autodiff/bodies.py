@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from backward_registry import registry
 
-from ..graph import NdArray, Variable, functions_of
+from ..graph import NdArray, Variable, build_options, functions_of
 from ..graph.block import Block, BlockGradient, BlockTangent, new_leaves
 from ..graph.closing import close
 from ..graph.derived import derived_once
@@ -18,6 +18,7 @@ from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..rewrite.numbers import is_zero
 from .forward_mode import Pushforward
+from .inner_gradients import gradients_past
 from .vectorize import in_batches
 from .walk import Grad
 
@@ -37,18 +38,28 @@ def _gradient(
 ) -> BlockGradient:
     """The gradient of a body by the rules of this version of the registry."""
     del version
-    inputs, values, _ = body.opened()
+    taken = body.taken if build_options().emitting.simplify else None
+    whole = body if taken is None else taken.block
+    opened = whole.opened()
+    inputs, values, _ = opened
     at = body.picked(inputs, values, given)
     seeds = new_leaves([body.spec(i) for i in given])
-    gradients = Grad()(at, [inputs[i] for i in wanted], seeds)
+    past = None if taken is None else gradients_past(whole, opened, taken.each, at, wanted, seeds)
+    gradients = Grad()(at, [inputs[i] for i in wanted], seeds) if past is None else past
     found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
     results = [gx for _, gx in found]
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
     at_hand = {id(x) for x in body.picked(inputs, values, held)}
-    kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, at_hand)
+    if past is None:
+        kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, at_hand)
+    else:
+        rest = functions_of(results, through=lambda x: id(x) not in at_hand)
+        read = {id(x) for f in rest for x in f.inputs}
+        kept = [x for x in (*inputs, *body.picked(inputs, values, [i for i in held if i < 0])) if id(x) in read]
     return BlockGradient(
-        close(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found])
-    )
+        close(results, [*kept, *seeds]), tuple([numbers[id(x)] for x in kept]), tuple([i for i, _ in found]),
+        past is not None,
+    )  # fmt: skip
 
 
 def _residuals(

@@ -65,6 +65,7 @@ class Block:
         places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
             what is equal.
         results: Shapes and dtypes of what each step gives, where they are known.
+        taken: The gradients that were taken in it. Derivatives use them; what is computed does not depend on them.
     """
 
     inputs: tuple[Spec, ...]
@@ -73,6 +74,7 @@ class Block:
     outputs: tuple[int, ...]
     stops: frozenset[int]
     places: tuple[SourceLocation | None, ...]
+    taken: GradientsTaken | None
 
     def __init__(
         self,
@@ -83,9 +85,10 @@ class Block:
         stops: frozenset[int] = frozenset(),
         places: tuple[SourceLocation | None, ...] = (),
         results: tuple[tuple[Spec, ...], ...] | None = None,
+        taken: GradientsTaken | None = None,
     ) -> None:
         self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
-        self.places = places
+        self.places, self.taken = places, taken
         self._known_ranks: tuple[list[int], list[int]] | None = None
         if results is not None:
             self.results = results
@@ -96,7 +99,7 @@ class Block:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.inputs, self.steps, self.orders, self.outputs, self.stops
+        return self.inputs, self.steps, self.orders, self.outputs, self.stops, self.taken
 
     @functools.cached_property
     def results(self) -> tuple[tuple[Spec, ...], ...]:
@@ -199,11 +202,12 @@ class Block:
         """
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
-        return Block(inputs, steps, self.orders, outputs, self.stops, self.places)
+        taken = None if self.taken is None else self.taken.with_inputs(inputs, places)
+        return Block(inputs, steps, self.orders, outputs, self.stops, self.places, taken=taken)
 
     def with_outputs(self, outputs: tuple[int, ...]) -> Block:
         """The same with other outputs, by their numbers."""
-        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places, self.results)
+        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places, self.results, self.taken)
 
     def with_steps(self, steps: tuple[Step, ...]) -> Block:
         """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
@@ -335,6 +339,31 @@ def new_leaves(specs: Iterable[Spec]) -> list[Variable]:
     return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
 
 
+class GradientTaken(NamedTuple):
+    """A gradient of <seeds, outputs> with respect to each of the inputs, by numbers."""
+
+    outputs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    seeds: tuple[int | None, ...]
+    results: tuple[int | None, ...]
+    """None for those that have no part in the block."""
+
+
+class GradientsTaken(NamedTuple):
+    """The gradients that were taken in a block."""
+
+    block: Block
+    """The block with further steps, which compute what was differentiated where only its gradient is used."""
+    each: tuple[GradientTaken, ...]
+
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> GradientsTaken:
+        """What `Block.with_inputs` makes of it."""
+        return GradientsTaken(self.block.with_inputs(inputs, places), tuple([
+            GradientTaken(*[tuple([places[i] if i is not None and i >= 0 else i for i in part]) for part in taken])
+            for taken in self.each
+        ]))  # fmt: skip
+
+
 class OpenedBlock(NamedTuple):
     """A block as a graph of its own."""
 
@@ -352,6 +381,8 @@ class BlockGradient(NamedTuple):
     """Numbers of the inputs and values of the differentiated body that it needs."""
     reached: tuple[int, ...]
     """The inputs that it gives a gradient in, in the order of its outputs."""
+    anew: bool
+    """Whether it computes all values anew, so that a loop is to stack as little as can be."""
 
 
 class BlockTangent(NamedTuple):

@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from .block import Block
-from .closing import close
+from .closing import close, derivations_of
 from .function import Function, create, locate, next_serial
 from .ndarray import NdArray
 from .options import build_options, contained, switch_to
@@ -100,8 +100,14 @@ def captured(
     results = [*[value for _, value in newest], *outputs]
     within = _within(within_body(results), [*updated, *own], often, before)
     given = [*updated, *own, *within.keys]
-    inside = {id(x) for x in given} | {id(y) for f in within.functions for y in f.outputs}
-    read = [x for f in within.functions for x in f.inputs] + results
+    derived = [y for f in within.functions for y in f.outputs if y._derived is not None]
+    differentiated = [y for each in derivations_of(derived) for y in each.outputs]
+    whole = within_body([*results, *differentiated])  # derivatives need that, too
+    more = _within(whole, [*updated, *own], often, before) if derived else within
+    if more.keys != within.keys or any([f.effects for f in more.functions]):
+        more, differentiated = within, []
+    inside = {id(x) for x in given} | {id(y) for f in more.functions for y in f.outputs}
+    read = [x for f in more.functions for x in f.inputs] + results + differentiated
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
     return Captured(close(results, [*variables, *given]), tuple(variables), updated, within.keys)
 

@@ -11,7 +11,7 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .block import Block, Step
+from .block import Block, GradientsTaken, GradientTaken, Step
 from .function import Function
 from .source_location import SourceLocation
 from .spec import Spec
@@ -112,6 +112,22 @@ class Closing(dict[Variable, int]):
         stops, results = frozenset(self.stops), self._results
         return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stops, tuple(places), results)
 
+    def taken(self, places: Sequence[SourceLocation | None]) -> GradientsTaken | None:
+        """The gradients whose results are among the values, with what was differentiated, as far as it can be computed
+        from the leaves; `places` are where the user wrote the steps so far."""
+        derivations = derivations_of(self.derived)
+        found = []
+        for each in derivations:
+            given = [*each.outputs, *each.inputs, *[seed for seed in each.seeds if seed is not None]]
+            more = functions_of(given, through=lambda x: not self.has(x))
+            made = {x for f in more for x in f.outputs}
+            if all([x in made or self.has(x) for x in (*given, *[x for f in more for x in f.inputs])]):
+                self.write(more)
+                results = [g if g is not None and g in self else None for g in [ref() for ref in each.results]]
+                found.append(GradientTaken(*map(self.numbers, (each.outputs, each.inputs, each.seeds, results))))
+        places = [*places, *[None] * (len(self.steps) - len(places))]
+        return GradientsTaken(self.block((), places), tuple(found)) if found else None
+
     def block_to_run(self, outputs: Iterable[int]) -> Block:
         """The same without what has a part in gradients alone: graphs that compute the same share an executable."""
         return Block(self._inputs, tuple(self.steps), (), tuple(outputs), results=self._results)
@@ -187,10 +203,18 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
             closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
             start = end + 1
     closing.write(functions[start:])
-    block = closing.block(closing.numbers(outputs), [source_location_of(f) for f in closing.functions])
+    places = [source_location_of(f) for f in closing.functions]
+    block = closing.block(closing.numbers(outputs), places)
     if len(block.inputs) > len(inputs):
         raise ValueError("the graph has leaves that are not among its inputs")
+    block.taken = closing.taken(places) if closing.derived else None
     return block
+
+
+def derivations_of(derived: Iterable[Variable]) -> list[Any]:
+    """What results of `grad` are derivatives of, where that is known, and gradients stopped nowhere on the way."""
+    found = dict.fromkeys([getattr(g._derived, "derivation", None) for g in derived])
+    return [each for each in found if each is not None and not each.stop_gradients]
 
 
 def source_location_of(f: Function) -> SourceLocation | None:

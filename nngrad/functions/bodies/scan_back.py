@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...graph import Function, Op, Variable, apply, create, functions_of
-from ...graph.block import Block, new_leaves
+from ...graph.block import Block, BlockGradient, new_leaves
 from ...graph.body_op import Gradients, Numbers
 from ...graph.closing import close
 from ...graph.derived import derived_once
@@ -72,6 +72,8 @@ class StepBack(NamedTuple):
     """Which residuals are slices of what is stacked."""
     arriving: Numbers
     """Which seeds are."""
+    after: Numbers
+    """Which residuals are carried, since they are the residual of the step before: new values of carries."""
     products: tuple[tuple[int, tuple[Product, ...], tuple[Op, tuple[Any, ...]] | None], ...]
     """Which outputs of the gradient are not computed in the loop, but as products after it; and what is made of several
     products."""
@@ -79,8 +81,9 @@ class StepBack(NamedTuple):
 
 @derived_once
 def step_back(
-    gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int
-) -> StepBack:
+    gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int,
+    before: tuple[tuple[int, int], ...], anew: bool,
+) -> StepBack:  # fmt: skip
     """Returns the step of the loop back.
 
     Args:
@@ -91,6 +94,8 @@ def step_back(
         summed: Which outputs are wanted as their sum over the steps.
         stacked: Which are stacked.
         fixed: How many of the body's inputs are the same at each step.
+        before: Residuals that are the new value of a carry, each with the residual that is its value before the step.
+        anew: Whether nothing is to be stacked for the sake of products.
     """
     inputs, _, results = gradient.opened()
     order = max(gradient.orders, default=1)
@@ -103,7 +108,7 @@ def step_back(
     products = []
     sums = []
     for i in summed:
-        found = _contractions_of(results[i])
+        found = None if anew else _contractions_of(results[i])
         if found is None:
             sums.append(i)
             continue
@@ -117,17 +122,19 @@ def step_back(
         products.append((i, tuple([_over_steps(f, known) for f in contractions]), combined))
     totals = new_leaves([results[i].spec for i in sums])
     after += [create(add2, (x, results[i]), (), order=order) for x, i in zip(totals, sums, strict=True)]
-    outputs = [*after, *stacks]
-    read = {id(x) for f in functions_of(outputs) for x in f.inputs} | {id(y) for y in outputs}
+    read = {id(x) for f in functions_of([*after, *stacks]) for x in f.inputs} | {id(y) for y in (*after, *stacks)}
+    new = {r: inputs[old] for r, old in before if id(inputs[r]) in read}
+    outputs = [*after, *new.values(), *stacks]
+    read |= {id(x) for x in new.values()}
     used = [r for r in range(len(residuals)) if id(inputs[r]) in read]
-    at_each = tuple([r for r in used if r not in same])
+    at_each = tuple([r for r in used if r not in same and r not in new])
     throughout = tuple([r for r in used if r in same])
     arriving = tuple([k for k in range(len(carried), len(seeds)) if id(seeds[k]) in read])
     ordered = [
         *[inputs[r] for r in throughout], *seeds[: len(carried)], *totals,
-        *[inputs[r] for r in at_each], *[seeds[k] for k in arriving],
+        *[inputs[r] for r in new], *[inputs[r] for r in at_each], *[seeds[k] for k in arriving],
     ]  # fmt: skip
-    return StepBack(close(outputs, ordered), throughout, tuple(sums), at_each, arriving, tuple(products))
+    return StepBack(close(outputs, ordered), throughout, tuple(sums), at_each, arriving, (*new,), tuple(products))
 
 
 def _contractions_of(result: Variable) -> tuple[list[Function], Function | None] | None:
@@ -172,6 +179,7 @@ def loop_gradients(
     finals: Sequence[Variable],
     arrived: Sequence[tuple[int, Variable]],
     indexes: Numbers,
+    last: Sequence[Variable] = (),
 ) -> Gradients:
     """The gradients of a loop, without segments.
 
@@ -183,8 +191,9 @@ def loop_gradients(
         finals: The gradients at the last carries.
         arrived: The numbers of values, each with a gradient at its stack.
         indexes: The inputs whose gradients are wanted.
+        last: The last carries.
     """
-    body, slices = loop.body, range(loop.first_slice, len(loop.body.inputs))
+    body = loop.body
     moving, reached = loop.carried.moving(indexes)
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
     numbers = [number for number, _ in stacks]
@@ -192,26 +201,29 @@ def loop_gradients(
     given = (*[body.outputs[j] for j in weighing], *numbers)
     carried = tuple([loop.fixed + j for j in weighing])
     wanted = [i for i in indexes if i < loop.fixed or i >= loop.first_slice]
-    gradient = body.gradient(given, (*carried, *wanted), tuple(range(loop.fixed)), tuple(slices))
+    gradient, new = _gradient_of_step(loop, given, (*carried, *wanted), len(last))
     place = {i: k for k, i in enumerate(gradient.reached)}
     summed = [i for i in wanted if i in place and i < loop.fixed]
     stacked = [i for i in wanted if i in place and i >= loop.first_slice]
     step = step_back(
         gradient.body, gradient.residuals, tuple([place.get(i, -1) for i in carried]),
         tuple([place[i] for i in summed]), tuple([place[i] for i in stacked]), loop.fixed,
+        tuple([(r, old) for r, (_, old) in new.items()]), gradient.anew,
     )  # fmt: skip
-    residuals = [over_steps(number) for number in gradient.residuals]
+    residuals = [last[new[r][0]] if r in new else over_steps(n) for r, n in enumerate(gradient.residuals)]
     seeds = [*[finals[j] for j in weighing], *[gy for _, gy in stacks]]
     sums = [gradient.reached[k] for k in step.sums]
     given_back = (
         *[residuals[r] for r in step.fixed], *seeds[: len(weighing)], *[zeros_like(inputs[i]) for i in sums],
-        *[residuals[r] for r in step.stacked], *[seeds[k] for k in step.arriving],
+        *[residuals[r] for r in (*step.after, *step.stacked)], *[seeds[k] for k in step.arriving],
     )  # fmt: skip
-    back = Loop(step.body, len(step.fixed), len(weighing) + len(sums), loop.length, not loop.reverse, loop.unroll)
+    carries = len(weighing) + len(sums) + len(step.after)
+    back = Loop(step.body, len(step.fixed), carries, loop.length, not loop.reverse, loop.unroll)
     gxs: Gradients = [None] * len(inputs)
     outputs = apply(op, given_back, back) if back.body.outputs else ()
-    for i, gx in zip([*carried, *sums, *stacked], outputs, strict=False):
-        gxs[i] = gx
+    for i, gx in zip([*carried, *sums, *[-1 for _ in step.after], *stacked], outputs, strict=False):
+        if i >= 0:
+            gxs[i] = gx
     found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
     for k, products, combined in step.products:
         parts = tuple([
@@ -220,3 +232,26 @@ def loop_gradients(
         ])
         gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])
     return gxs
+
+
+def _gradient_of_step(
+    loop: Loop, given: Numbers, wanted: Numbers, lasts: int
+) -> tuple[BlockGradient, dict[int, tuple[int, int]]]:
+    """Returns the gradient of a loop's body, and for each residual of it that is the new value of a carry, which is at
+    hand one step later: which carry, and which residual is its value before the step.
+
+    Args:
+        loop: The loop.
+        given: Numbers of the values, one for each seed.
+        wanted: In which inputs.
+        lasts: How many of the last carries are known.
+    """
+    body, fixed, slices = loop.body, tuple(range(loop.fixed)), tuple(range(loop.first_slice, len(loop.body.inputs)))
+    new = {n: j for j, n in reversed([*enumerate(body.outputs[:lasts])]) if n < 0 and body.taken is not None}
+    gradient = body.gradient(given, wanted, fixed, (*slices, *new))
+    if not gradient.anew:
+        return (body.gradient(given, wanted, fixed, slices) if new else gradient), {}
+    places = {n: r for r, n in enumerate(gradient.residuals)}
+    return gradient, {
+        places[n]: (j, places[loop.fixed + j]) for n, j in new.items() if n in places and loop.fixed + j in places
+    }

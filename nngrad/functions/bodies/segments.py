@@ -170,5 +170,6 @@ def gradients(f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers
         return _BySegments(f, loop, gys, indexes).gradients()
     arrived = list(zip(loop.stacked, gys[loop.carries :], strict=True))
     return loop_gradients(
-        f.op, loop, f.inputs, lambda i: loop.over_steps(f, i), gys[: loop.carries], arrived, indexes
-    )
+        f.op, loop, f.inputs, lambda i: loop.over_steps(f, i), gys[: loop.carries], arrived, indexes,
+        f.outputs[: loop.carries],
+    )  # fmt: skip
