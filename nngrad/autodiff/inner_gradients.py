@@ -21,7 +21,8 @@ from typing import NamedTuple
 
 from ..functions.array import zeros_like
 from ..graph import Variable, functions_of, path_between
-from ..graph.block import Block, GradientTaken, OpenedBlock
+from ..graph.block import Block, OpenedBlock
+from ..graph.taken import GradientTaken
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero
 from .forward_mode import NoForwardMode, Pushforward
@@ -91,7 +92,7 @@ def _inner(
     read = {id(x) for f in path for x in f.inputs}
     inputs = [*xs, *[z for z in leaves if id(z) in read]]
     way, _, _ = path_between(gs, inputs, stop_ids=own)
-    if not unrelated(seeds, inputs) or obstacle([*path, *way]):
+    if not unrelated(seeds, [*xs, *wanted]) or obstacle([*path, *way]):
         return None
     return _Inner(outputs, seeds, list(zip(xs, gs, strict=True)), inputs, rank)
 
@@ -124,15 +125,14 @@ class _Passes:
                 else:
                     gx = self._taken(event)
                     if gx is not None:
-                        self._walk([event], [gx])
+                        self._walk([event], [gx], event)
             found = [self._taken(x) for x in self.wanted]
             return [zeros_like(x) if gx is None else gx for x, gx in zip(self.wanted, found, strict=True)]
 
-    def _walk(self, at: Sequence[Variable], seeds: Sequence[Variable]) -> None:
-        """A reverse pass that ends at gradients and at what they are by."""
-        start = {id(y) for y in at} if len(at) == 1 and at[0] in self.inside else set()
-        ends = [x for x in (*self.wanted, *self.ends) if id(x) not in start]
-        stop_ids = frozenset([id(x) for x in self.ends if id(x) not in start])
+    def _walk(self, at: Sequence[Variable], seeds: Sequence[Variable], past: Variable | None = None) -> None:
+        """A reverse pass that ends at gradients and at what they are by, but for one that it goes `past`."""
+        ends = [x for x in (*self.wanted, *self.ends) if x is not past]
+        stop_ids = frozenset([id(x) for x in self.ends if x is not past])
         self._arrive(ends, Grad(stop_ids=stop_ids)(at, ends, seeds))
 
     def _jump(self, inner: _Inner) -> None:

@@ -24,6 +24,7 @@ from .options import build_options
 from .origins import Instance
 from .source_location import SourceLocation
 from .spec import Spec, arguments_need_x64
+from .taken import GradientsTaken
 from .variable import Variable, leaf_of
 
 T = TypeVar("T")
@@ -209,6 +210,10 @@ class Block:
         """The same with other outputs, by their numbers."""
         return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places, self.results, self.taken)
 
+    def with_taken(self, taken: GradientsTaken) -> Block:
+        """The same, knowing of the gradients that were taken in it."""
+        return Block(self.inputs, self.steps, self.orders, self.outputs, self.stops, self.places, self.results, taken)
+
     def with_steps(self, steps: tuple[Step, ...]) -> Block:
         """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stops, self.places, self.results)
@@ -337,31 +342,6 @@ class Block:
 def new_leaves(specs: Iterable[Spec]) -> list[Variable]:
     """Leaves of these shapes and dtypes."""
     return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
-
-
-class GradientTaken(NamedTuple):
-    """A gradient of <seeds, outputs> with respect to each of the inputs, by numbers."""
-
-    outputs: tuple[int, ...]
-    inputs: tuple[int, ...]
-    seeds: tuple[int | None, ...]
-    results: tuple[int | None, ...]
-    """None for those that have no part in the block."""
-
-
-class GradientsTaken(NamedTuple):
-    """The gradients that were taken in a block."""
-
-    block: Block
-    """The block with further steps, which compute what was differentiated where only its gradient is used."""
-    each: tuple[GradientTaken, ...]
-
-    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> GradientsTaken:
-        """What `Block.with_inputs` makes of it."""
-        return GradientsTaken(self.block.with_inputs(inputs, places), tuple([
-            GradientTaken(*[tuple([places[i] if i is not None and i >= 0 else i for i in part]) for part in taken])
-            for taken in self.each
-        ]))  # fmt: skip
 
 
 class OpenedBlock(NamedTuple):

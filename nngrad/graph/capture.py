@@ -109,7 +109,7 @@ def captured(
     inside = {id(x) for x in given} | {id(y) for f in more.functions for y in f.outputs}
     read = [x for f in more.functions for x in f.inputs] + results + differentiated
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
-    return Captured(close(results, [*variables, *given]), tuple(variables), updated, within.keys)
+    return Captured(close(results, [*variables, *given], len(variables)), tuple(variables), updated, within.keys)
 
 
 def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:

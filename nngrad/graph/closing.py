@@ -11,10 +11,11 @@ import weakref
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
-from .block import Block, GradientsTaken, GradientTaken, Step
+from .block import Block, Step
 from .function import Function
 from .source_location import SourceLocation
 from .spec import Spec
+from .taken import GradientsTaken, GradientTaken
 from .traverse import functions_of
 from .variable import Variable
 
@@ -112,19 +113,29 @@ class Closing(dict[Variable, int]):
         stops, results = frozenset(self.stops), self._results
         return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stops, tuple(places), results)
 
-    def taken(self, places: Sequence[SourceLocation | None]) -> GradientsTaken | None:
-        """The gradients whose results are among the values, with what was differentiated, as far as it can be computed
-        from the leaves; `places` are where the user wrote the steps so far."""
-        derivations = derivations_of(self.derived)
+    def taken(self, outside: int, places: Sequence[SourceLocation | None]) -> GradientsTaken | None:
+        """The gradients whose results are among the values, with what was differentiated, as far as that is computed
+        from the leaves.
+
+        Args:
+            outside: How many of the leaves, the first ones, may depend on one another. A gradient with respect to one
+                may have passed another, where it is not seen.
+            places: Where the user wrote the steps so far.
+        """
         found = []
-        for each in derivations:
-            given = [*each.outputs, *each.inputs, *[seed for seed in each.seeds if seed is not None]]
+        for derivation in derivations_of(self.derived):
+            given = [*derivation.outputs, *derivation.inputs, *[x for x in derivation.seeds if x is not None]]
             more = functions_of(given, through=lambda x: not self.has(x))
             made = {x for f in more for x in f.outputs}
-            if all([x in made or self.has(x) for x in (*given, *[x for f in more for x in f.inputs])]):
+            there = all([x in made or self.has(x) for x in (*given, *[x for f in more for x in f.inputs])])
+            if there and not any([f.effects for f in more]):
                 self.write(more)
-                results = [g if g is not None and g in self else None for g in [ref() for ref in each.results]]
-                found.append(GradientTaken(*map(self.numbers, (each.outputs, each.inputs, each.seeds, results))))
+                results = [g if g is not None and g in self else None for g in [ref() for ref in derivation.results]]
+                inputs = self.numbers(derivation.inputs)
+                if not any([0 <= i < outside for i in inputs]):
+                    found.append(GradientTaken(
+                        self.numbers(derivation.outputs), inputs, self.numbers(derivation.seeds), self.numbers(results)
+                    ))  # fmt: skip
         places = [*places, *[None] * (len(self.steps) - len(places))]
         return GradientsTaken(self.block((), places), tuple(found)) if found else None
 
@@ -184,13 +195,15 @@ class Bookmark(NamedTuple):
         return closing
 
 
-def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
+def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int | None = None) -> Block:
     """The block that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
     depend on is a leaf.
 
     Args:
         outputs: The results.
         inputs: What they are computed from.
+        outside: Where the block is to know which gradients were taken in it, how many of the inputs, the first ones,
+            may depend on one another.
     """
     closing = Closing(inputs)
     cut = frozenset(closing)
@@ -203,12 +216,12 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> Block:
             closing.update({y: closing[x] for x, y in zip(f.inputs, f.outputs, strict=True) if y not in closing})
             start = end + 1
     closing.write(functions[start:])
-    places = [source_location_of(f) for f in closing.functions]
-    block = closing.block(closing.numbers(outputs), places)
+    numbers, places = closing.numbers(outputs), [source_location_of(f) for f in closing.functions]
+    block = closing.block(numbers, places)
     if len(block.inputs) > len(inputs):
         raise ValueError("the graph has leaves that are not among its inputs")
-    block.taken = closing.taken(places) if closing.derived else None
-    return block
+    taken = None if outside is None or not closing.derived else closing.taken(outside, places)
+    return block if taken is None else block.with_taken(taken)
 
 
 def derivations_of(derived: Iterable[Variable]) -> list[Any]:
