@@ -17,7 +17,6 @@ import nngrad as nn
 from nngrad_command.installation import version_of
 
 from . import (
-    attention,
     building,
     catalogue,
     classifier,
@@ -26,12 +25,10 @@ from . import (
     derivatives,
     drop_in,
     first_result,
-    forward_laplacian,
     growth,
     history,
     loops,
     memory,
-    operator_learning,
     operators,
     order_four,
     packages,
@@ -41,11 +38,11 @@ from . import (
     rebuilding,
     report,
     scaling,
-    sparse,
     steering,
     stochastic,
     viewing,
 )
+from .frontier import attention, forward_laplacian, operator_learning, sparse
 from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
 from .scaling import table as scaling_table
 from .timing import Row
