@@ -13,7 +13,6 @@ from rich.table import Table
 import nngrad as nn
 
 from . import (
-    attention,
     building,
     catalogue,
     classifier,
@@ -22,12 +21,10 @@ from . import (
     derivatives,
     drop_in,
     first_result,
-    forward_laplacian,
     growth,
     history,
     loops,
     memory,
-    operator_learning,
     operators,
     order_four,
     packages,
@@ -37,11 +34,11 @@ from . import (
     rebuilding,
     report,
     scaling,
-    sparse,
     steering,
     stochastic,
     viewing,
 )
+from .frontier import attention, forward_laplacian, operator_learning, sparse
 from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
 from .scaling import table as scaling_table
 from .timing import Row
