@@ -244,7 +244,8 @@ def _in_its_bits(x: Any) -> Any:
     """`x`, where its functions keep its dtype; else, and for numbers in lists, an array of NumPy."""
     if isinstance(x, Variable | np.ndarray):
         return x
-    is_rounded = isinstance(x, jax.Array) and x.dtype == np.float64 and not jax.config.jax_enable_x64
+    config: Any = jax.config
+    is_rounded = isinstance(x, jax.Array) and x.dtype == np.float64 and not config.jax_enable_x64
     return x if isinstance(x, jax.Array) and not is_rounded else np.asarray(x)
 
 
