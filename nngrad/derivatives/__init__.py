@@ -11,6 +11,7 @@ elements count as one point.
 """
 
 from .curvature import fisher, gauss_newton, natural_gradient
+from .drawn import unbiased_square
 from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
@@ -18,7 +19,6 @@ from .patterns import sparsity
 from .products import hvp, jvp, vjp
 from .ritz import lanczos
 from .sparse_matrices import sparse_hessian, sparse_jacobian
-from .squares import unbiased_square
 from .sums import bilaplacian, curl, divergence, laplacian
 
 __all__ = [

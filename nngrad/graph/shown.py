@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .elsewhere import no_attribute
-from .html import html_table, titled
 from .shortening import printable, quoted, value_text
 from .source_location import SourceLocation
+from .tables import html_table, titled
 from .traverse import functions_of
 from .value import is_shared, on_host
 

@@ -7,8 +7,7 @@ from typing import NamedTuple, TypeVar
 
 from ..autodiff.request import variables
 from ..graph import Variable, functions_of
-from ..graph.html import html_table
-from ..graph.tables import aligned
+from ..graph.tables import aligned, html_table
 from .cost import Application, Cost, applications_of
 
 Key = TypeVar("Key")

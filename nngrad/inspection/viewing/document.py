@@ -14,8 +14,8 @@ from ..formulas import formula_of
 from .first_sight import first_sight
 from .groups import Labels
 from .layout import HEIGHT, WIDTH, layout
-from .lifetimes import Lifetimes
 from .rows import Structure, Wiring
+from .runs import Lifetimes
 
 VERSION = 1
 
