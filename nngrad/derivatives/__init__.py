@@ -22,26 +22,7 @@ from .sparse_matrices import sparse_hessian, sparse_jacobian
 from .sums import bilaplacian, curl, divergence, laplacian
 
 __all__ = [
-    "bilaplacian",
-    "curl",
-    "derivatives",
-    "differential_operator",
-    "diffusion",
-    "divergence",
-    "fisher",
-    "gauss_newton",
-    "hessian",
-    "hessian_diagonal",
-    "hvp",
-    "jacobian",
-    "jvp",
-    "lanczos",
-    "laplacian",
-    "natural_gradient",
-    "nth_derivative",
-    "sparse_hessian",
-    "sparse_jacobian",
-    "sparsity",
-    "unbiased_square",
-    "vjp",
-]
+    "bilaplacian", "curl", "derivatives", "differential_operator", "diffusion", "divergence", "fisher", "gauss_newton",
+    "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "lanczos", "laplacian", "natural_gradient",
+    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp",
+]  # fmt: skip

@@ -74,15 +74,13 @@ def needs_gradient(x: Variable) -> bool:
     return False
 
 
-def leaves_of(
-    outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
-) -> list[Variable]:
+def leaves_of(outputs: Iterable[Variable]) -> list[Variable]:
     """The leaves that `outputs` depend on, each once, in the order in which they are first used."""
     outputs = list(outputs)
     found: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
-    for f in functions_of(outputs, through):
+    for f in functions_of(outputs):
         for x in f.inputs:
-            if x.parent is None and (through is None or through(x)):
+            if x.parent is None:
                 found.setdefault(id(x), x)
     return list(found.values())
 

@@ -13,26 +13,7 @@ from .nan import InputState, NanReport, find_nan
 from .recomputation import State
 
 __all__ = [
-    "BodyEntry",
-    "Count",
-    "Description",
-    "Difference",
-    "Explanation",
-    "InputState",
-    "Kind",
-    "Line",
-    "Listing",
-    "MemoryReport",
-    "NanReport",
-    "OrderOfGradient",
-    "State",
-    "Tally",
-    "count",
-    "describe",
-    "explain",
-    "find_nan",
-    "memory_report",
-    "show",
-    "show_passes",
-    "source_locations",
-]
+    "BodyEntry", "Count", "Description", "Difference", "Explanation", "InputState", "Kind", "Line", "Listing",
+    "MemoryReport", "NanReport", "OrderOfGradient", "State", "Tally", "count", "describe", "explain", "find_nan",
+    "memory_report", "show", "show_passes", "source_locations",
+]  # fmt: skip

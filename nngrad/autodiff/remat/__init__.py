@@ -17,13 +17,6 @@ from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
 from .search import rematerialised
 
 __all__ = [
-    "LeastMemory",
-    "MemoryBudget",
-    "Segments",
-    "Timeline",
-    "policy_key",
-    "reads",
-    "recompute",
-    "rematerialised",
+    "LeastMemory", "MemoryBudget", "Segments", "Timeline", "policy_key", "reads", "recompute", "rematerialised",
     "timeline",
-]
+]  # fmt: skip

@@ -73,7 +73,6 @@ class Judge:
         self._heard = dict.fromkeys(range(count), now)
         self._ended = -1
         self._ended_at = now
-        self._waiting_since: float | None = None
 
     def failure(self, beats: Mapping[int, Beat], now: float, sudden: float | None = None) -> Failure | None:
         """What is wrong at the time `now`, if anything is.

@@ -12,14 +12,6 @@ from .printing import GradientNormHook, PrintHook
 from .timer import MemoryHook, TimerHook
 
 __all__ = [
-    "FunctionHook",
-    "GradientNormHook",
-    "MemoryHook",
-    "PrintHook",
-    "TimerHook",
-    "label",
-    "set_function_post_hook",
-    "set_function_pre_hook",
-    "unset_function_post_hook",
-    "unset_function_pre_hook",
-]
+    "FunctionHook", "GradientNormHook", "MemoryHook", "PrintHook", "TimerHook", "label", "set_function_post_hook",
+    "set_function_pre_hook", "unset_function_post_hook", "unset_function_pre_hook",
+]  # fmt: skip
