@@ -13,7 +13,7 @@ from ..graph import Function, Variable, switched
 from ..graph.function import locate
 from ..graph.options import Switched, start_with
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
-from .nonfinite import Array, Beginning, Checker
+from .nan import Array, Beginning, Checker
 
 
 class Debug:

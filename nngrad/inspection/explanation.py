@@ -16,7 +16,7 @@ from ..execution.plans import device_of
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.tables import aligned, html_table
 from ..graph.thresholds import LEAST_STEPS
-from .count import Tally, count
+from .cost import Tally, count
 from .naming import parameter_names
 
 

@@ -1,4 +1,4 @@
-"""The training step of a fixed graph."""
+"""The training step of a fixed graph; also as a plain JAX function, which changes nothing and can be traced."""
 
 from __future__ import annotations
 

@@ -3,8 +3,8 @@
     policies.py    what a user can ask for
     search.py      the candidates for a policy: ranked by structure, decided by the compiler
     candidates.py  the graphs that a gradient can be computed by, those that contain gradients too, and what they cost
-    plan.py        what is computed again, said in one way: segments, how they are nested, what is not kept
-    cuts.py        where a forward pass is cut into segments
+    plan.py        what is computed again, said in one way: where the forward pass is cut into segments, how these are
+                   nested, what is not kept
     rebuild.py     the gradient graph that follows a plan
     stages.py      which segment each function of the backward pass waits for
     costs.py       what functions cost

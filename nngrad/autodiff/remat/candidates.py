@@ -11,9 +11,20 @@ from ...execution.program import Program
 from ...graph import Function, Variable, functions_of
 from ...graph.body_op import ControlOp
 from .costs import arithmetic
-from .cuts import Forward, in_order, in_sequence
 from .liveness import timeline
-from .plan import SHARES, Nest, Plan, binomial_plan, in_a_row, partly, sizes_of, slots_for
+from .plan import (
+    SHARES,
+    Forward,
+    Nest,
+    Plan,
+    binomial_plan,
+    in_a_row,
+    in_order,
+    in_sequence,
+    partly,
+    sizes_of,
+    slots_for,
+)
 from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 
 

@@ -1,4 +1,4 @@
-"""Channels last where there are convolutions: the layout that they have on a CPU.
+"""Other forwards for a CPU, and channels last where there are convolutions: the layout that they have there.
 
 XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first it
 puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run.
@@ -172,7 +172,9 @@ class _Layouts:
 
 
 def with_substitutes(block: Block) -> Block:
-    """The block with them, also in bodies; itself where there are none."""
+    """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact `on_cpu`):
+    barriers that it drops, what it would compute anew for each element that looks at it, and sums over leading axes. Also
+    in bodies; itself where there are none."""
     if not any([op.on_cpu is not None for op in block.ops]):
         return block
     calls, specs = calls_of(block)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
-from ..scoping import common_path
+from ..naming import common_path
 from .draw_contents import Box, DrawingContents
 from .draw_places import Link, Thing, column_centres
 from .draw_routes import Places, Route, routes_of, tracks_of

@@ -15,7 +15,7 @@ from ...execution.lower import linearize
 from ...graph import Function, Variable
 from ...graph.value import on_host
 from ..description import Description
-from ..nonfinite import arrays_of_last_forward
+from ..nan import arrays_of_last_forward
 
 Statistics = tuple[float | None, float | None, float | None, float | None, float, int, int]
 """Least and largest element, mean and standard deviation of those that are finite, None where none is; share of zeros;

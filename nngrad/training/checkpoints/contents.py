@@ -1,4 +1,4 @@
-"""What a checkpoint holds: parameters, solvers, random draws, and whatever has a state."""
+"""What a checkpoint holds: parameters, solvers, random draws, and whatever has a state, as text and arrays."""
 
 from __future__ import annotations
 
