@@ -1,5 +1,5 @@
-"""show: a graph as a readable program, one line for each function, the bodies of loops and branches below them; and what
-is different in two graphs."""
+"""show: a graph as a readable program, one line for each function, the bodies of loops and branches below them; and
+what is different in two graphs."""
 
 from __future__ import annotations
 

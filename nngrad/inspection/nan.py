@@ -1,5 +1,5 @@
-"""find_nan: which function made the first NaN or infinity that reaches a result, and out of what. Functions are watched as
-they run, and each value that is not finite has its origin."""
+"""find_nan: which function made the first NaN or infinity that reaches a result, and out of what. Functions are watched
+as they run, and each value that is not finite has its origin."""
 
 from __future__ import annotations
 

@@ -172,9 +172,9 @@ class _Layouts:
 
 
 def with_substitutes(block: Block) -> Block:
-    """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact `on_cpu`):
-    barriers that it drops, what it would compute anew for each element that looks at it, and sums over leading axes. Also
-    in bodies; itself where there are none."""
+    """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact
+    `on_cpu`): barriers that it drops, what it would compute anew for each element that looks at it, and sums over
+    leading axes. Also in bodies; itself where there are none."""
     if not any([op.on_cpu is not None for op in block.ops]):
         return block
     calls, specs = calls_of(block)
