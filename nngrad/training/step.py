@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from ..autodiff import grad
+from ..autodiff.grad import grad
 from ..autodiff.met import look_away
 from ..execution.compiling import watched_compilation
 from ..execution.program import digest_of, digest_of_program
