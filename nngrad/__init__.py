@@ -11,6 +11,7 @@ from . import functions as functions
 from . import initializer as initializer
 from . import parameter as parameter
 from . import parametric_functions as parametric_functions
+from . import physics as physics
 from . import random as random
 from . import solver as solver
 from . import solvers as solvers
@@ -124,13 +125,13 @@ __all__ = [
     "get_parameter_or_create", "get_parameters", "grad", "hessian", "hessian_diagonal", "hooks", "hosts", "hvp",
     "initializer", "jacobian", "jvp", "lanczos", "laplacian", "linear_solve", "load_exported", "load_graph",
     "load_parameters", "logger", "memory_report", "mesh", "minimize", "natural_gradient", "no_grad", "nth_derivative",
-    "odeint", "parameter_scope", "parametric_functions", "passes", "plot", "pop_parameter", "precision", "recompute",
-    "register", "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward", "set_default_context",
-    "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook", "set_solver_pre_hook",
-    "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers", "source_locations",
-    "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step", "training_log",
-    "unbiased_square", "unrolled", "unset_function_post_hook", "unset_function_pre_hook", "unset_solver_post_hook",
-    "unset_solver_pre_hook", "view", "vjp", "vmap",
+    "odeint", "parameter_scope", "parametric_functions", "passes", "physics", "plot", "pop_parameter", "precision",
+    "recompute", "register", "registry", "root", "save_graph", "save_parameters", "seed", "set_auto_forward",
+    "set_default_context", "set_function_post_hook", "set_function_pre_hook", "set_parameter", "set_solver_post_hook",
+    "set_solver_pre_hook", "shard", "show", "show_passes", "show_registry", "show_rewrites", "simplify", "solvers",
+    "source_locations", "sparse_hessian", "sparse_jacobian", "sparsity", "timing", "to_jax", "train_step",
+    "training_log", "unbiased_square", "unrolled", "unset_function_post_hook", "unset_function_pre_hook",
+    "unset_solver_post_hook", "unset_solver_pre_hook", "view", "vjp", "vmap",
 ]  # fmt: skip
 
 
