@@ -25,13 +25,8 @@ import nngrad.functions as F
 from .graph import Variable
 
 __all__ = [
-    "balanced_weights",
-    "causal_weights",
-    "fourier_features",
-    "periodic_features",
-    "resample",
-    "residual_attention",
-]
+    "balanced_weights", "causal_weights", "fourier_features", "periodic_features", "resample", "residual_attention",
+]  # fmt: skip
 
 
 def fourier_features(x: Any, frequencies: Any) -> Any:
