@@ -51,7 +51,7 @@ def _gradient(
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
     at_hand = {id(x) for x in body.picked(inputs, values, held)}
     if past is None:
-        kept = _residuals(results, seeds, numbers, {id(inputs[i]) for i in fixed}, at_hand)
+        kept = _residuals(results, seeds, numbers, {id(x): x for x in body.picked(inputs, values, fixed)}, at_hand)
     else:
         rest = functions_of(results, through=lambda x: id(x) not in at_hand)
         read = {id(x) for f in rest for x in f.inputs}
@@ -63,8 +63,9 @@ def _gradient(
 
 
 def _residuals(
-    results: Sequence[Variable], seeds: Sequence[Variable], numbers: dict[int, int], fixed: set[int], held: set[int]
-) -> list[Variable]:
+    results: Sequence[Variable], seeds: Sequence[Variable], numbers: dict[int, int], fixed: dict[int, Variable],
+    held: set[int],
+) -> list[Variable]:  # fmt: skip
     """The inputs and values of a body that gradients are computed from, beside the seeds.
 
     A value that takes a product of matrices is kept, if something reads it. One that is light is computed again where
@@ -74,7 +75,7 @@ def _residuals(
         results: The gradients.
         seeds: What they start from.
         numbers: The numbers of the body's inputs and values, by their ids.
-        fixed: The ids of those inputs that are the same at each run.
+        fixed: By their ids, inputs that are the same at each run, and values that are kept in any case.
         held: The ids of those inputs and values that are there in any case.
     """
     functions = functions_of(results)
@@ -89,7 +90,8 @@ def _residuals(
             needed |= {id(x): x for x in f.inputs}
     unchanging = set(fixed)
     kept = {i: x for i, x in needed.items() if x.parent is None or i in held}
-    at_hand = fixed | held | kept.keys()
+    kept |= {i: x for i, x in fixed.items() if x.parent is not None}
+    at_hand = fixed.keys() | held | kept.keys()
     for f in functions:
         made = {id(y): y for y in f.outputs}
         if unchanging.issuperset([id(x) for x in f.inputs]):

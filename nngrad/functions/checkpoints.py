@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any, ParamSpec, TypeVar
 
 import jax
@@ -64,11 +64,37 @@ def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
             results, structure = jax.tree.flatten(fun(*own_args, **own_kwargs))
             return [as_variable(y, f"result {i}", "checkpoint", floating) for i, y in enumerate(results)]
 
-        found = captured(flat, [x.spec for x in inputs], "checkpoint", fun, often=False)
-        outputs = ()
-        if found.body.outputs:
-            outputs = apply(checkpoint_of_body, (*found.variables, *inputs, *found.keys), (found.body,))
+        outputs = applied_checkpoint(lambda given: (flat(given), []), inputs, fun)
         result: R = jax.tree.unflatten(structure, outputs)
         return result
 
     return checkpointed
+
+
+def applied_checkpoint(
+    function: Callable[[list[Variable]], tuple[list[Variable], list[Variable]]], inputs: Sequence[Variable],
+    written: Callable[..., Any],
+) -> Sequence[Variable]:  # fmt: skip
+    """The results of a function of Variables, as a checkpoint.
+
+    Args:
+        function: Gives the results, and those inner values that are kept for gradients.
+        inputs: What it is applied to.
+        written: What the user has written.
+    """
+    count = 0
+
+    def flat(given: list[Variable]) -> list[Variable]:
+        nonlocal count
+        results, kept = function(given)
+        count = len(results)
+        return [*results, *kept]
+
+    found = captured(flat, [x.spec for x in inputs], "checkpoint", written, often=False)
+    numbers = found.body.outputs
+    if not count:
+        return ()
+    kept = tuple(dict.fromkeys([n for n in numbers[count:] if n < 0 and n not in numbers[:count]]))
+    body = found.body.with_outputs(numbers[:count])
+    outputs: Sequence[Variable] = apply(checkpoint_of_body, (*found.variables, *inputs, *found.keys), (body, kept))
+    return outputs[:count]

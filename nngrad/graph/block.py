@@ -299,7 +299,7 @@ class Block:
         Args:
             given: Numbers of the values, one for each seed.
             wanted: In which inputs.
-            fixed: Inputs that are the same at each run: what depends on them alone is not kept.
+            fixed: Inputs that are the same at each run, and values that are kept: what depends on them alone is not.
             held: Other inputs, and values, that are there in any case, whether they are needed or not.
         """
         result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)

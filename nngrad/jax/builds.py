@@ -20,7 +20,6 @@ from ..derivatives.partials import nth_derivative as nth_derivative_of
 from ..derivatives.products import hvp as hvp_of
 from ..derivatives.products import jvp as jvp_of
 from ..derivatives.products import vjp as vjp_of
-from ..functions.checkpoints import checkpoint as checkpoint_of
 from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
@@ -312,19 +311,6 @@ def derivatives(
           for each in wanted]  # fmt: skip
     rows.check([x for each in by for x in each])
     return derivatives_of(y, by)
-
-
-def checkpoint(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives, with inner values that gradients compute again."""
-    leaves, tree = jax.tree.flatten((args, kwargs))
-
-    def function(*given: Variable) -> Any:
-        for x, leaf in zip(given, leaves, strict=True):
-            rows.stands_for(x, leaf)
-        inner_args, inner_kwargs = jax.tree.unflatten(tree, list(given))
-        return fun(*inner_args, **inner_kwargs)
-
-    return checkpoint_of(function)(*leaves)
 
 
 def _array_of(name: str, what: str, tree: Any) -> Variable:

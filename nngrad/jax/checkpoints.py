@@ -23,20 +23,22 @@ def checkpoint(
     Args:
         fun: A function of arrays.
         prevent_cse: Is of no effect: what is computed again here is never one with what was computed first.
-        policy: One of `jax.checkpoint_policies`. With any but `nothing_saveable` everything is kept, whatever the
-            policy would not: so what it saves is saved.
+        policy: One of `jax.checkpoint_policies`, or a function like them: what it saves is kept, so that first
+            derivatives do not compute it again. In loops and branches within `fun` nothing is saved. Where a policy
+            moves values to the host's memory, JAX differentiates `fun`.
         static_argnums: Which positional arguments `fun` is given as they are; they must be hashable.
 
     Raises:
         TypeError: `fun` cannot be called, or `static_argnums` are no positions.
     """
     del prevent_cse
-    keeps = policy not in (None, jax.checkpoint_policies.nothing_saveable)
-    build = Build(builds.value if keeps else builds.checkpoint)
+    if not callable(fun):
+        raise TypeError(f"checkpoint: fun must be a function of arrays, got {fun!r}")
     numbers = positions("checkpoint", "static_argnums", static_argnums)
+    found = Transformed(_Checkpointed(fun, policy), Build(builds.value), "checkpoint")
     if not numbers:
-        return Transformed(fun, build, "checkpoint")
-    found = Transformed(_OfStatic(fun), build, "checkpoint")
+        functools.update_wrapper(found, fun, updated=())
+        return found
 
     @functools.wraps(fun)
     def checkpointed(*args: Any, **kwargs: Any) -> Any:
@@ -55,13 +57,24 @@ class _Static:
 
 
 @dataclass(frozen=True)
-class _OfStatic:
-    """A function, some of whose arguments are `_Static`."""
+class _Checkpointed:
+    """What `jax.checkpoint` makes of a function, some of whose arguments are `_Static`, or no arrays."""
 
     function: Callable[..., Any]
+    policy: Callable[..., Any] | None
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        return self.function(*[a.value if isinstance(a, _Static) else a for a in args], **kwargs)
+        leaves, tree = jax.tree.flatten((args, kwargs))
+        places = [i for i, leaf in enumerate(leaves) if hasattr(leaf, "dtype")]
+
+        def of_arrays(*arrays: Any) -> Any:
+            given = [leaf.value if isinstance(leaf, _Static) else leaf for leaf in leaves]
+            for i, array in zip(places, arrays, strict=True):
+                given[i] = array
+            own_args, own_kwargs = jax.tree.unflatten(tree, given)
+            return self.function(*own_args, **own_kwargs)
+
+        return jax.checkpoint(of_arrays, policy=self.policy)(*[leaves[i] for i in places])
 
 
 def positions(name: str, what: str, given: int | Sequence[int]) -> tuple[int, ...]:

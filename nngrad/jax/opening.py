@@ -25,6 +25,7 @@ from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, J
 from .primitives.registry import require, variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
+from .saving import Saving, stays_checkpoint
 from .surroundings import value_of_constant
 from .values import (
     ComplexPair,
@@ -56,6 +57,7 @@ class Opening:
         self._constants: dict[int, Any] = {}
         self._found: dict[Any, list[Value]] = {}
         self._kept: list[Any] = []  # what is found by identity, so that it stays what it is
+        self._saving: Saving | None = None
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """What a jaxpr gives. Calls are followed; they are nested a few levels deep at most."""
@@ -66,7 +68,10 @@ class Opening:
 
         for equation in jaxpr.eqns:
             given = [read(v) for v in equation.invars]
-            values.update(zip(equation.outvars, self._results(equation, given), strict=True))
+            results = self._results(equation, given)
+            if self._saving is not None:
+                self._saving.take(equation, results)
+            values.update(zip(equation.outvars, results, strict=True))
         return [read(v) for v in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
@@ -81,6 +86,16 @@ class Opening:
         """What a jaxpr with its constants gives."""
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
+    def run_saving(
+        self, closed: ClosedJaxpr, args: Sequence[Value], saving: Saving | None
+    ) -> list[Value]:
+        """The same; `saving` takes what a policy saves, beside what is in loops and branches."""
+        before, self._saving = self._saving, saving
+        try:
+            return self.run_closed(closed, args)
+        finally:
+            self._saving = before
+
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
         name = name_of(equation)
         for v in (*equation.invars, *equation.outvars):
@@ -91,7 +106,8 @@ class Opening:
                 )
         if not equation.effects and all([isinstance(v, KnownArray) for v in given]):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
-        if name in CALLS or (self._inlined and name in CUSTOM_RULES):
+        is_call = name in CALLS and (self._inlined or not stays_checkpoint(equation, given))
+        if is_call or (self._inlined and name in CUSTOM_RULES):
             return self._called(equation, given)
         key = (
             equation.primitive, frozen(equation.params), tuple([str(v.aval) for v in equation.outvars]),
@@ -165,7 +181,11 @@ class Opening:
             values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
             results = rule.function(JaxprEquation(equation), *values)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
-            results = CONTROL[name](self, JaxprEquation(equation), given)
+            before, self._saving = self._saving, None
+            try:
+                results = CONTROL[name](self, JaxprEquation(equation), given)
+            finally:
+                self._saving = before
         require(results is not None, "there is no rule for it")
         self.report.opened[name] += 1
         return self._of_the_right_kind(equation, results if isinstance(results, list) else [results])

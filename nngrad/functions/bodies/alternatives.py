@@ -2,7 +2,7 @@
 
 The derivatives of branches are branches, each the derivative of a body. What a branch multiplies matrices for, and what
 it computes of that, are outputs beside the user's, zero where another branch is taken. So derivatives compute none of
-it again. A checkpoint has no such outputs.
+it again. A checkpoint has such outputs where a policy says which.
 """
 
 from __future__ import annotations
@@ -36,6 +36,8 @@ class Alternatives(ControlOp):
 
     first = 0
     """How many inputs come before those of the bodies."""
+    again = False
+    """Whether gradients compute again all that is not kept."""
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The bodies."""
@@ -128,7 +130,7 @@ class Alternatives(ControlOp):
         gxs: Gradients = [None] * len(f.inputs)
         if not arrived or not wanted:
             return gxs
-        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted)
+        derived = gradients_of(self.bodies(f.arguments), self.gives(f.arguments), arrived, wanted, self.again)
         if derived.results:
             inputs = (*chosen, *_picked(given, f, derived.residuals), *[gys[k] for k in arrived])
             outputs = self.applied(derived.bodies, inputs, len(arrived))
@@ -286,12 +288,20 @@ def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.
 
 
 class Checkpoint(Alternatives):
-    """A body, of which derivatives compute again what they need."""
+    """A body, of which derivatives compute again what they need, but for what is kept."""
+
+    again = True
+
+    def gives(self, arguments: tuple[Any, ...]) -> Gives:
+        """What the body gives, and then what is kept."""
+        body, kept = arguments
+        return ((*body.outputs, *kept),)
 
     def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
         """The body."""
-        body: Block = arguments[0]
-        return body
+        body, kept = arguments
+        inlined_body: Block = body.with_outputs((*body.outputs, *kept)) if kept else body
+        return inlined_body
 
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
@@ -300,7 +310,7 @@ class Checkpoint(Alternatives):
         (body,) = bodies
         if beside is None or _come_after(inputs[len(inputs) - late :], beside):
             body = begun_after(body, late)
-        outputs: tuple[Variable, ...] = apply(self, inputs, (body,))
+        outputs: tuple[Variable, ...] = apply(self, inputs, (body, ()))
         return outputs
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
@@ -308,20 +318,22 @@ class Checkpoint(Alternatives):
         body, (count,) = self.inlines_to(f.arguments), size_of(operands)
         leading = [bool(each.lead) for each in operands]
         made = body.batched(kinds_of(leading), count, body.outputs, kinds_of(self.dependence(f.arguments, leading)))
+        own = len(self.bodies(f.arguments)[0].outputs)
         inputs = tuple([each.full((count,)) if each.lead else each.widened() for each in operands])
-        results: Results = apply(self, inputs, (made,))
+        results: Results = apply(self, inputs, (made.with_outputs(made.outputs[:own]), made.outputs[own:]))
         return results
 
 
 @Checkpoint.declared(type_name="Checkpoint", multiple_results=True, lockstep=True)
-def checkpoint_of_body(*x: Array, body: Static) -> tuple[jax.Array, ...]:
+def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
     """A body, of which gradients compute again what they need.
 
     Args:
         x: What it is applied to.
         body: The body.
+        kept: The numbers of values that are outputs as well, so that gradients need not compute them again.
     """
-    results: tuple[jax.Array, ...] = body.results_of(x)
+    results: tuple[jax.Array, ...] = checkpoint_of_body.inlines_to((body, kept)).results_of(x)
     return results
 
 

@@ -76,7 +76,9 @@ def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
 
 
 @derived_once
-def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers) -> Derived:
+def gradients_of(
+    bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool = False
+) -> Derived:
     """Returns the gradients of bodies, of residuals and seeds.
 
     Args:
@@ -84,15 +86,17 @@ def gradients_of(bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, want
         gives: Which of their values the outputs are.
         arrived: The outputs that a seed is given for.
         wanted: In which inputs.
+        again: Whether what is not among the outputs beside the user's is computed again, however much it takes.
     """
     first, specs = bodies[0], specs_of(bodies, gives)
     every, count = tuple(range(len(first.inputs))), len(specs)
-    kept = count > len(first.outputs)
+    kept = count > len(first.outputs) and not again
     found = []
     for body, own in zip(bodies, gives, strict=True):
         seeds = [k for k in arrived if own[k] is not None]
         numbers = tuple([n for k in seeds if (n := own[k]) is not None])
-        each = body.gradient(numbers, wanted, () if kept else every, every if kept else ())
+        beside = tuple([n for n in own[len(first.outputs) :] if n is not None]) if again else ()
+        each = body.gradient(numbers, wanted, () if kept else (*every, *beside), every if kept else ())
         found.append((each, [n if n >= 0 else ~own.index(n) for n in each.residuals], [~(count + k) for k in seeds]))
     taken = _taken(first, specs, [n for _, read, _ in found for n in read])
     reached = {i: first.inputs[i] for i in wanted if any([i in each.reached for each, _, _ in found])}

@@ -37,7 +37,7 @@ def segment_of(op: Op, loop: Loop) -> Block:
 def checkpoint_of(body: Block) -> Block:
     """A body that is a checkpoint of a body."""
     inputs = body.leaves()
-    outputs = create(checkpoint_of_body, tuple(inputs), (body,), order=max(body.orders, default=0))
+    outputs = create(checkpoint_of_body, tuple(inputs), (body, ()), order=max(body.orders, default=0))
     return close(outputs, inputs)
 
 
@@ -122,7 +122,7 @@ class _BySegments:
         inputs = (
             *self.inputs[: loop.fixed], *carries, *[stretch.of(x) for x in self.inputs[loop.first_slice :]],
         )  # fmt: skip
-        outputs = apply(checkpoint_of_body, inputs, (segment_of(self.op, self._inner(self.rest)),))
+        outputs = apply(checkpoint_of_body, inputs, (segment_of(self.op, self._inner(self.rest)), ()))
         gys = [*self.finals, *[stretch.of(gy) for gy in self.gys]]
         moving = [i for i in range(loop.fixed, loop.first_slice) if inputs[i].spec.differentiable]
         wanted = tuple(sorted({*self.indexes, *moving}))

@@ -1,4 +1,4 @@
-"""Primitives with functions in them: loops and branches, whose bodies are opened too."""
+"""Primitives with functions in them: loops, branches and checkpoints, whose bodies are opened too."""
 
 from __future__ import annotations
 
@@ -8,12 +8,15 @@ from typing import Any
 import jax
 import numpy as np
 from jax import numpy as jnp
+from jax.extend.core import ClosedJaxpr
 
 from ... import functions as F
+from ...functions.checkpoints import applied_checkpoint
 from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
 from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
+from ..saving import Saving
 from ..values import Keys, KnownArray, Value, implementation_of, is_held
 from .registry import JaxprEquation, controls, require
 
@@ -125,3 +128,21 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
 
     index = F.cast(index, dtype=np.int32) if index.dtype == bool else index
     return _as_values(F.switch(index, [branch(closed) for closed in branches]), equation.outputs)
+
+
+@controls("remat2")
+def _checkpoint(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
+    body = equation.params["jaxpr"]
+    closed = body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, [])
+    moving = [i for i, v in enumerate(values) if not isinstance(v, KnownArray)]
+    described = [equation.inputs[i] for i in moving]
+
+    def of_moving(given: list[Variable]) -> tuple[list[Variable], list[Variable]]:
+        own, saving = list(values), Saving(equation.params["policy"])
+        for i, v in zip(moving, _as_values(given, described), strict=True):
+            own[i] = v
+        results = opening.run_saving(closed, own, saving)
+        return _as_variables(results, closed.out_avals), saving.saved
+
+    inputs = _as_variables([values[i] for i in moving], described)
+    return _as_values(applied_checkpoint(of_moving, inputs, opening.run_saving), equation.outputs)

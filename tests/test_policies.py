@@ -1,0 +1,115 @@
+"""Policies of jax.checkpoint: how many products gradients compute again, and values, against JAX."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from jax.ad_checkpoint import checkpoint_name
+
+import nngrad.jax as nj
+
+P = jax.checkpoint_policies
+RANDOM = np.random.default_rng(0)
+WEIGHTS = RANDOM.normal(size=(2, 3, 3)).astype(np.float32) * 0.7
+X = RANDOM.normal(size=(2, 3)).astype(np.float32)
+
+POLICIES = {
+    "none": None,
+    "nothing": P.nothing_saveable,
+    "everything": P.everything_saveable,
+    "products": P.dots_saveable,
+    "products without batches": P.dots_with_no_batch_dims_saveable,
+    "one name": P.save_only_these_names("product"),
+    "any other name": P.save_any_names_but_these("activation"),
+    "all but a name": P.save_anything_except_these_names("activation"),
+    "both": P.save_from_both_policies(P.save_only_these_names("product"), P.save_only_these_names("activation")),
+    "a function": lambda prim, *_, **__: prim.name == "sin",
+}
+
+
+def block(x: Any, w: Any) -> Any:
+    product = checkpoint_name(x @ w, "product")
+    return jnp.sin(jnp.exp(checkpoint_name(jnp.tanh(product), "activation")) @ w) * x
+
+
+def chain(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """Checkpoints in a row."""
+
+    def value(x: Any) -> Any:
+        for w in WEIGHTS:
+            x = checkpoint(block)(x, w)
+        return jnp.sum(jnp.cos(x) ** 2)
+
+    return value
+
+
+def loop(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """A scan of checkpointed steps."""
+
+    def value(x: Any) -> Any:
+        return jnp.sum(jax.lax.scan(lambda h, w: (checkpoint(block)(h, w), None), x, WEIGHTS)[0] ** 2)
+
+    return value
+
+
+def with_policy(checkpoint: Callable[..., Any], policy: Any) -> Callable[..., Any]:
+    return lambda f: checkpoint(f, policy=policy)
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_what_a_policy_saves_is_not_computed_again(name: str) -> None:
+    def lowered(grad: Any, checkpoint: Any) -> Any:
+        return jax.jit(grad(chain(with_policy(checkpoint, POLICIES[name])))).lower(X)
+
+    theirs = lowered(jax.grad, jax.checkpoint)
+    counts = [lowered(nj.grad, m.checkpoint).as_text().count("dot_general") for m in (jax, nj)]
+    products = 8 if name in ("everything", "products", "products without batches", "all but a name") else None
+    products = 12 if name in ("none", "nothing") else products
+    assert counts[0] == counts[1] <= theirs.as_text().count("dot_general")
+    assert products in (None, counts[0])
+    np.testing.assert_allclose(
+        lowered(nj.grad, jax.checkpoint).compile()(X), theirs.compile()(X), rtol=1e-4, atol=1e-5
+    )
+
+
+@pytest.mark.parametrize("shape", [chain, loop])
+@pytest.mark.parametrize("name", ["none", "products", "one name"])
+def test_higher_orders(name: str, shape: Any) -> None:
+    def third(grad: Any) -> Any:
+        value = shape(with_policy(jax.checkpoint, POLICIES[name]))
+        second = grad(lambda x: jnp.sum(jnp.sin(grad(value)(x))))
+        return jax.jit(lambda x: (second(x), grad(lambda x: jnp.sum(second(x) ** 2))(x)))
+
+    for ours, theirs in zip(third(nj.grad)(X), third(jax.grad)(X), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=2e-3, atol=2e-3)
+
+
+def test_memory_is_as_with_jax() -> None:
+    x, weights = jax.ShapeDtypeStruct((2048, 32), np.float32), jax.ShapeDtypeStruct((8, 32, 32), np.float32)
+
+    def temporaries(grad: Any, checkpoint: Any) -> int:
+        def value(x: Any, weights: Any) -> Any:
+            return jnp.sum(jax.lax.scan(lambda h, w: (checkpoint(block)(h, w), None), x, weights)[0] ** 2)
+
+        compiled = jax.jit(grad(value, argnums=1)).lower(x, weights).compile()
+        return int(compiled.memory_analysis().temp_size_in_bytes)
+
+    for policy in (None, P.save_only_these_names("product")):
+        kept = with_policy(jax.checkpoint, policy)
+        assert temporaries(nj.grad, kept) <= 1.1 * temporaries(jax.grad, kept)
+        assert temporaries(nj.grad, kept) < 0.8 * temporaries(nj.grad, lambda f: f)
+
+
+def test_values_that_go_to_the_host_are_left_to_jax() -> None:
+    policy = P.save_and_offload_only_these_names(
+        names_which_can_be_saved=["activation"], names_which_can_be_offloaded=["product"], offload_src="device",
+        offload_dst="pinned_host",
+    )  # fmt: skip
+    opened = nj.grad(chain(with_policy(jax.checkpoint, policy)))
+    np.testing.assert_allclose(opened(X), jax.grad(chain(lambda f: f))(X), rtol=1e-4, atol=1e-5)
+    assert "moves values to the memory of the host" in str(opened.report())
