@@ -286,6 +286,15 @@ def test_jvp_vjp_and_hvp_are_those_of_jax() -> Check:
 
 
 @together
+def test_an_input_that_depends_on_another_moves_with_it_and_by_itself() -> Check:
+    x = Variable.from_numpy_array([2.0, -1.0])
+    h = x * x
+    (y,) = nn.jvp(h * x, [x, h], [[1.0, 2.0], [3.0, 4.0]])
+    (found,) = yield from values(y)
+    np.testing.assert_allclose(found, 3 * x.d**2 * [1, 2] + x.d * [3, 4], rtol=1e-12)
+
+
+@together
 def test_gradients_flow_into_tangents() -> Check:
     x, t = Variable.from_numpy_array([0.5, 2.0]), Variable.from_numpy_array([1.0, -1.0])
     (y,) = nn.jvp(F.sin(x), x, t)

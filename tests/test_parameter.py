@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import threading
 from collections import OrderedDict
@@ -224,6 +225,32 @@ def test_threads_share_parameters_but_not_the_scope() -> None:
     assert not errors
     assert len({(k, id(w)) for k, w in found}) == 50
     assert len(get_parameters()) == 250
+
+
+def test_two_threads_that_make_one_scope_get_the_same() -> None:
+    class Slow(OrderedDict):
+        """A registry in which the other thread looks as well before one that found nothing goes on."""
+
+        def get(self, key: str, default: object = None) -> object:
+            found = super().get(key, default)
+            if found is None:
+                with contextlib.suppress(threading.BrokenBarrierError):
+                    both_look.wait(0.3)
+            return found
+
+    both_look = threading.Barrier(2)
+    registry = Slow()
+
+    def work(name: str) -> None:
+        with parameter_scope("layer", registry) as scope:
+            scope[name] = name
+
+    threads = [threading.Thread(target=work, args=(name,)) for name in ("first", "second")]
+    for t in threads:
+        t.start()
+    for t in threads:
+        t.join()
+    assert registry == {"layer": {"first": "first", "second": "second"}}
 
 
 # ---------------------------------------------------------------- initial values

@@ -18,7 +18,8 @@ def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
 
     Args:
         outputs: Variable or Variables to differentiate.
-        inputs: Variables that move; leaves, or Variables in the middle of the graph.
+        inputs: Variables that move; leaves, or Variables in the middle of the graph. Where one depends on another, it
+            moves along its own tangent and along with the other: the derivatives are those that `grad` gives.
         tangents: The direction: for each input a Variable, an array, an NdArray or a number, of the input's shape. A
             Variable may be a leaf that is written to later, or depend on the inputs; gradients flow into it.
 

@@ -17,7 +17,7 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 
-from .timing import Contender, Row, forget, medians, row, wait_for
+from ..timing import Contender, Row, forget, medians, row, wait_for
 
 OURS, ASDEX, DENSE = "nngrad", "asdex", "jax, dense"
 PEER = ASDEX if importlib.util.find_spec("asdex") else DENSE

@@ -21,7 +21,7 @@ from jax.experimental import jet
 
 import nngrad.jax as nj
 
-from .timing import Row, forget, medians, row, wait_for
+from ..timing import Row, forget, medians, row, wait_for
 
 OURS, POINTWISE = "nngrad", "jax.grad, vmapped twice"
 ZCS, FORWARD, JET = "zero coordinate shift in JAX", "nested jax.jvp along all points", "jax.experimental.jet"

@@ -19,9 +19,9 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 
-from .memory.steps import Step, same_results, temporaries_of
-from .memory.table import memory_row
-from .timing import Row, forget, medians, row, wait_for
+from ..memory.steps import Step, same_results, temporaries_of
+from ..memory.table import memory_row
+from ..timing import Row, forget, medians, row, wait_for
 
 OURS, DENSE, TORCH = "F.attention", "jax.nn.dot_product_attention", "PyTorch"
 Arrays = list[np.ndarray]
@@ -59,7 +59,7 @@ def in_torch(arrays: Arrays, order: int) -> Step:
     import torch
     from torch.nn.attention import SDPBackend, sdpa_kernel
 
-    from .memory.in_torch import peak
+    from ..memory.in_torch import peak
 
     xs = [torch.tensor(a, requires_grad=True) for a in arrays]
 

@@ -17,7 +17,7 @@ import numpy as np
 
 import nngrad.jax as nj
 
-from ..timing import Row, forget, row, shown, wait_for
+from ...timing import Row, forget, row, shown, wait_for
 from .networks import Case, cases
 
 OURS = ("nngrad, vmap", "nngrad, batched")
