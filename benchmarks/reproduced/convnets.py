@@ -15,7 +15,7 @@ from ..networks import CLASSES, NETWORKS, loss_of
 from ..reproducing.experiment import Experiment, Measured, Quantity
 
 OURS, TORCH = "nngrad", "PyTorch"
-BATCH, ITERATIONS = 2, 3
+BATCH, ITERATIONS = 2, 2
 TABLE, AXIS = f"batch {BATCH}", "network"
 
 

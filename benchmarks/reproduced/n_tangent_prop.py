@@ -6,13 +6,11 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any
 
-import jax
 import jax.numpy as jnp
 import numpy as np
 from numpy.polynomial import polynomial
 
 import nngrad as nn
-import nngrad.functions as F
 
 from ..derivatives import jet_last, nested_grad, nested_jvp
 from ..memory.steps import Step
@@ -25,7 +23,6 @@ TORCH_NESTED, TORCH_BRUNO = "PyTorch, nested autograd", "PyTorch, n-TangentProp"
 BRUNO, JET, JVP, GRAD = "JAX, n-TangentProp", "JAX, jet", "JAX, nested jvp", "JAX, nested grad"
 LAST = {TORCH_NESTED: 4, JVP: 4, GRAD: 4}
 """The highest order of those whose cost grows exponentially."""
-LAST_TRAINED = {TORCH_NESTED: 4, JVP: 2, GRAD: 2}
 
 
 def partitions(n: int, largest: int | None = None) -> Iterator[dict[int, int]]:
@@ -92,80 +89,60 @@ def horner(coefficients: list[float], t: Any) -> Any:
 # ---------------------------------------------------------------- the methods
 
 
-def in_nngrad(p: Parameters, x: np.ndarray, order: int, trained: bool) -> Step:
+def in_nngrad(p: Parameters, x: np.ndarray, order: int) -> Step:
     """`nn.nth_derivative`."""
     leaves = [nn.Variable.from_numpy_array(a) for a in (*p, x)]
     y = nn.nth_derivative(nngrad_mlp(leaves[:-1], leaves[-1]), leaves[-1], order)[-1]
-    return in_jax(nn.to_jax(nn.grad(F.mean(y**2), leaves[:-1]) if trained else [y], leaves), *p, x)
+    return in_jax(nn.to_jax(y, leaves), *p, x)
 
 
-def of_jax(derive: Callable[[Field, int], Field], p: Parameters, x: np.ndarray, order: int, trained: bool) -> Step:
+def of_jax(derive: Callable[[Field, int], Field], p: Parameters, x: np.ndarray, order: int) -> Step:
     """What makes the derivative of a function, in JAX."""
-
-    def derivative(p: Any, x: Any) -> Any:
-        return derive(lambda x: jax_mlp(p, x), order)(x)
-
-    return _in_jax(derivative, p, x, trained)
+    return in_jax(lambda p, x: derive(lambda x: jax_mlp(p, x), order)(x), p, x)
 
 
-def _in_jax(derivative: Callable[..., Any], p: Parameters, x: np.ndarray, trained: bool) -> Step:
-    def gradients(p: Any, x: Any) -> Any:
-        return jax.grad(lambda p: jnp.mean(derivative(p, x) ** 2))(p)
-
-    return in_jax(gradients if trained else lambda p, x: [derivative(p, x)], p, x)
-
-
-def bruno_in_jax(p: Parameters, x: np.ndarray, order: int, trained: bool) -> Step:
+def bruno_in_jax(p: Parameters, x: np.ndarray, order: int) -> Step:
     """The paper's method, compiled by JAX."""
-    return _in_jax(lambda p, x: bruno(jnp.tanh, p, x, jnp.ones_like(x), order), p, x, trained)
+    return in_jax(lambda p, x: bruno(jnp.tanh, p, x, jnp.ones_like(x), order), p, x)
 
 
-def of_torch(nested: bool, p: Parameters, x: np.ndarray, order: int, trained: bool) -> Step:
+def of_torch(nested: bool, p: Parameters, x: np.ndarray, order: int) -> Step:
     """Nested `torch.autograd.grad`, or the paper's method, in eager PyTorch."""
     import torch
 
     torch.set_num_threads(1)  # arrays are small: a second thread would be waited for
-    weights, points = [torch.tensor(a, requires_grad=trained) for a in p], torch.tensor(x, requires_grad=nested)
+    weights, points = [torch.tensor(a) for a in p], torch.tensor(x, requires_grad=nested)
 
     def derivative() -> Any:
         if not nested:
             return bruno(torch.tanh, weights, points, torch.ones_like(points), order)
         y = mlp(torch.tanh, weights, points)
         for i in range(order):
-            (y,) = torch.autograd.grad(y.sum(), points, create_graph=trained or i < order - 1)
+            (y,) = torch.autograd.grad(y.sum(), points, create_graph=i < order - 1)
         return y
 
-    def gradients() -> Any:
-        return [g if g is not None else torch.zeros_like(w) for w, g in zip(
-            weights, torch.autograd.grad((derivative() ** 2).mean(), weights, allow_unused=True), strict=True
-        )]  # the last bias has no part in a derivative
-
-    return in_torch(gradients if trained else lambda: [derivative()])
+    return in_torch(derivative)
 
 
-def makers(order: int, trained: bool, widths: tuple[int, ...], points: int) -> Mapping[str, Make]:
+def makers(order: int, widths: tuple[int, ...], points: int) -> Mapping[str, Make]:
     """The methods at one order."""
     p = tanh_parameters(np.random.default_rng(0), *widths)
     x = np.linspace(-1, 1, points, dtype="f")[:, None]
-    last = LAST_TRAINED if trained else LAST
     here: dict[str, Make] = {
-        OURS: lambda: in_nngrad(p, x, order, trained),
-        TORCH_NESTED: lambda: of_torch(True, p, x, order, trained),
-        TORCH_BRUNO: lambda: of_torch(False, p, x, order, trained),
-        BRUNO: lambda: bruno_in_jax(p, x, order, trained),
+        OURS: lambda: in_nngrad(p, x, order),
+        TORCH_NESTED: lambda: of_torch(True, p, x, order),
+        TORCH_BRUNO: lambda: of_torch(False, p, x, order),
+        BRUNO: lambda: bruno_in_jax(p, x, order),
     }
     for name, derive in {JET: jet_last, JVP: nested_jvp, GRAD: nested_grad}.items():
-        here[name] = lambda derive=derive: of_jax(derive, p, x, order, trained)
-    return {name: make for name, make in here.items() if order <= last.get(name, order)}
+        here[name] = lambda derive=derive: of_jax(derive, p, x, order)
+    return {name: make for name, make in here.items() if order <= LAST.get(name, order)}
 
 
 def tables(smoke: bool) -> Iterable[Table]:
-    """Over the order: the derivative alone, and the gradient of its mean square by the parameters."""
-    widths, points = ((1, 4, 4, 1), 3) if smoke else ((1, 24, 24, 24, 1), 256)
-    grid = {"derivative": (False, (1, 2, 4, 7, 10)), "gradient of the derivative": (True, (2, 4))}
-    for title, (trained, orders) in grid.items():
-        orders = orders[:2] if smoke else orders
-        yield Table(title, "order", [Point(n, makers(n, trained, widths, points), 1e-2) for n in orders])
+    """Over the order."""
+    widths, points, orders = ((1, 4, 4, 1), 3, (1, 2)) if smoke else ((1, 24, 24, 24, 1), 256, (1, 2, 4, 7, 10))
+    yield Table("nth derivative", "order", [Point(n, makers(n, widths, points), 1e-2) for n in orders])
 
 
 EXPERIMENT = Experiment(
@@ -181,8 +158,7 @@ occur in practice, where nested differentiation in PyTorch soon takes too long, 
 networks with derivatives of high order is faster by it.
 """,
     ran="""
-The nth derivative of a network 1-24-24-24-1 with tanh at 256 points, and, in the second table, the gradient of its
-mean square in the weights. Weights are drawn with the seed 0.
+The nth derivative of a network 1-24-24-24-1 with tanh at 256 points. Weights are drawn with the seed 0.
 
 - *n-TangentProp*: written from the formulas, once, and run in eager PyTorch and in jitted JAX. The derivatives of
   tanh are polynomials in tanh.
@@ -199,6 +175,5 @@ which is the call: order says little there.
     ours=OURS,
     tables=tables,
     needs={TORCH_NESTED: "torch", TORCH_BRUNO: "torch"},
-    measured=("time", "temporaries", "first"),
     least=True,
 )
