@@ -108,9 +108,10 @@ def time_torch(name: str) -> tuple[float, float, int]:
 def time_nngrad(name: str) -> tuple[float, float, int]:
     """The same of nngrad, by `nn.timing.measure`, which `nngrad time` prints."""
     loss = loss_of(name, BATCH)
-    least = nn.timing.measure(loss, iterations=ITERATIONS, warm_up=1).minimum
+    samples = nn.timing.measure(loss, iterations=ITERATIONS, warm_up=1).samples
+    forward, both = min(s.forward for s in samples), min(s.forward + s.backward for s in samples)
     trained = [v for v in nn.graph.leaves_of([loss()]) if v.need_grad]
-    return least.forward / 1e3, least.backward / 1e3, sum(int(np.prod(v.shape)) for v in trained)
+    return forward / 1e3, (both - forward) / 1e3, sum(int(np.prod(v.shape)) for v in trained)
 
 
 def measured(smoke: bool, names: Collection[str]) -> Iterable[Measured]:
