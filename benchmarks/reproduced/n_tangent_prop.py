@@ -165,11 +165,12 @@ The nth derivative of a network 1-24-24-24-1 with tanh at 256 points. Weights ar
 - *nested*: each derivative of the one before. Those whose cost grows exponentially end at order 4.
 - *jet*: `jax.experimental.jet`. *nngrad*: `nn.nth_derivative`.
 
-PyTorch has one thread, since the arrays are small. Orders 4 and 7 were run twice, in two processes, for the least time.
+PyTorch has one thread, since the arrays are small. Orders 4 and 7 were run twice, in two processes, for the least
+time.
 """,
     differs="""
-The paper's figures are of PyTorch on a GPU. In float32 the methods differ by rounding, which grows with the order. At low orders an evaluation takes some tenths of a millisecond, most of
-which is the call: order says little there.
+The paper's figures are of PyTorch on a GPU. In float32 the methods differ by rounding, which grows with the order. At
+low orders an evaluation takes some tenths of a millisecond, most of which is the call: order says little there.
 """,
     ours=OURS,
     tables=tables,
