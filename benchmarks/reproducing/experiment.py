@@ -89,6 +89,8 @@ class Experiment(NamedTuple):
     """Which quantities are shown, in this order."""
     quantities: Mapping[str, Quantity] = {}
     """Quantities besides `QUANTITIES`."""
+    derived: Callable[[list[Measured]], Iterable[Measured]] | None = None
+    """What follows from the figures, such as slopes."""
     further: Callable[[bool, Collection[str]], Iterable[Measured]] | None = None
     """What measures more than steps: it is given whether the run is a tiny one, and the methods that were run."""
 
@@ -133,6 +135,8 @@ def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
             found += here
     if experiment.further is not None:
         found += experiment.further(smoke, {m.method for m in found})
+    if experiment.derived is not None:
+        found += experiment.derived(found)
     return [m for m in found if m.quantity in experiment.measured]
 
 
