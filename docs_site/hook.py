@@ -23,6 +23,8 @@ from nngrad_command import __version__
 
 HOW = os.environ.get("NNGRAD_DOCS", "short")
 """What is run: 'fast' nothing, 'short' pages and examples with few steps, 'full' examples as they are."""
+VERSION = os.environ.get("NNGRAD_DOCS_VERSION")
+"""The version that the site is built for, beside those of others; None where there is but one."""
 log = logging.getLogger("mkdocs.nngrad")
 log.setLevel(logging.INFO)
 
@@ -30,7 +32,9 @@ log.setLevel(logging.INFO)
 def on_config(config: Any) -> Any:
     """Pages say the version at the top and at the end. The contents of the reference go where mkdocs.yml has the word,
     and those of the gallery."""
-    config.site_name = f"{config.site_name} {__version__}"
+    config.site_name = f"{config.site_name} {VERSION or __version__}"
+    if VERSION is not None:
+        config.extra["version"] = {"provider": "mike"}  # Material's word for its menu of what ../versions.json lists
     config.copyright = config.site_name
     for section in config.nav:
         for title, inside in section.items():

@@ -8,14 +8,18 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import html
 import http.server
+import json
 import os
+import re
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+from . import __version__
 from .installation import install_command, missing
 from .outcome import complain
 
@@ -40,6 +44,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad docs`."""
     parser.add_argument("--build-only", type=Path, metavar="DIR",
                         help="build the site into this folder, and serve nothing")
+    parser.add_argument("--version", type=_version, nargs="?", const=__version__, metavar="NAME",
+                        help="build into a folder of that name beside those of other versions, with a menu that leads "
+                             f"from one to the other (NAME is {__version__} unless given)")
     parser.add_argument("--port", type=_port, default=PORT, metavar="N",
                         help=f"port on {LOOPBACK}; 0 for any that is free (default: {PORT})")
     how = parser.add_mutually_exclusive_group()
@@ -56,20 +63,29 @@ def _port(text: str) -> int:
     raise argparse.ArgumentTypeError(f"{text!r} is not the number of a port")
 
 
+def _version(text: str) -> str:
+    if re.fullmatch(r"\w[\w.+-]*", text):
+        return text
+    raise argparse.ArgumentTypeError(f"{text!r} is no version: letters, digits and any of . + - _ make one")
+
+
 def run(given: argparse.Namespace) -> int:
     """`nngrad docs` with arguments that were parsed."""
-    wrong = _hindrance(given.build_only)
+    top = given.build_only or SOURCES / ("site" if given.version is None else "sites")
+    site = top if given.version is None else top / given.version
+    wrong = _hindrance(site, top)
     if wrong:
         complain(f"nngrad docs: {wrong}")
         return 1
-    site = (given.build_only or SOURCES / "site").absolute()
-    code = build(site, given.how)
+    code = build(site.absolute(), given.how, given.version)
+    if not code and given.version is not None:
+        list_versions(top)
     if code or given.build_only is not None:
         return code
-    return serve(site, given.port)
+    return serve(top.absolute(), given.port)
 
 
-def _hindrance(folder: Path | None) -> str:
+def _hindrance(site: Path, top: Path) -> str:
     """Why there can be no site; empty where there can."""
     if not (SOURCES / "mkdocs.yml").is_file() or not (SOURCES / "docs_site").is_dir():
         return (f"the documentation is built from the sources, which are not in the wheel, nor in {SOURCES}.\n"
@@ -78,28 +94,46 @@ def _hindrance(folder: Path | None) -> str:
     if lacking:
         names = ", ".join(r.wanted for r in lacking)
         return f"it needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n"
-    if folder is not None and folder.exists():
-        if not folder.is_dir():
+    if site != top and (top / "index.html").exists() and not (top / "versions.json").is_file():
+        return f"{top} has a site without versions, whose first page would be replaced: name another folder"
+    for folder in (top, site):
+        if folder.exists() and not folder.is_dir():
             return f"{folder} is no folder"
-        if any(folder.iterdir()) and not (folder / "objects.inv").is_file():
-            return f"{folder} has something else in it, which would be removed: name an empty folder, or that of a site"
+    if site.exists() and any(site.iterdir()) and not (site / "objects.inv").is_file():
+        return f"{site} has something else in it, which would be removed: name an empty folder, or that of a site"
     return ""
 
 
-def build(site: Path, how: str) -> int:
+def build(site: Path, how: str, version: str | None = None) -> int:
     """Build the site, and check its links.
 
     Args:
         site: The folder that it is written to; what is there is removed.
         how: What is run: 'fast', 'short' or 'full'.
+        version: What pages say they are of, with a menu of the sites beside it; none of these where it is None.
 
     Returns:
         The exit code.
     """
     environment = {**os.environ, "NNGRAD_DOCS": how, "NO_MKDOCS_2_WARNING": "1"}  # Material's word on other products
+    if version is not None:
+        environment["NNGRAD_DOCS_VERSION"] = version
     command = [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(site)]
     code = subprocess.run(command, cwd=SOURCES, env=environment).returncode
     return code or subprocess.run([sys.executable, "-m", "docs_site.links", str(site)], cwd=SOURCES).returncode
+
+
+def list_versions(top: Path) -> None:
+    """Write what the menu reads, which mike writes alike: the versions that are there; and lead to the newest."""
+    names = [site.parent.name for site in top.glob("*/objects.inv")]
+    names.sort(key=lambda name: [int(n) for n in re.findall(r"\d+", name)], reverse=True)
+    names.sort(key=lambda name: not re.fullmatch(r"v?\d+(\.\d+)*", name))  # of releases first, then others
+    listed = [{"version": name, "title": name, "aliases": []} for name in names]
+    (top / "versions.json").write_text(json.dumps(listed), encoding="utf-8")
+    newest = html.escape(names[0])
+    (top / "index.html").write_text(
+        f'<!DOCTYPE html><meta charset="utf-8"><meta http-equiv="refresh" content="0; url={newest}/index.html">'
+        f'<title>nngrad</title><a href="{newest}/index.html">nngrad {newest}</a>\n', encoding="utf-8")
 
 
 class _Quiet(http.server.SimpleHTTPRequestHandler):

@@ -29,7 +29,7 @@ import nngrad.solvers as S
 from benchmarks import report
 from docs_site import dialect, examples, kept, links, names, reference
 from docs_site.execution import Runner
-from nngrad_command import documentation
+from nngrad_command import __version__, documentation
 from nngrad_command.entry import main
 from nngrad_command.installation import Requirement
 
@@ -327,7 +327,32 @@ def test_docs_removes_nothing_but_a_site(started: Any, tmp_path: Path, capsys: p
     assert main(["docs", "--build-only", str(tmp_path)]) == 0
 
 
-@pytest.mark.parametrize("wrong", [["--port", "x"], ["--port", "65536"], ["--fast", "--full"]])
+def test_docs_for_versions_side_by_side(started: Any, tmp_path: Path) -> None:
+    for name in ("99.9", "99.10.1", "dev", None):
+        site = tmp_path / (name or __version__)
+        site.mkdir()
+        (site / "objects.inv").touch()  # as the site has it that is not built here
+        assert main(["docs", "--build-only", str(tmp_path), "--version", *([name] if name else [])]) == 0
+        (build, environment), (check, _) = started[-2:]
+        assert build[-1] == check[-1] == str(site)
+        assert environment["NNGRAD_DOCS_VERSION"] == (name or __version__)
+    listed = [v["version"] for v in json.loads((tmp_path / "versions.json").read_text())]
+    assert listed == ["99.10.1", "99.9", __version__, "dev"]
+    assert "url=99.10.1/index.html" in (tmp_path / "index.html").read_text()
+
+
+def test_docs_for_a_version_replace_no_other_page(
+    started: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "index.html").write_text("mine")
+    assert main(["docs", "--build-only", str(tmp_path), "--version", "1.0"]) == 1
+    assert "would be replaced" in capsys.readouterr().err and not started
+    assert (tmp_path / "index.html").read_text() == "mine"
+
+
+@pytest.mark.parametrize(
+    "wrong", [["--port", "x"], ["--port", "65536"], ["--fast", "--full"], ["--version", "../1.0"]]
+)
 def test_docs_with_wrong_arguments(wrong: list[str], capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as stopped:
         main(["docs", *wrong])

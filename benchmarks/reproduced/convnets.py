@@ -1,0 +1,161 @@
+"""The table of the convnet benchmark: forward and backward of four networks, as `nngrad time` measures them."""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Collection, Iterable
+from typing import Any
+
+import numpy as np
+
+import nngrad as nn
+
+from ..networks import CLASSES, NETWORKS, loss_of
+from ..reproducing.experiment import Experiment, Measured, Quantity
+
+OURS, TORCH = "nngrad", "PyTorch"
+BATCH, ITERATIONS = 2, 2
+TABLE, AXIS = f"batch {BATCH}", "network"
+
+
+# ---------------------------------------------------------------- PyTorch
+
+
+def in_torch(name: str) -> Any:
+    """A network as a module of PyTorch, layer by layer as `benchmarks/networks.py` has it."""
+    from torch import nn as tn
+
+    def conv(m: int, n: int, kernel: int, pad: int = 0, stride: int = 1) -> Any:
+        return tn.Sequential(tn.Conv2d(m, n, kernel, stride, pad), tn.ReLU())
+
+    def dense(*widths: int) -> Any:
+        hidden = [tn.Sequential(tn.Linear(m, n), tn.ReLU()) for m, n in itertools.pairwise(widths)]
+        return tn.Sequential(tn.Flatten(), *hidden, tn.Linear(widths[-1], CLASSES))
+
+    def halved() -> Any:
+        return tn.MaxPool2d(3, 2, ceil_mode=True)
+
+    class Inception(tn.Module):
+        """Four branches side by side."""
+
+        def __init__(self, m: int, ones: int, threes: tuple[int, int], fives: tuple[int, int], pooled: int) -> None:
+            super().__init__()
+            self.branches = tn.ModuleList([
+                conv(m, ones, 1),
+                tn.Sequential(conv(m, threes[0], 1), conv(*threes, 3, 1)),
+                tn.Sequential(conv(m, fives[0], 1), conv(*fives, 5, 2)),
+                tn.Sequential(tn.MaxPool2d(3, 1, 1), conv(m, pooled, 1)),
+            ])
+
+        def forward(self, x: Any) -> Any:
+            """The channels of all."""
+            import torch
+
+            return torch.cat([branch(x) for branch in self.branches], 1)
+
+    if name == "alexnet":
+        layers = [
+            conv(3, 64, 11, 2, 4), tn.MaxPool2d(3, 2), conv(64, 192, 5, 2), tn.MaxPool2d(3, 2), conv(192, 384, 3, 1),
+            conv(384, 256, 3, 1), conv(256, 256, 3, 1), tn.MaxPool2d(3, 2), dense(9216, 4096, 4096),
+        ]
+    elif name == "overfeat":
+        layers = [
+            conv(3, 96, 11, 0, 4), tn.MaxPool2d(2), conv(96, 256, 5), tn.MaxPool2d(2), conv(256, 512, 3, 1),
+            conv(512, 1024, 3, 1), conv(1024, 1024, 3, 1), tn.MaxPool2d(2), dense(36864, 3072, 4096),
+        ]
+    elif name == "vgg_a":
+        layers, m = [], 3
+        for n in (64, 0, 128, 0, 256, 256, 0, 512, 512, 0, 512, 512, 0):
+            layers.append(conv(m, n, 3, 1) if n else tn.MaxPool2d(2))
+            m = n or m
+        layers.append(dense(25088, 4096, 4096))
+    else:
+        layers = [
+            conv(3, 64, 7, 3, 2), halved(), conv(64, 64, 1), conv(64, 192, 3, 1), halved(),
+            Inception(192, 64, (96, 128), (16, 32), 32), Inception(256, 128, (128, 192), (32, 96), 64), halved(),
+            Inception(480, 192, (96, 208), (16, 48), 64), Inception(512, 160, (112, 224), (24, 64), 64),
+            Inception(512, 128, (128, 256), (24, 64), 64), Inception(512, 112, (144, 288), (32, 64), 64),
+            Inception(528, 256, (160, 320), (32, 128), 128), halved(), Inception(832, 256, (160, 320), (32, 128), 128),
+            Inception(832, 384, (192, 384), (48, 128), 128), tn.AvgPool2d(7, 1), dense(1024),
+        ]
+    return tn.Sequential(*layers)
+
+
+def time_torch(name: str) -> tuple[float, float, int]:
+    """Seconds of forward and of backward, the least of all iterations; and how many numbers are trained."""
+    import torch
+
+    network = in_torch(name)
+    size, rng = NETWORKS[name].size, np.random.default_rng(0)
+    x = torch.from_numpy(rng.standard_normal((BATCH, 3, size, size), np.float32))
+    t = torch.from_numpy(rng.integers(0, CLASSES, BATCH))
+    p = list(network.parameters())
+    found = []
+    for _ in range(ITERATIONS + 1):
+        start = time.perf_counter()
+        loss = torch.nn.functional.cross_entropy(network(x), t)
+        middle = time.perf_counter()
+        torch.autograd.grad(loss, p)
+        found.append((middle - start, time.perf_counter() - middle))
+    forward, backward = (min(times) for times in zip(*found[1:], strict=True))
+    return forward, backward, sum(w.numel() for w in p)
+
+
+# ---------------------------------------------------------------- nngrad, and the table
+
+
+def time_nngrad(name: str) -> tuple[float, float, int]:
+    """The same of nngrad, by `nn.timing.measure`, which `nngrad time` prints."""
+    loss = loss_of(name, BATCH)
+    samples = nn.timing.measure(loss, iterations=ITERATIONS, warm_up=1).samples
+    forward, both = min(s.forward for s in samples), min(s.forward + s.backward for s in samples)
+    trained = [v for v in nn.graph.leaves_of([loss()]) if v.need_grad]
+    return forward / 1e3, (both - forward) / 1e3, sum(int(np.prod(v.shape)) for v in trained)
+
+
+def measured(smoke: bool, names: Collection[str]) -> Iterable[Measured]:
+    """Each network in both libraries, which are to train as many numbers."""
+    import importlib.util
+
+    for name in ["alexnet"] if smoke else NETWORKS:
+        counts = set()
+        for method, timed in {OURS: time_nngrad, TORCH: time_torch}.items():
+            if method == TORCH and importlib.util.find_spec("torch") is None:
+                continue
+            forward, backward, count = timed(name)
+            counts.add(count)
+            for quantity, seconds in (("forward", forward), ("backward", backward)):
+                yield Measured(TABLE, AXIS, NETWORKS[name].title, method, quantity, seconds)
+        if len(counts) > 1:
+            raise ValueError(f"{name}: the libraries train {counts} numbers")
+
+
+EXPERIMENT = Experiment(
+    title="Convnet benchmarks",
+    paper="S. Chintala: convnet-benchmarks, 2014 to 2016",
+    url="https://github.com/soumith/convnet-benchmarks",
+    says="""
+The benchmark timed forward and backward of AlexNet, OverFeat, VGG-A and GoogLeNet for the deep-learning libraries of
+their day (Torch, Caffe, TensorFlow, Chainer, ...) on one GPU, with batches of 64 and 128 images. Chainer was among
+those that built the graph anew in each iteration.
+""",
+    ran=f"""
+The networks of `benchmarks/networks.py`, at batches of {BATCH} images of the classic sizes, with a mean cross
+entropy. nngrad is timed by `nn.timing.measure`, which `nngrad time benchmarks/networks.py:alexnet_loss` prints:
+forward, and what backward takes beyond it. PyTorch is eager, forward and `torch.autograd.grad`, with as many threads
+as it takes by itself. Both train as many numbers; {ITERATIONS} iterations after the first.
+""",
+    differs="""
+A batch of 2 is what two cores hold in a few minutes; with a GPU's batches other kernels are chosen, and the update of
+weights, which the benchmark leaves out too, matters less. Batches this small leave the large dense layers of AlexNet,
+OverFeat and VGG-A bound by reading their weights.
+""",
+    ours=OURS,
+    tables=lambda smoke: [],
+    needs={TORCH: "torch"},
+    quantities={"forward": Quantity("forward", 1e3, "ms"), "backward": Quantity("backward", 1e3, "ms")},
+    measured=("forward", "backward"),
+    further=measured,
+    least=True,
+)
