@@ -4,17 +4,13 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
-import os
-import platform
 from contextlib import nullcontext
 from pathlib import Path
 
-import jax
 from rich.console import Console
 from rich.table import Table
 
 import nngrad as nn
-from nngrad_command.installation import version_of
 
 from . import (
     building,
@@ -96,7 +92,7 @@ def main() -> None:
 
 def show(rows: list[Row]) -> None:
     """Print the table."""
-    table = Table("what", "nngrad", "peer", "ratio", "goal", title=machine())
+    table = Table("what", "nngrad", "peer", "ratio", "goal", title=report.machine())
     for r in rows:
         missed = r.goal is not None and r.ratio > r.goal
         table.add_row(r.what, r.ours, r.peer, f"[{'red' if missed else 'green'}]{r.ratio:.3f}[/]", goal_of(r))
@@ -106,7 +102,7 @@ def show(rows: list[Row]) -> None:
 def write(tables: dict[str, list[Row]]) -> None:
     """Keep the figures, and make the pages and plots that show them."""
     for name, rows in tables.items():
-        report.keep(name, machine(), rows)
+        report.keep(report.KEPT / f"{name}.json", rows)
     if "derivatives" in tables:
         figures = derivatives.measured(False)
         growth.save(figures)
@@ -119,15 +115,6 @@ def write(tables: dict[str, list[Row]]) -> None:
 def goal_of(r: Row) -> str:
     """The wanted ratio, for the table."""
     return "" if r.goal is None else f"≤ {r.goal:g}"
-
-
-def machine() -> str:
-    """What it ran on."""
-    found = {name: version_of(name) for name in ("nngrad", "jax", "torch")}
-    versions = [f"{name} {version}" for name, version in found.items() if version]
-    device = jax.devices()[0]
-    cores = f"{os.cpu_count()} {platform.machine()} cores"
-    return f"{device.device_kind} ({device.platform}), {cores}, {', '.join(versions)}"
 
 
 if __name__ == "__main__":

@@ -7,11 +7,15 @@ from __future__ import annotations
 
 import datetime
 import json
+import os
+import platform
 from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from .timing import Row
+import jax
+
+from nngrad_command.installation import version_of
 
 ROOT = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "results"
@@ -123,11 +127,21 @@ A training step compiled for 1 to 256 devices, by the compiler's own counts for 
 """
 
 
-def keep(name: str, machine: str, rows: Iterable[Row]) -> None:
-    """Keep what a benchmark has measured."""
-    lines = [json.dumps(dict(zip(Row._fields, r, strict=True)), ensure_ascii=False) for r in rows]
-    head = f' "machine": {json.dumps(machine)},\n "date": {json.dumps(datetime.date.today().isoformat())},\n'
-    (KEPT / f"{name}.json").write_text("{\n" + head + ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n")
+def keep(path: Path, rows: Iterable[NamedTuple], packages: Iterable[str] = ("torch",)) -> None:
+    """Keep what has been measured, with the machine, the versions of `packages` and the date."""
+    lines = [json.dumps(r._asdict(), ensure_ascii=False) for r in rows]
+    told, today = json.dumps(machine(packages)), json.dumps(datetime.date.today().isoformat())
+    head = f' "machine": {told},\n "date": {today},\n'
+    path.write_text("{\n" + head + ' "rows": [\n  ' + ",\n  ".join(lines) + "\n ]\n}\n", encoding="utf-8")
+
+
+def machine(packages: Iterable[str] = ("torch",)) -> str:
+    """What it ran on, with the versions of nngrad, of JAX, and of those `packages` that are there."""
+    found = {name: version_of(name) for name in ("nngrad", "jax", *packages)}
+    versions = [f"{name} {version}" for name, version in found.items() if version]
+    device = jax.devices()[0]
+    cores = f"{os.cpu_count()} {platform.machine()} cores"
+    return f"{device.device_kind} ({device.platform}), {cores}, {', '.join(versions)}"
 
 
 def load(name: str) -> dict[str, Any]:

@@ -94,7 +94,7 @@ def _listing(file: Path, heading: str) -> str:
 def _sources_that_are_linked() -> list[str]:
     """Files of the repository that pages lead to, and that no other page of the site has."""
     found = set()
-    for origin in [*sorted(DOCS.glob("*.md")), *[ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")]]:
+    for origin in [*sorted(DOCS.rglob("*.md")), *[ROOT / name for name in ("CHANGELOG.md", "CONTRIBUTING.md")]]:
         for target in links.targets(origin.read_text(encoding="utf-8")):
             path = target.partition("#")[0]
             if path and not links.is_external(target):

@@ -11,6 +11,7 @@ from . import functions as functions
 from . import initializer as initializer
 from . import parameter as parameter
 from . import parametric_functions as parametric_functions
+from . import physics as physics
 from . import random as random
 from . import solver as solver
 from . import solvers as solvers
@@ -201,6 +202,7 @@ __all__ = [
     "parameter_scope",
     "parametric_functions",
     "passes",
+    "physics",
     "plot",
     "pop_parameter",
     "precision",

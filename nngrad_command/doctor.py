@@ -30,7 +30,7 @@ PYTHON = "3.11"
 """The oldest Python that will do."""
 COMMAND_EXTRA = "demo"
 """The extra that the `nngrad` command itself makes use of, so that its packages are tried as well."""
-DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release"})
+DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release", "reproduce"})
 """The extras for work on nngrad itself, which `--developers` shows."""
 LIBRARY, DEVICES = "nngrad", "devices"
 """What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""

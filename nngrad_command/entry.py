@@ -1,11 +1,11 @@
-"""Where the `nngrad` command enters: `doctor`, `follow`, `launch` and `docs` need no more, the others import nngrad."""
+"""Where the `nngrad` command enters. `doctor`, `follow`, `launch`, `docs` and `reproduce` do not import nngrad."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from . import __version__, doctor, documentation, launch
+from . import __version__, doctor, documentation, launch, reproduction
 from .following import command as following
 from .outcome import cause_of, complain, error_line, exit_code
 
@@ -25,6 +25,8 @@ def _run(given: list[str]) -> int:
         return following.main(given[1:])
     if given[:1] == ["docs"]:
         return documentation.main(given[1:])
+    if given[:1] == ["reproduce"]:
+        return reproduction.main(given[1:])
     if given == ["--version"]:
         print(f"nngrad {__version__}")
         return 0

@@ -34,7 +34,7 @@ from nngrad_command.entry import main
 from nngrad_command.installation import Requirement
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHER_PAGES = {
     "all_measurements.md", "benchmarks.md", "changes.md", "contributing.md", "gallery.md", "how_it_is_measured.md",
 }
@@ -54,7 +54,8 @@ def contents() -> Iterator[str]:
 
 def test_the_contents_have_each_page_once() -> None:
     assert max(Counter(contents()).values()) == 1
-    assert set(contents()) == {path.name for path in (ROOT / "docs").glob("*.md")} | OTHER_PAGES
+    docs = ROOT / "docs"
+    assert set(contents()) == {path.relative_to(docs).as_posix() for path in docs.rglob("*.md")} | OTHER_PAGES
 
 
 # ---------------------------------------------------------------- benchmarks

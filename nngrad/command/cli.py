@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from typing import Any
 
-from nngrad_command import __version__, doctor, documentation, launch
+from nngrad_command import __version__, doctor, documentation, launch, reproduction
 from nngrad_command.following import command as following
 from nngrad_command.outcome import exit_code
 
@@ -26,6 +26,7 @@ COMMANDS: dict[str, tuple[Any, str]] = {
     "follow": (following, "show a page that follows a run, on loopback"),
     "cache": (cache, "show the executables that are kept on disk, or remove them"),
     "docs": (documentation, "build the documentation as a site, or show it"),
+    "reproduce": (reproduction, "run a comparison that a paper has published"),
     "doctor": (doctor, "show versions and devices, and what is missing or broken"),
 }
 """The module of each command, with DESCRIPTION, add_arguments and run, and what it is for."""

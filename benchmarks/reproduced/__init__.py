@@ -1,0 +1,1 @@
+"""Published comparisons, one a file: `nngrad reproduce` runs the `EXPERIMENT` of a file by its name."""

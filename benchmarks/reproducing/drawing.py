@@ -1,0 +1,78 @@
+"""The figure of a comparison: a panel for each table and quantity, one above the other, as wide as a phone shows it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from .experiment import Experiment, Measured
+
+OURS = {"color": "#2a6fbb", "marker": "o", "markersize": 6, "linewidth": 2.6, "zorder": 3}
+_COLORS = ("#d9722e", "#4f8f4a", "#8a5fb0", "#b8324a", "#6b7178", "#1d8f96", "#a8842c", "#c46fae")
+OTHERS = [
+    {"color": color, "marker": marker, "markersize": 5, "linewidth": 1.5}
+    for color, marker in zip(_COLORS, "^DsvPX<>", strict=True)
+]
+PANEL = (5.2, 2.7)
+"""Inches: its words are legible where the figure is shrunk to 390 pixels."""
+
+
+def methods_of(experiment: Experiment, rows: Sequence[Measured]) -> list[str]:
+    """The methods that were run, nngrad's first."""
+    return sorted(dict.fromkeys([m.method for m in rows]), key=lambda name: name != experiment.ours)
+
+
+def panels_of(experiment: Experiment, rows: Sequence[Measured]) -> list[tuple[str, str, list[Measured]]]:
+    """Table, quantity and figures of each panel."""
+    found = []
+    for table in dict.fromkeys([m.table for m in rows]):
+        for quantity in experiment.measured:
+            inside = [m for m in rows if m.table == table and m.quantity == quantity]
+            if inside:
+                found.append((table, quantity, inside))
+    return found
+
+
+def draw(experiment: Experiment, rows: Sequence[Measured], path: Path) -> None:
+    """Write the figure as SVG, on a white ground of its own, so that it can be read on a dark page too."""
+    import matplotlib
+    from matplotlib.figure import Figure
+
+    panels, methods = panels_of(experiment, rows), methods_of(experiment, rows)
+    styles = dict(zip(methods, [OURS, *OTHERS] if methods[0] == experiment.ours else OTHERS, strict=False))
+    height = PANEL[1] * len(panels) + 0.22 * len(methods) + 0.3
+    with matplotlib.rc_context({"svg.hashsalt": "nngrad", "font.size": 11}):
+        figure = Figure(figsize=(PANEL[0], height), layout="constrained", facecolor="white")
+        column = figure.subplots(len(panels), squeeze=False)[:, 0]
+        for axes, (table, quantity, inside) in zip(column, panels, strict=True):
+            _draw_panel(axes, experiment, quantity, inside, styles)
+            axes.set_title(table, fontsize=11, loc="left")
+        lines = {line.get_label(): line for axes in figure.axes for line in axes.lines}
+        figure.legend([lines[name] for name in methods], methods, loc="outside lower left", frameon=False, ncols=1)
+        figure.savefig(path, metadata={"Date": None})
+
+
+def _draw_panel(
+    axes: Any, experiment: Experiment, quantity: str, inside: Sequence[Measured], styles: dict[str, dict[str, Any]]
+) -> None:
+    title, scale, unit = experiment.quantity(quantity)
+    words = isinstance(inside[0].x, str)
+    for name in sorted(styles, key=lambda name: name == experiment.ours):
+        curve = [(m.x, scale * m.value) for m in inside if m.method == name]
+        if curve:
+            axes.plot(*zip(*curve, strict=True), label=name, **styles[name] | ({"linestyle": ""} if words else {}))
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter("{x:,g}")
+    axes.set_ylabel(f"{title}, {unit}" if unit else title)
+    axes.set_xlabel(inside[0].axis)
+    if words:
+        axes.tick_params("x", labelrotation=25)
+    else:
+        places = sorted({m.x for m in inside})
+        if places[-1] > 4 * max(places[0], 1e-9) and places[0] > 0:
+            axes.set_xscale("log")
+        axes.set_xticks(places, [f"{x:,g}" for x in places], minor=False)
+        axes.set_xticks([], minor=True)
+    axes.grid(axis="y", color="#e4e6e8", linewidth=0.7)
+    axes.spines[["top", "right"]].set_visible(False)

@@ -1,0 +1,155 @@
+"""What a published comparison consists of, and the run that measures it."""
+
+from __future__ import annotations
+
+import importlib.util
+import time
+from collections.abc import Callable, Collection, Iterable, Mapping
+from typing import Any, NamedTuple
+
+import jax
+
+from ..memory.in_torch import peak
+from ..memory.steps import Step, same_results, temporaries_of
+from ..timing import forget, medians, shown, wait_for
+
+SECONDS = 2.0
+"""About how long the methods of a point are timed for, within `ROUNDS`."""
+ROUNDS = (3, 15)
+Make = Callable[[], Step]
+
+
+class Quantity(NamedTuple):
+    """Something that is measured of a method; less of it is better."""
+
+    title: str
+    scale: float = 1.0
+    """What values are multiplied by before they are shown."""
+    unit: str = ""
+
+
+QUANTITIES = {
+    "time": Quantity("time", 1e3, "ms"),
+    "temporaries": Quantity("memory of temporaries", 1e-6, "MB"),
+    "first": Quantity("time to the first result", 1.0, "s"),
+}
+
+
+class Point(NamedTuple):
+    """A place of the grid, where all methods compute the same."""
+
+    x: float | str
+    """Where on the axis; a word where places have no order."""
+    makers: Mapping[str, Make]
+    """What makes the step of each method that is run here."""
+    tolerance: float | None
+    """How far the first results may differ, by the norm; None where they are not compared."""
+
+
+class Table(NamedTuple):
+    """Points along one axis."""
+
+    title: str
+    axis: str
+    points: Iterable[Point]
+
+
+class Measured(NamedTuple):
+    """One figure."""
+
+    table: str
+    axis: str
+    x: float | str
+    method: str
+    quantity: str
+    value: float
+
+
+class Experiment(NamedTuple):
+    """A comparison that a paper has published, at a size that two cores hold."""
+
+    title: str
+    paper: str
+    """Authors, title, year."""
+    url: str
+    says: str
+    """What the paper says."""
+    ran: str
+    """What is run here. Like `says` and `differs` it is Markdown."""
+    differs: str
+    """What differs from the paper, and why."""
+    ours: str
+    """The name of nngrad's method, which the others are compared with."""
+    tables: Callable[[bool], Iterable[Table]]
+    """The grid; a tiny one where it is given True."""
+    needs: Mapping[str, str] = {}
+    """Methods that need a package, with the name of its module."""
+    measured: Collection[str] = ("time", "temporaries")
+    """Which quantities are shown, in this order."""
+    quantities: Mapping[str, Quantity] = {}
+    """Quantities besides `QUANTITIES`."""
+    further: Callable[[bool, Collection[str]], Iterable[Measured]] | None = None
+    """What measures more than steps: it is given whether the run is a tiny one, and the methods that were run."""
+
+    def quantity(self, name: str) -> Quantity:
+        """One that is shown."""
+        return {**QUANTITIES, **self.quantities}[name]
+
+    def absent(self) -> dict[str, str]:
+        """Methods that cannot be run, with the module that each needs."""
+        return {method: module for method, module in self.needs.items() if importlib.util.find_spec(module) is None}
+
+
+def in_jax(function: Callable[..., Any], *arrays: Any) -> Step:
+    """The step that computes `function(*arrays)` by one executable; memory is the compiler's account."""
+    compiled = jax.jit(function).lower(*arrays).compile()
+    return Step(lambda: compiled(*arrays), temporaries_of(compiled))
+
+
+def in_torch(run: Callable[[], Any]) -> Step:
+    """The step that calls `run`; memory is the highest sum of PyTorch's allocations, less that of the results."""
+
+    def detached() -> list[Any]:
+        return [tensor.detach() for tensor in jax.tree.leaves(run())]
+
+    return Step(detached, peak(detached))
+
+
+def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
+    """Run an experiment: all methods of a point in turn, after their results have been compared."""
+    absent = experiment.absent()
+    found: list[Measured] = []
+    for table in experiment.tables(smoke):
+        for point in table.points:
+            makers = {name: make for name, make in point.makers.items() if name not in absent}
+            here = [Measured(table.title, table.axis, point.x, *figure) for figure in _of_point(makers, point, smoke)]
+            times = [f"{m.method} {shown(m.value)}" for m in here if m.quantity == "time"]
+            print(f"{table.title}, {table.axis} {point.x}: {', '.join(times)}", flush=True)
+            found += here
+    if experiment.further is not None:
+        found += experiment.further(smoke, {m.method for m in found})
+    return [m for m in found if m.quantity in experiment.measured]
+
+
+def _of_point(makers: Mapping[str, Make], point: Point, smoke: bool) -> Iterable[tuple[str, str, float]]:
+    steps, results = {}, {}
+    for name, make in makers.items():
+        forget()
+        start = time.perf_counter()
+        steps[name] = make()
+        results[name] = steps[name].run()
+        wait_for(results[name])
+        yield name, "first", time.perf_counter() - start
+    if point.tolerance is not None:
+        first, *others = [(name, Step(lambda result=result: result, 0)) for name, result in results.items()]
+        same_results(first[1], dict(others), point.tolerance)
+    start = time.perf_counter()
+    for step in steps.values():
+        wait_for(step.run())
+    least, most = ROUNDS
+    rounds = 1 if smoke else round(min(max(SECONDS / (time.perf_counter() - start), least), most))
+    for name, seconds in medians({name: step.run for name, step in steps.items()}, rounds, 1).items():
+        yield name, "time", seconds
+    for name, step in steps.items():
+        if step.temporaries is not None:
+            yield name, "temporaries", float(step.temporaries)

@@ -1,0 +1,196 @@
+"""Parts of physics-informed training, beside formulas written out in NumPy and derivatives in closed form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.extra.numpy import arrays
+
+import nngrad as nn
+import nngrad.functions as F
+from nngrad import physics
+
+few = settings(max_examples=25, deadline=None)
+residuals_of_times = arrays(np.float64, st.tuples(st.integers(1, 6), st.integers(1, 4)), elements=st.floats(-5, 5))
+
+
+@pytest.fixture(autouse=True)
+def wide() -> Any:
+    with jax.enable_x64(True):
+        yield
+
+
+def variable(array: Any) -> nn.Variable:
+    return nn.Variable.from_numpy_array(np.asarray(array))
+
+
+def of_all_kinds(function: Callable[[Any], Any], array: Any, expected: Any) -> None:
+    """A function gives the same of a Variable, an array of JAX (under jit too) and one of NumPy, each in its kind."""
+    of_numpy, of_variable, of_jax = function(array), function(variable(array)), function(jnp.asarray(array))
+    assert isinstance(of_numpy, np.ndarray) and isinstance(of_variable, nn.Variable) and isinstance(of_jax, jax.Array)
+    for found in of_numpy, of_variable.d, of_jax, jax.jit(function)(jnp.asarray(array)):
+        assert found.dtype == array.dtype
+        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+
+
+# ---------------------------------------------------------------- features
+
+
+def test_fourier_features() -> None:
+    x, frequencies = np.array([[0.5, 0.25], [0.0, 1.0]]), np.array([[1.0, 0.5, 0.0], [0.0, 1.0, 2.0]])
+    turns = np.array([[0.5, 0.5, 0.5], [0.0, 1.0, 2.0]])
+    expected = np.concatenate([np.cos(2 * np.pi * turns), np.sin(2 * np.pi * turns)], axis=1)
+    of_all_kinds(lambda x: physics.fourier_features(x, frequencies), x, expected)
+    matrix = variable(frequencies)
+    np.testing.assert_allclose(physics.fourier_features(variable(x), matrix).d, expected, atol=1e-12)
+    assert physics.fourier_features(x.astype("f"), frequencies).dtype == np.float32
+
+
+@pytest.mark.parametrize("order", range(4))
+def test_derivatives_of_features(order: int) -> None:
+    """Each derivative turns a wave by a quarter and multiplies it by its number; both coordinates are apart."""
+    rng = np.random.default_rng(order)
+    x, y = variable(rng.uniform(-3, 3, (7, 1))), variable(rng.uniform(-3, 3, (7, 1)))
+    features = physics.periodic_features(F.concatenate(x, y, axis=1), [2.0, 3.0], 2)
+    amplitudes = rng.normal(size=(8, 1))
+    u = features @ amplitudes
+    waves = [(x.d, np.pi * np.array([1, 2, 0, 0])), (y.d, 2 * np.pi / 3 * np.array([0, 0, 1, 2]))]
+    derivatives = nn.derivatives(u, [(x,) * order, (y,) * order]) if order else [u]
+    angles = sum([place * k for place, k in waves]) + order * np.pi / 2
+    turned = np.concatenate([np.cos(angles), np.sin(angles)], axis=1)
+    for found, (_, k) in zip(derivatives, waves, strict=False):
+        factors = np.tile(k, 2)[:, None] ** order
+        np.testing.assert_allclose(found.d, turned @ (factors * amplitudes), rtol=1e-11, atol=1e-11)
+
+
+@few
+@given(st.floats(0.1, 10), st.integers(1, 5), st.integers(-3, 3), st.floats(-1, 1))
+def test_features_are_periodic(period: float, harmonics: int, turns: int, x: float) -> None:
+    here, there = (physics.periodic_features(np.array([place]), period, harmonics) for place in (x, x + turns * period))
+    np.testing.assert_allclose(here, there, atol=1e-10)
+    np.testing.assert_allclose(here[:harmonics] ** 2 + here[harmonics:] ** 2, 1, atol=1e-12)
+
+
+# ---------------------------------------------------------------- weights
+
+
+@few
+@given(residuals_of_times, st.floats(0, 3))
+def test_causal_weights(residuals: Any, tolerance: float) -> None:
+    losses = (residuals**2).mean(axis=1)
+    expected = np.array([[np.exp(-tolerance * losses[:i].sum())] for i in range(len(losses))])
+    np.testing.assert_allclose(physics.causal_weights(residuals, tolerance), expected, rtol=1e-12)
+
+
+def test_causal_weights_of_all_kinds() -> None:
+    of_all_kinds(lambda r: physics.causal_weights(r, 2.0), np.array([[[1.0, 0.0]], [[3.0, 1.0]], [[9.0, 9.0]]]),
+                 np.exp([[[0.0]], [[-1.0]], [[-11.0]]]))
+    of_all_kinds(lambda r: physics.causal_weights(r, 1.0), np.array([2.0, 1.0]), np.exp([0.0, -4.0]))
+    blown_up = physics.causal_weights(np.array([[1.0], [np.inf], [1.0]]), 1.0)
+    np.testing.assert_array_equal(blown_up, np.exp([[0.0], [-1.0], [-np.inf]]))  # and no nan of inf times 0
+
+
+def test_weights_are_constants() -> None:
+    """The gradient of a weighted loss is that with the weights' numbers; the same of JAX's."""
+    x = np.random.default_rng(0).normal(size=(4, 3))
+    for weigh in (
+        lambda r: physics.causal_weights(r, 0.5),
+        lambda r: physics.residual_attention(0.5 + r**2, r),
+        lambda r: physics.balanced_weights([[r], [r**2, r]])[0],
+    ):
+        v, w = variable(x), np.asarray(weigh(x**3))
+        (mine,) = nn.grad(F.sum(weigh(v**3) * (v**3) ** 2), v)
+        np.testing.assert_allclose(mine.d, w * 6 * x**5, rtol=1e-11)
+        jaxs = jax.grad(lambda x, weigh=weigh: jnp.sum(weigh(x**3) * (x**3) ** 2))(x)
+        np.testing.assert_allclose(jaxs, w * 6 * x**5, rtol=1e-11)
+
+
+def test_residual_attention() -> None:
+    residuals, weights = np.array([[1.0], [-4.0], [0.0]]), np.array([[1.0], [2.0], [3.0]])
+    expected = 0.9 * weights + 0.1 * np.array([[0.25], [1.0], [0.0]])
+    of_all_kinds(lambda r: physics.residual_attention(weights if isinstance(r, np.ndarray) else
+                                                      variable(weights) if isinstance(r, nn.Variable) else
+                                                      jnp.asarray(weights), r, 0.9, 0.1), residuals, expected)
+    np.testing.assert_allclose(physics.residual_attention(weights, 0 * residuals, 0.5), weights / 2)
+    for _ in range(2000):
+        weights = physics.residual_attention(weights, residuals, 0.9, 0.1)
+    np.testing.assert_allclose(weights, [[0.25], [1.0], [0.0]], atol=1e-12)  # its bound is rate / (1 - decay) = 1
+
+
+def test_balanced_weights() -> None:
+    gradients = np.array([[3.0, 4.0], [0.0, 0.0], [6.0, 8.0]])
+    of_all_kinds(lambda g: physics.balanced_weights([[g[0:1], g[0:1]], [g[1:2]], [g[2:3]]]), gradients,
+                 np.array([(50**0.5 + 10) / 50**0.5, 1.0, (50**0.5 + 10) / 10]))
+    tree = physics.balanced_weights([{"w": jnp.array([3.0]), "b": jnp.array(4.0)}, {"w": jnp.array([5.0])}])
+    np.testing.assert_allclose(tree, [2.0, 2.0])
+
+
+def test_balanced_terms_pull_alike() -> None:
+    w = nn.Parameter(np.array([1.0, 2.0]))
+    terms = [F.sum(w**2), 100 * F.sum(F.sin(w))]
+    weights = physics.balanced_weights([nn.grad(term, [w]) for term in terms])
+    norms = [np.linalg.norm(nn.grad(weights[i] * term, w)[0].d) for i, term in enumerate(terms)]
+    np.testing.assert_allclose(norms[0], norms[1], rtol=1e-12)
+
+
+# ---------------------------------------------------------------- points
+
+
+@few
+@given(arrays(np.float64, 8, elements=st.floats(-10, 10)), st.integers(1, 8), st.sampled_from([0.5, 1, 2]))
+def test_points_are_chosen_once(residuals: Any, count: int, k: float) -> None:
+    chosen = physics.resample(np.random.default_rng(0), residuals, count, k)
+    assert chosen.shape == (count,) and len(set(chosen)) == count and set(chosen) <= set(range(8))
+
+
+def test_how_often_points_are_chosen() -> None:
+    """One at a time, each is chosen as often as |r|^k / mean(|r|^k) + c says."""
+    residuals, draws = np.array([[0.0, 0.0], [3.0, 4.0], [-1.0, 0.0]]), 4000
+    density = np.array([0.0, 25.0, 1.0]) / (26 / 3) + 0.5
+    expected = density / density.sum()
+    rng = np.random.default_rng(0)
+    counts = np.bincount([physics.resample(rng, residuals, 1, 2, 0.5)[0] for _ in range(draws)], minlength=3)
+    keys = jax.random.split(jax.random.key(1), draws)
+    by_jax = jax.jit(jax.vmap(lambda key: physics.resample(key, residuals, 1, 2, 0.5)[0]))(keys)
+    for found in counts, np.bincount(by_jax, minlength=3):
+        np.testing.assert_allclose(found / draws, expected, atol=5 * np.sqrt(0.25 / draws))
+    assert physics.resample(rng, variable(residuals), 2, c=0).tolist() in ([1, 2], [2, 1])
+    assert sorted(physics.resample(jax.random.key(0), residuals, 3).tolist()) == [0, 1, 2]
+    assert sorted(physics.resample(rng, np.full(3, 1e300), 3, k=3).tolist()) == [0, 1, 2]
+    assert sorted(physics.resample(rng, np.zeros(3), 3).tolist()) == [0, 1, 2]
+
+
+# ---------------------------------------------------------------- refusals
+
+
+@pytest.mark.parametrize(
+    ("call", "error", "message"),
+    [
+        (lambda x: physics.fourier_features(x, np.ones((3, 4))), ValueError, "frequencies must be a matrix with a row"),
+        (lambda x: physics.fourier_features(x.astype(int), np.ones((2, 4))), TypeError, "x must have a floating dtype"),
+        (lambda x: physics.periodic_features(x, 2.0, 0), ValueError, "harmonics must be positive"),
+        (lambda x: physics.periodic_features(x, 2.0, 1.5), TypeError, "harmonics must be an int"),
+        (lambda x: physics.periodic_features(x, [1.0, 2.0, 3.0], 1), ValueError, "one for each coordinate"),
+        (lambda x: physics.periodic_features(x, -1.0, 1), ValueError, "period must be a positive number"),
+        (lambda x: physics.causal_weights(x, -1.0), ValueError, "tolerance must not be negative"),
+        (lambda x: physics.causal_weights(x.sum(), 1.0), ValueError, "first axis of times"),
+        (lambda x: physics.residual_attention(x[:1], x), ValueError, "shape of the residuals"),
+        (lambda x: physics.residual_attention(x, x, 1.0), ValueError, "decay must be"),
+        (lambda x: physics.balanced_weights([]), ValueError, "at least one term"),
+        (lambda x: physics.balanced_weights([[x], []]), ValueError, "at least one term"),
+        (lambda x: physics.resample(np.random.default_rng(0), x, 6), ValueError, "count must be between 1"),
+        (lambda x: physics.resample(np.random.default_rng(0), x, 1, k=-1), ValueError, "must not be negative"),
+        (lambda x: physics.resample(np.random.default_rng(0), 0 * x, 1, c=0), ValueError, "give a positive c"),
+        (lambda x: physics.resample(np.random.default_rng(0), x * np.nan, 1), ValueError, "must be finite"),
+    ],
+)  # fmt: skip
+def test_refusals(call: Callable[[Any], Any], error: type[Exception], message: str) -> None:
+    with pytest.raises(error, match=message):
+        call(np.ones((5, 2)))
