@@ -48,26 +48,29 @@ def traced_hessian(p: list[Any], x: Any) -> Any:
     return jax.vmap(lambda x: jnp.trace(jax.hessian(field(p))(x)))(x)
 
 
-def summed_jet(p: list[Any], x: Any) -> Any:
-    """The sum of the second derivatives along the axes, each by Taylor mode."""
+def summed_jet(p: list[Any], x: Any, directions: Any = None) -> Any:
+    """The sum of the second derivatives along directions, those of the axes by default, each by Taylor mode."""
     from jax.experimental.jet import jet
 
     def second(x: Any, direction: Any) -> Any:
         return jet(field(p), (x,), ((direction, jnp.zeros_like(x)),))[1][1]
 
-    axes = jnp.eye(x.shape[1], dtype=x.dtype)
-    return jax.vmap(lambda x: jnp.sum(jax.vmap(second, (None, 0))(x, axes)))(x)
+    if directions is None:
+        directions = jnp.eye(x.shape[1], dtype=x.dtype)
+    return jax.vmap(lambda x: jnp.sum(jax.vmap(second, (None, 0))(x, directions)))(x)
 
 
-def forward_laplacian(p: list[Any], x: Any) -> Any:
-    """Values, gradients and Laplacians carried through the layers together, written by hand for this network.
+def forward_laplacian(p: list[Any], x: Any, directions: Any = None) -> Any:
+    """Values, derivatives along directions (those of the axes by default) and the sums of the second ones, carried
+    through the layers together; written by hand for this network.
 
     For h = tanh(a): the Laplacian of h is tanh'(a) lap(a) + tanh''(a) |grad a|^2 (Li et al. 2023,
     "Forward Laplacian").
     """
-    batch, dimensions = x.shape
+    first = p[0] if directions is None else directions @ p[0]
+    batch, dimensions = len(x), len(first)
     a = x @ p[0] + p[1]
-    gradient = jnp.broadcast_to(p[0], (batch, *p[0].shape))
+    gradient = jnp.broadcast_to(first, (batch, *first.shape))
     laplacian = jnp.zeros_like(a)
     for w, b in zip(p[2::2], p[3::2], strict=True):
         h = jnp.tanh(a)

@@ -57,10 +57,10 @@ def directions_of(dimensions: int) -> tuple[Any, Any]:
     return jnp.asarray([*unit, *pairs]), jnp.asarray(weights, "f")
 
 
-def collapsed_by_hand(p: Parameters, x: Any) -> Any:
+def collapsed_by_hand(p: Parameters, x: Any, along: tuple[Any, Any] | None = None) -> Any:
     """Collapsed Taylor mode, written for this network: derivatives of orders 1 to 3 along each direction, and the sum
-    of the fourth ones (Dangel et al. 2025)."""
-    v, weights = directions_of(x.shape[1])
+    of the fourth ones (Dangel et al. 2025). `along` are other directions and weights than the bilaplacian's."""
+    v, weights = along or directions_of(x.shape[1])
     weights = weights[:, None, None]
     a = x @ p[0] + p[1]
     first = jnp.broadcast_to((v @ p[0])[:, None], (len(v), *a.shape))
@@ -89,17 +89,17 @@ def nested_laplacians(p: Parameters, x: Any) -> Any:
     return jax.vmap(trace(trace(field(p))))(x)[:, None]
 
 
-def summed_jet(p: Parameters, x: Any) -> Any:
-    """The sum of the fourth derivatives along the directions, each by Taylor mode."""
+def summed_jet(p: Parameters, x: Any, along: tuple[Any, Any] | None = None) -> Any:
+    """The sum of the fourth derivatives along directions, each by Taylor mode; `along` as in `collapsed_by_hand`."""
     from jax.experimental.jet import jet
 
-    v, weights = directions_of(x.shape[1])
+    v, weights = along or directions_of(x.shape[1])
 
-    def along(x: Any, direction: Any) -> Any:
+    def fourth(x: Any, direction: Any) -> Any:
         zero = jnp.zeros_like(x)
         return jet(field(p), (x,), ((direction, zero, zero, zero),))[1][3]
 
-    return jax.vmap(lambda x: weights @ jax.vmap(along, (None, 0))(x, v))(x)[:, None]
+    return jax.vmap(lambda x: weights @ jax.vmap(fourth, (None, 0))(x, v))(x)[:, None]
 
 
 # ---------------------------------------------------------------- equations

@@ -30,26 +30,28 @@ MOST_EXACT = 1000
 
 Data = tuple[Any, Any, Any]
 """Points, what the equation is to give there, and a key."""
+Term = Callable[[Any], Any]
+"""What an equation adds to the Laplacian of u, of u."""
 
 
-def in_nngrad(parameters: Parameters, data: Data, directions: int | None) -> Callable[..., Any]:
+def in_nngrad(parameters: Parameters, data: Data, directions: int | None, term: Term = F.sin) -> Callable[..., Any]:
     """The loss and its gradient as nngrad has them, as a function of the parameters and the data."""
     p = [nn.Variable.from_numpy_array(a, need_grad=True) for a in parameters]
     x, wanted, key = (nn.Variable.from_numpy_array(np.asarray(a)) for a in data)
     u = (1 - F.sum(x**2, axis=1)) * F.reshape(nngrad_mlp(p, x), shape=x.shape[:1])
-    loss = F.mean((nn.laplacian(u, x, directions=directions, seed=key) + F.sin(u) - wanted) ** 2)
+    loss = F.mean((nn.laplacian(u, x, directions=directions, seed=key) + term(u) - wanted) ** 2)
     function: Callable[..., Any] = nn.to_jax([loss, *nn.grad(loss, p)], [*p, x, wanted, key])
     return lambda p, *data: function(*p, *data)
 
 
-def in_jax(laplacian: Callable[..., Any]) -> Callable[..., Any]:
+def in_jax(laplacian: Callable[..., Any], term: Term = jnp.sin) -> Callable[..., Any]:
     """The loss and its gradient in JAX, with the Laplacian at a point by `laplacian(u, x, key)`."""
 
     def loss(p: list[Any], x: Any, wanted: Any, key: Any) -> Any:
         def u(x: Any) -> Any:
             return (1 - jnp.sum(x**2)) * jax_mlp(p, x)[0]
 
-        residuals = jax.vmap(lambda x, g: laplacian(u, x, key) + jnp.sin(u(x)) - g)(x, wanted)
+        residuals = jax.vmap(lambda x, g: laplacian(u, x, key) + term(u(x)) - g)(x, wanted)
         return jnp.mean(residuals**2)
 
     return jax.value_and_grad(loss)
@@ -59,13 +61,21 @@ def from_jets(directions: int) -> Callable[..., Any]:
     """The mean of second derivatives along random coordinates, each by Taylor mode."""
     from jax.experimental.jet import jet
 
+    return from_directions(lambda u, x, v: jet(u, (x,), ((v, jnp.zeros_like(x)),))[1][1], directions)
+
+
+def from_products(directions: int) -> Callable[..., Any]:
+    """The same, each by a product of the Hessian and a vector."""
+    return from_directions(lambda u, x, v: v @ jax.jvp(jax.grad(u), (x,), (v,))[1], directions)
+
+
+def from_directions(second: Callable[..., Any], directions: int) -> Callable[..., Any]:
+    """The mean of second derivatives `second(u, x, v)` along random coordinates."""
+
     def laplacian(u: Callable[[Any], Any], x: Any, key: Any) -> Any:
         chosen = jax.random.choice(jax.random.wrap_key_data(key), x.size, (directions,), replace=False)
-
-        def along(v: Any) -> Any:
-            return jet(u, (x,), ((v, jnp.zeros_like(x)),))[1][1]
-
-        return x.size / directions * jnp.sum(jax.vmap(along)(jax.nn.one_hot(chosen, x.size, dtype=x.dtype)))
+        vectors = jax.nn.one_hot(chosen, x.size, dtype=x.dtype)
+        return x.size / directions * jnp.sum(jax.vmap(lambda v: second(u, x, v))(vectors))
 
     return laplacian
 
@@ -93,7 +103,8 @@ def problem(dimension: int, batch: int, width: int) -> tuple[Parameters, Data]:
 def check(dimension: int, batch: int, width: int) -> None:
     """Raise unless all agree where all coordinates are drawn."""
     parameters, data = problem(dimension, batch, width)
-    functions = (in_nngrad(parameters, data, dimension), in_jax(from_jets(dimension)), in_jax(traced))
+    laplacians = (from_jets(dimension), from_products(dimension), traced)
+    functions = (in_nngrad(parameters, data, dimension), *[in_jax(laplacian) for laplacian in laplacians])
     expected, *others = [jax.tree.leaves(compiled(f, parameters, data)(list(parameters), *data)) for f in functions]
     for other in others:
         for a, b in zip(expected, other, strict=True):

@@ -27,8 +27,11 @@ class Row(NamedTuple):
     """The ratio that is wanted at most; None where the line is there for information."""
 
 
-def medians(contenders: dict[str, Contender], rounds: int, calls: int) -> dict[str, float]:
-    """Seconds per call of each contender: the median over `rounds` of the mean of `calls` calls.
+def medians(
+    contenders: dict[str, Contender], rounds: int, calls: int,
+    of_rounds: Callable[[list[float]], float] = statistics.median,
+) -> dict[str, float]:
+    """Seconds per call of each contender: the median (or `of_rounds`) over `rounds` of the mean of `calls` calls.
 
     Each result is waited for at the end of its round. The order is reversed in every other round.
     """
@@ -45,7 +48,7 @@ def medians(contenders: dict[str, Contender], rounds: int, calls: int) -> dict[s
                 result = contender()
             wait_for(result)
             times[name].append((time.perf_counter() - start) / calls)
-    return {name: statistics.median(values) for name, values in times.items()}
+    return {name: of_rounds(values) for name, values in times.items()}
 
 
 def forget() -> None:

@@ -46,7 +46,8 @@ def test_the_list_has_each_page() -> None:
 
 
 def test_ratios_on_a_page() -> None:
-    experiment = reproducing.experiment_of(NAMES[0])._replace(ours="nngrad", needs={"absent": "no_such_module"})
+    experiment = reproducing.experiment_of(NAMES[0])._replace(ours="nngrad", needs={"absent": "no_such_module"},
+                                                           measured=("time",))
     rows = [
         Measured("small", "order", x, method, "time", value)
         for x, method, value in ((1, "nngrad", 0.2), (1, "other", 0.1), (2, "nngrad", 0.1), (2, "other", 0.4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import importlib.util
+import statistics
 import time
 from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Any, NamedTuple
@@ -15,7 +16,7 @@ from ..timing import forget, medians, shown, wait_for
 
 SECONDS = 2.0
 """About how long the methods of a point are timed for, within `ROUNDS`."""
-ROUNDS = (3, 15)
+ROUNDS, LEAST_ROUNDS = (3, 15), (10, 150)
 Make = Callable[[], Step]
 
 
@@ -88,8 +89,13 @@ class Experiment(NamedTuple):
     """Which quantities are shown, in this order."""
     quantities: Mapping[str, Quantity] = {}
     """Quantities besides `QUANTITIES`."""
+    derived: Callable[[list[Measured]], Iterable[Measured]] | None = None
+    """What follows from the figures, such as slopes."""
     further: Callable[[bool, Collection[str]], Iterable[Measured]] | None = None
     """What measures more than steps: it is given whether the run is a tiny one, and the methods that were run."""
+
+    least: bool = False
+    """Whether a time is the least of all rounds, not their median: where calls are short beside what disturbs them."""
 
     def quantity(self, name: str) -> Quantity:
         """One that is shown."""
@@ -122,16 +128,19 @@ def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
     for table in experiment.tables(smoke):
         for point in table.points:
             makers = {name: make for name, make in point.makers.items() if name not in absent}
-            here = [Measured(table.title, table.axis, point.x, *figure) for figure in _of_point(makers, point, smoke)]
+            figures = _of_point(makers, point, experiment.least, smoke)
+            here = [Measured(table.title, table.axis, point.x, *figure) for figure in figures]
             times = [f"{m.method} {shown(m.value)}" for m in here if m.quantity == "time"]
             print(f"{table.title}, {table.axis} {point.x}: {', '.join(times)}", flush=True)
             found += here
     if experiment.further is not None:
         found += experiment.further(smoke, {m.method for m in found})
+    if experiment.derived is not None:
+        found += experiment.derived(found)
     return [m for m in found if m.quantity in experiment.measured]
 
 
-def _of_point(makers: Mapping[str, Make], point: Point, smoke: bool) -> Iterable[tuple[str, str, float]]:
+def _of_point(makers: Mapping[str, Make], point: Point, least: bool, smoke: bool) -> Iterable[tuple[str, str, float]]:
     steps, results = {}, {}
     for name, make in makers.items():
         forget()
@@ -146,9 +155,10 @@ def _of_point(makers: Mapping[str, Make], point: Point, smoke: bool) -> Iterable
     start = time.perf_counter()
     for step in steps.values():
         wait_for(step.run())
-    least, most = ROUNDS
-    rounds = 1 if smoke else round(min(max(SECONDS / (time.perf_counter() - start), least), most))
-    for name, seconds in medians({name: step.run for name, step in steps.items()}, rounds, 1).items():
+    fewest, most = LEAST_ROUNDS if least else ROUNDS
+    rounds = 1 if smoke else round(min(max(SECONDS / (time.perf_counter() - start), fewest), most))
+    runs, of_rounds = {name: step.run for name, step in steps.items()}, min if least else statistics.median
+    for name, seconds in medians(runs, rounds, 1, of_rounds).items():
         yield name, "time", seconds
     for name, step in steps.items():
         if step.temporaries is not None:

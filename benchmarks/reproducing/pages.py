@@ -45,7 +45,7 @@ the methods of the papers. `nngrad reproduce NAME` runs one in a clone of the re
 """
 _MEASURED = (
     "`nngrad reproduce {name}` runs it again. It was measured on {date} on {machine}. The methods of a point ran in "
-    "turns in one process; times are medians. The machine had other work: compare ratios."
+    "turns in one process; times are {of_rounds}. The machine had other work: compare ratios."
 )
 _MEMORY = (
     " Memory is what the compiler allots beside arguments and results; of PyTorch, the highest sum of its allocations "
@@ -63,7 +63,8 @@ def page(name: str, experiment: Experiment, kept: Mapping[str, Any], rows: Seque
     """The page, with lines as long as those of other pages."""
     ran = {m.method for m in rows}
     absent = [method for method in experiment.needs if method not in ran]
-    measured = _MEASURED.format(name=name, date=kept["date"], machine=kept["machine"])
+    of_rounds = "the least of all rounds" if experiment.least else "medians"
+    measured = _MEASURED.format(name=name, date=kept["date"], machine=kept["machine"], of_rounds=of_rounds)
     measured += _MEMORY if "temporaries" in experiment.measured else ""
     measured += f" Left out, since their packages were not there: {', '.join(absent)}." if absent else ""
     prose = {key: getattr(experiment, key).strip() for key in ("title", "paper", "url", "says", "ran", "differs")}

@@ -8,6 +8,7 @@ u_xx = jax.vmap(nj.nth_derivative(u, 2))     # in place of jax.vmap(jax.grad(jax
 from .checkpoints import checkpoint as checkpoint
 from .from_jax import from_jax as from_jax
 from .squares import unbiased_square as unbiased_square
+from .taylor import jet as jet
 from .transforms import bilaplacian as bilaplacian
 from .transforms import derivatives as derivatives
 from .transforms import divergence as divergence

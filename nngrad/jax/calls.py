@@ -66,8 +66,8 @@ class GraphCall:
         return hash(self.graph.key)
 
 
-_called = Primitive("nngrad_call")
-_called.multiple_results = True
+CALLED = Primitive("nngrad_call")
+CALLED.multiple_results = True
 
 
 @functools.cache
@@ -83,10 +83,10 @@ def results_of_call(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any
     What JAX knows of an equation it keeps by its parameters, in tables that hold jaxprs weakly and all else for long.
     So that functions and their arrays are released, the parameter is an empty jaxpr that holds the call as a constant.
     """
-    return list(_called.bind(*arrays, held=ClosedJaxpr(_empty(), [GraphCall(graph, owner)])))
+    return list(CALLED.bind(*arrays, held=ClosedJaxpr(_empty(), [GraphCall(graph, owner)])))
 
 
-def _call_in(held: ClosedJaxpr) -> GraphCall:
+def call_in(held: ClosedJaxpr) -> GraphCall:
     (call,) = held.consts
     found: GraphCall = call
     return found
@@ -94,9 +94,9 @@ def _call_in(held: ClosedJaxpr) -> GraphCall:
 
 def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]] | None:
     """What applies the graph that an equation calls to Variables; None if it calls something else."""
-    if equation.primitive is not _called:
+    if equation.primitive is not CALLED:
         return None
-    call = _call_in(equation.params["held"])
+    call = call_in(equation.params["held"])
     return lambda inputs: call.graph.applied(call.owner, inputs)
 
 
@@ -109,8 +109,8 @@ def axes_in(jaxpr: Jaxpr) -> Axes:
     """The axes that its equations have collectives over, beside those that are mapped within."""
     found: Axes = {}
     for equation in equations_in(jaxpr):
-        if equation.primitive is _called:
-            for name, effects in _call_in(equation.params["held"]).graph.axes.items():
+        if equation.primitive is CALLED:
+            for name, effects in call_in(equation.params["held"]).graph.axes.items():
                 found[name] = found.get(name, frozenset()) | effects
         if equation.primitive.name == "shard_map":
             continue
@@ -144,7 +144,7 @@ _ACTING = {"debug_callback", "debug_print", "io_callback"}
 
 
 def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
-    return list(_call_in(held).graph.run(*arrays))
+    return list(call_in(held).graph.run(*arrays))
 
 
 VARIES = (
@@ -166,7 +166,7 @@ def _varies(aval: Any) -> bool:
 
 
 def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
-    graph = _call_in(held).graph
+    graph = call_in(held).graph
     plain = [jax.core.ShapedArray(spec.shape, a.dtype) for spec, a in zip(graph.inputs, avals, strict=True)]
     if all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)]):
         found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
@@ -178,7 +178,7 @@ def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
 
 
 def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxpr) -> Any:
-    call = _call_in(held)
+    call = call_in(held)
     graph, owner = call.graph, call.owner
     moving = tuple(
         [i for i, t in enumerate(tangents) if not isinstance(t, ad.Zero) and graph.inputs[i].differentiable]
@@ -196,7 +196,7 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
 
 def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
     """Under a map, of which `mapped` has the name and the size."""
-    call = _call_in(held)
+    call = call_in(held)
     graph, owner = call.graph, call.owner
     if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
         raise NotImplementedError(SEVERAL_AXES)
@@ -211,11 +211,11 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
 
 
 def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
-    return mlir.lower_fun(without_unread(_call_in(held).graph.run))(context, *operands)
+    return mlir.lower_fun(without_unread(call_in(held).graph.run))(context, *operands)
 
 
-_called.def_impl(_run)
-_called.def_effectful_abstract_eval(_results)
-ad.primitive_jvps[_called] = _pushed
-batching.fancy_primitive_batchers[_called] = _over_rows
-mlir.register_lowering(_called, _lowered)
+CALLED.def_impl(_run)
+CALLED.def_effectful_abstract_eval(_results)
+ad.primitive_jvps[CALLED] = _pushed
+batching.fancy_primitive_batchers[CALLED] = _over_rows
+mlir.register_lowering(CALLED, _lowered)

@@ -42,7 +42,7 @@ def laplacians(case: Case) -> dict[str, Callable[[Any], Any]]:
         of_batch = lambda x: jax.vmap(kinetic)(*batch(x)[1:])  # noqa: E731
     found: dict[str, Callable[[Any], Any]] = {OURS[0]: jax.vmap(of_point), OURS[1]: of_batch}
     if importlib.util.find_spec("folx") is None:
-        return {**found, "trace of jax.hessian": jax.vmap(functools.partial(_by_jax, case))}
+        return {**found, "trace of jax.hessian": jax.vmap(functools.partial(by_jax, case))}
     import folx
 
     def by_folx(threshold: int) -> Callable[[Any], Any]:
@@ -55,7 +55,8 @@ def laplacians(case: Case) -> dict[str, Callable[[Any], Any]]:
     return found
 
 
-def _by_jax(case: Case, x: Any) -> Any:
+def by_jax(case: Case, x: Any) -> Any:
+    """The trace of the Hessian at one point, or the kinetic part."""
     laplacian = jnp.trace(flat_hessian(case.of_point, x))
     return kinetic(jax.grad(case.of_point)(x), laplacian) if case.energy else laplacian
 

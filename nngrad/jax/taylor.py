@@ -1,0 +1,152 @@
+"""Taylor mode: the derivatives of a function along a curve, which is given by its own."""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+from .. import functions as F
+from ..derivatives.products import jvp as jvp_of
+from ..graph import Variable
+from . import builds
+from .authors_rules import by_their_rules
+from .calls import CALLED, call_in, results_of_call
+from .rows import RowAxes
+from .tangents import is_whole, like
+from .transformed import Build, Transformed
+from .values import is_pair
+
+
+def jet(
+    fun: Callable[..., Any], primals: Sequence[Any], series: Sequence[Sequence[Any]], factorial_scaled: bool = True
+) -> tuple[Any, Any]:
+    """A function's value and its higher derivatives along a curve, as `jax.experimental.jet.jet`.
+
+        y, (y1, y2) = nj.jet(f, (x,), ((x1, x2),))      # the curve is x + x1 t + x2 t^2/2
+
+    Each order is the derivative of the one before along the curve, taken on one graph, so it adds a constant number of
+    matrix products. It goes through all that `nj.jvp` goes through: loops, branches, and rules of authors, which JAX's
+    does not ask.
+
+    Args:
+        fun: A function of floating arrays.
+        primals: Its arguments, which may be pytrees.
+        series: For each of them a list of the curve's derivatives at t = 0, the first one first, each in the structure
+            of the argument. All lists are of one length, the order.
+        factorial_scaled: Whether the nth terms, given and returned, are nth derivatives; else they are these divided by
+            n!, Taylor coefficients.
+
+    Returns:
+        The value, and in its structure lists of its derivatives along the curve.
+
+    Raises:
+        ValueError: `series` does not fit `primals`: in length, structure or shape.
+        TypeError: An argument is not floating.
+    """
+    for name, given in {"primals": primals, "series": series}.items():
+        if not isinstance(given, tuple | list):
+            raise TypeError(f"jet: {name} must be a tuple, with an entry for each argument of fun, got {given!r}")
+    if len(primals) != len(series):
+        raise ValueError(f"jet: series must have an entry for each of the {len(primals)} primals, got {len(series)}")
+    lengths = [len(terms) for terms in series]
+    if len({*lengths}) != 1:
+        raise ValueError(f"jet: series must have as many terms for each argument, at least for one; got {lengths}")
+    every = [_terms(i, x, terms) for i, (x, terms) in enumerate(zip(primals, series, strict=True))]
+    along = tuple(zip(*every, strict=True))
+    build = Build(taylor, (len(along), bool(factorial_scaled)), builds.of_primals)
+    found: tuple[Any, Any] = Transformed(fun, build, "jet")(tuple(primals), along)
+    return found
+
+
+def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
+    """The terms that belong to an argument, in its dtypes."""
+    leaves, tree = jax.tree.flatten(x)
+    structure: Any = tree
+    for leaf in leaves:
+        if not jnp.issubdtype(_dtype(leaf), jnp.inexact):
+            raise TypeError(
+                f"jet: argument {i} must be floating, got {leaf!r}; make it floating, or let fun close over it"
+            )
+    found = []
+    for k, term in enumerate(terms, start=1):
+        own, given = jax.tree.flatten(term)
+        if structure != given:
+            raise ValueError(f"jet: term {k} of argument {i} must have the structure {tree}, got {given}")
+        for t, leaf in zip(own, leaves, strict=True):
+            if np.shape(t) != np.shape(leaf):
+                raise ValueError(
+                    f"jet: term {k} of argument {i} must have the shape {np.shape(leaf)}, as the argument has; "
+                    f"got {np.shape(t)}"
+                )
+        cast = [t if isinstance(t, Variable) else jnp.asarray(t, _dtype(x)) for t, x in zip(own, leaves, strict=True)]
+        found.append(jax.tree.unflatten(tree, cast))
+    return found
+
+
+def _dtype(leaf: Any) -> Any:
+    return leaf.dtype if isinstance(leaf, Variable) else jnp.result_type(leaf)
+
+
+def taylor(
+    fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, order: int, factorial_scaled: bool
+) -> tuple[Any, Any]:
+    """The value, and its derivatives along a curve: each is the tangent of the one before where the point moves along
+    the first derivative of the curve, that along the second, and so on."""
+    given, along = args
+    results, tree = jax.tree.flatten(fun(*given))
+    curve = [jax.tree.leaves(given)]
+    for n, terms in enumerate(along, start=1):
+        own = [rows.along(x, t) for x, t in zip(curve[0], jax.tree.leaves(terms), strict=True)]
+        curve.append(own if factorial_scaled else [F.mul_scalar(t, val=math.factorial(n)) for t in own])
+    moving = [r for r in results if not is_whole(r)]
+    found = [moving]
+    for n in range(order):
+        points = [x for each in curve[: n + 1] for x in each]
+        directions = [t for each in curve[1 : n + 2] for t in each]
+        last = found[-1]
+        moved = jvp_of(last, points, directions) if last and points else [*map(F.zeros_like, last)]
+        before = [y for each in found for y in each]
+        again = iter(by_their_rules(last, points, [*before, *like(last, moved)]))
+        found = [[next(again) for _ in moving] for _ in range(n + 2)]
+    of_orders = []
+    for n, own in enumerate(found):
+        scaled = iter(own if factorial_scaled else [F.mul_scalar(t, val=1 / math.factorial(n)) for t in own])
+        fixed = iter([_zeros(r, factorial_scaled) if n else r for r in results if is_whole(r)])
+        of_orders.append(jax.tree.unflatten(tree, [next(fixed if is_whole(r) else scaled) for r in results]))
+    value, *terms = of_orders
+    return value, jax.tree.map(lambda _, *own: [*own], value, *terms, is_leaf=is_pair)
+
+
+def _zeros(y: Variable, factorial_scaled: bool) -> Variable:
+    """The derivatives of whole numbers, in the dtype that JAX gives them."""
+    return F.constant(val=0, shape=y.shape, dtype=jnp.result_type(float) if factorial_scaled else y.dtype)
+
+
+def _of_call(primals: Sequence[Any], series: Sequence[Sequence[Any]], *, held: Any) -> tuple[Any, Any]:
+    """What `jax.experimental.jet` makes of a call: what `jet` makes of its graph."""
+    call = call_in(held)
+    moves = [jnp.issubdtype(jnp.result_type(x), jnp.inexact) for x in primals]
+
+    def graph(*moving: Any) -> list[Any]:
+        own = iter(moving)
+        arrays = [next(own) if m else jnp.asarray(x) for x, m in zip(primals, moves, strict=True)]
+        return results_of_call(call.graph, call.owner, arrays)
+
+    moving = [(jnp.asarray(x), terms) for x, terms, m in zip(primals, series, moves, strict=True) if m]
+    if not moving:
+        results = graph()
+        return results, [[jnp.zeros_like(y)] * len(series[0]) for y in results]
+    return jet(graph, [x for x, _ in moving], [terms for _, terms in moving], factorial_scaled=False)
+
+
+with contextlib.suppress(ImportError):  # it is experimental
+    from jax.experimental import jet as of_jax
+
+    rules: dict[Any, Any] = of_jax.jet_rules
+    rules[CALLED] = _of_call
