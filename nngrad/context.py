@@ -9,7 +9,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .distributed.hosts.launchers import launcher_of
+from .distributed.hosts.joining import launcher_of
 from .graph import build_options, set_switches
 from .graph.exchange import several_processes
 from .graph.options import Switched, switched

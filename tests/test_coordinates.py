@@ -20,7 +20,7 @@ from nngrad.execution.lower import linearize
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.thresholds import FEWEST_ASKED
 from nngrad.inspection.description import describe
-from nngrad.inspection.viewing.lifetimes import lifetimes_of
+from nngrad.inspection.viewing.runs import lifetimes_of
 from tests.oracle import arrays_of, by_jax
 from tests.test_properties import SETTINGS
 

@@ -17,7 +17,7 @@ import nngrad.parametric_functions as PF
 from backward_registry import registry
 from nngrad.graph import functions_of
 from nngrad.inspection import Description, Kind, State, describe
-from nngrad.inspection.formulas import formula_of
+from nngrad.inspection.naming import formula_of
 from tests.work import calls_of
 
 

@@ -21,12 +21,11 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import functions_of
 from nngrad.inspection.description import describe
+from nngrad.inspection.viewing.draw import STYLES
 from nngrad.inspection.viewing.draw_contents import Choices, contents_of
-from nngrad.inspection.viewing.draw_layers import layers_of
-from nngrad.inspection.viewing.draw_layout import DrawingLayout, drawing_layout
+from nngrad.inspection.viewing.draw_layout import DrawingLayout, drawing_layout, layers_of
 from nngrad.inspection.viewing.draw_places import rising
 from nngrad.inspection.viewing.draw_routes import Route
-from nngrad.inspection.viewing.draw_styles import STYLES
 from nngrad.inspection.viewing.svg import escaped, shortened, text_width
 
 SVG = "{http://www.w3.org/2000/svg}"

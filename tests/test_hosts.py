@@ -19,9 +19,9 @@ import pytest
 
 import nngrad as nn
 from nngrad.distributed.hosts import joining
-from nngrad.distributed.hosts.judging import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
-from nngrad.distributed.hosts.launchers import launcher_of
+from nngrad.distributed.hosts.joining import launcher_of
 from nngrad.distributed.hosts.sharing import part_for
+from nngrad.distributed.hosts.watching import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
 from nngrad.execution import tiers
 from nngrad.execution.program import Program
 from nngrad.graph import processes

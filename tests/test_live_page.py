@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 import nngrad as nn
-from nngrad.files.metrics_file import MetricsFile
+from nngrad.training.runs.log import MetricsFile
 from nngrad_command.entry import main
 from nngrad_command.following.beside import FollowedBeside
 from nngrad_command.following.run_folder import MOST_BYTES, RunFolder

@@ -12,7 +12,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.graph import Variable
-from nngrad.parametric_functions.decompositions import canonical_polyadic, truncated_svd
+from nngrad.parametric_functions.low_rank import canonical_polyadic, truncated_svd
 
 from .refusals import refused
 

@@ -28,8 +28,8 @@ from nngrad.command import cli
 from nngrad.command.recipes import NAMES
 from nngrad.command.recipes.recipe import Recipe
 from nngrad.command.recipes.run import recipe_named
-from nngrad.files.metrics_file import MetricsFile
 from nngrad.files.storage import read_arrays
+from nngrad.training.runs.log import MetricsFile
 from nngrad.training.runs.progress import Shown
 
 from .slow import slow_but

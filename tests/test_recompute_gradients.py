@@ -11,9 +11,8 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.cuts import in_order, in_sequence
-from nngrad.autodiff.remat.overlay import overlaid
-from nngrad.autodiff.remat.plan import binomial_plan, by_blocks, partly, uniform_plan
+from nngrad.autodiff.remat.candidates import overlaid
+from nngrad.autodiff.remat.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
 from nngrad.autodiff.remat.rebuild import rebuild
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.lower import linearize

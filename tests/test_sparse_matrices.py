@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.derivatives.coloring import column_colors, star_colors
+from nngrad.derivatives.sparse_matrices import column_colors, star_colors
 from nngrad.graph import Op, Variable
 
 from .oracle import as_tuple, is_floating

@@ -28,12 +28,12 @@ from nngrad.inspection.viewing import html as page
 from nngrad.inspection.viewing.document import Measured, document
 from nngrad.inspection.viewing.exchange import dot_of, model_explorer_of
 from nngrad.inspection.viewing.html import PLACE, embedded
-from nngrad.inspection.viewing.lifetimes import lifetimes_of
 from nngrad.inspection.viewing.runs import (
     FINITE,
     FIRST_NAN,
     HAS_INFINITY,
     HAS_NAN,
+    lifetimes_of,
     seconds_of,
     statistics_of,
     values_of_run,

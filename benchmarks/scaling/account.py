@@ -10,7 +10,7 @@ import jax
 from jax.sharding import NamedSharding
 
 from nngrad.graph.mesh import Mesh
-from nngrad.solvers.placement import placed_on
+from nngrad.solvers.in_place import placed_on
 from nngrad.training.step import TrainStep
 
 KINDS = ("all-reduce", "all-gather", "all-to-all", "collective-permute", "reduce-scatter")

@@ -15,7 +15,7 @@ from ..execution.compiled import BoundedCache, executables
 from ..execution.program import digest_of
 from ..execution.tiers import count_of
 from ..graph import NdArray
-from ..graph.half_made import unharmed
+from ..graph.process import unharmed
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
 from ..graph.value import put_together

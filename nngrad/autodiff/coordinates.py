@@ -5,7 +5,7 @@ would take such a pass and a tangent for each derivative of the order before; in
 tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So when a
 gradient is asked for of a gradient that came in reverse, that one is built in forward mode too, and the new one is a
 gradient of that. What the user has in hand stays as it is, and knows its other form, which a graph that has both is
-computed and differentiated by (`graph/forms.py`). This is done where
+computed and differentiated by (`graph/traverse.py`). This is done where
 
 - both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
   moves one element of the outputs, or each row of few columns one row of them. Together they are
@@ -26,10 +26,10 @@ import nngrad.functions as F
 from ..functions.array import zeros_like
 from ..graph import Function, Variable, build_options, create, functions_of
 from ..graph.body_op import Axes
-from ..graph.forms import Form
 from ..graph.function import watched
 from ..graph.spec import Spec, spec_of
 from ..graph.thresholds import MOST_COORDINATES
+from ..graph.traverse import Form
 from ..rewrite.builder import emitting
 from ..rewrite.slices import sliced_windows
 from .forward_mode import Pushforward

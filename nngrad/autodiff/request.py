@@ -11,9 +11,9 @@ from typing import Any, NamedTuple
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.closing import Bookmark
-from ..graph.forms import Form, forms_within, seen_through
 from ..graph.function import watched
 from ..graph.source_location import warn_user
+from ..graph.traverse import Form, forms_within, seen_through
 from ..rewrite.builder import emitting
 from .checking import check_updates
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
@@ -189,7 +189,7 @@ class Task(NamedTuple):
     active: set[int]
     """The ids of the Variables on some way."""
     stands_for: Mapping[int, Variable] = MappingProxyType({})
-    """By the ids of forms of gradients, the gradients that functions read in their place; see `graph/forms.py`."""
+    """By the ids of forms of gradients, the gradients that functions read in their place; see `graph/traverse.py`."""
     forms: Mapping[int, Variable] = MappingProxyType({})
     """By the ids of these gradients, the forms."""
 

@@ -1,9 +1,12 @@
-"""Where commands print: a terminal, or a file that is wide enough for a table."""
+"""Where commands print, and what they say where packages that they need are missing or broken."""
 
 from __future__ import annotations
 
 from rich.console import Console
 from rich.table import Table
+
+from nngrad_command.installation import Requirement, install_command
+from nngrad_command.outcome import cause_of, complain, error_line
 
 PIPED_WIDTH = 200
 """Columns of a table that is not printed to a terminal."""
@@ -21,3 +24,17 @@ def plain_table(*titles: str) -> Table:
     for title in titles:
         table.add_column(title, overflow="fold")
     return table
+
+
+def lacks(command: str, lacking: list[Requirement]) -> bool:
+    """Whether packages are missing; says so."""
+    if lacking:
+        names = " and ".join([r.wanted for r in lacking])
+        complain(f"nngrad {command} needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n")
+    return bool(lacking)
+
+
+def complain_of_import(command: str, error: Exception) -> None:
+    """Say that what a command needs is installed, and cannot be imported."""
+    complain(f"nngrad {command}: what it needs is installed, but cannot be imported: {error_line(cause_of(error))}\n"
+             "`nngrad doctor` says what is broken and what to do.")

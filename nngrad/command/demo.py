@@ -11,8 +11,7 @@ from nngrad_command.arguments import natural, positive
 from nngrad_command.installation import missing
 from nngrad_command.outcome import has_devices, reported
 
-from .console import console_of_output
-from .extras import complain_of_import, lacks
+from .console import complain_of_import, console_of_output, lacks
 
 DESCRIPTION = (
     "Train a WGAN-GP on scikit-learn's 8x8 digits and write pictures of the digits that it draws and of the training "

@@ -14,8 +14,7 @@ from nngrad_command.outcome import complain, has_devices, reported
 
 from ..distributed import hosts
 from ..graph.spelling import did_you_mean
-from .console import console_of_output
-from .extras import complain_of_import, lacks
+from .console import complain_of_import, console_of_output, lacks
 from .recipes import NAMES
 
 DESCRIPTION = (

@@ -1,7 +1,7 @@
 """nnabla's communicators: arrays and gradients that the processes of a run exchange, each with a graph of its own."""
 
-from .callbacks import AllReduceCallback as AllReduceCallback
 from .communicator import Communicator as Communicator
+from .exchanges import AllReduceCallback as AllReduceCallback
 from .names import Comm as Comm
 from .names import DataParalellCommunicator as DataParalellCommunicator
 from .names import DataParallelCommunicator as DataParallelCommunicator

@@ -20,9 +20,17 @@ from ..execution.across import gathered
 from ..graph import NdArray, Variable
 from ..graph.exchange import Processes, several_processes
 from ..graph.leaf import arrays_in
-from .callbacks import AllReduceCallback
-from .cells import cells_in, check_division, check_list, write_to
-from .exchanges import Exchange, Packs, one_by_one, packs_of
+from .exchanges import (
+    AllReduceCallback,
+    Exchange,
+    Packs,
+    cells_in,
+    check_division,
+    check_list,
+    one_by_one,
+    packs_of,
+    write_to,
+)
 
 WORLD = "world"
 """The group of all processes."""

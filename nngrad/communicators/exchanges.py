@@ -6,7 +6,7 @@ Arrays that go together are laid one after another into one, which takes one col
 from __future__ import annotations
 
 import itertools
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal, NamedTuple
 
 import jax
@@ -16,9 +16,10 @@ from jax import lax
 from ..execution.across import Across
 from ..execution.compiled import BoundedCache, bytes_of, executables
 from ..functions.collectives import from_process
-from ..graph import Spec
+from ..graph import NdArray, Spec, Variable
 from ..graph.exchange import AXIS, Processes, as_one_of
 from ..graph.spec import x64_if
+from ..graph.value import put_together
 
 Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]
@@ -111,3 +112,53 @@ def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
 def one_by_one(specs: Sequence[Spec]) -> Packs:
     """Each array by itself."""
     return tuple([(i,) for i in range(len(specs))])
+
+
+def cells_in(data: Any, argument: str) -> list[NdArray]:
+    """One cell, or several, as a list."""
+    alone = isinstance(data, NdArray | Variable) or not isinstance(data, Iterable)
+    listed: list[Any] = [data] if alone else list(data)
+    for each in listed:
+        if not isinstance(each, NdArray):
+            hint = "; give its .data or its .grad" if isinstance(each, Variable) else ""
+            raise TypeError(f"{argument}: expected an NdArray or a list of them, got {each!r:.200}{hint}")
+    return listed
+
+
+def write_to(cells: list[NdArray], arrays: Iterable[Any]) -> None:
+    """Let cells hold arrays, all from one moment on."""
+    for cell in cells:
+        cell.variable = None  # what it was the gradient of, it is alone no more
+    put_together(cells, arrays)
+
+
+def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None:
+    """Raise a ValueError where there is not a cell like `one` for each process."""
+    if len(cells) != len(processes) or any([cell.spec != one.spec for cell in cells]):
+        raise ValueError(
+            f"ndarray_list: expected {len(processes)} cells of {one.spec}, one for each process of the group, got "
+            f"{[cell.spec for cell in cells]}"
+        )
+
+
+def check_division(cells: list[NdArray], division: bool) -> None:
+    """Raise a TypeError where integers were to be divided."""
+    whole = [cell.spec for cell in cells if not cell.spec.differentiable]
+    if division and whole:
+        raise TypeError(f"division: integers cannot be divided in their dtype, and there is {whole[0]}; sum them alone")
+
+
+class AllReduceCallback:
+    """Sums gradients over processes when a backward has them: for `backward(communicator_callbacks=...)`.
+
+    Made by `comm.all_reduce_callback`.
+    """
+
+    __slots__ = ("_exchange",)
+
+    def __init__(self, exchange: Callable[[], None]) -> None:
+        self._exchange = exchange
+
+    def __call__(self) -> None:
+        """Exchange the gradients. All processes of the group do so together."""
+        self._exchange()

@@ -11,6 +11,7 @@ elements count as one point.
 """
 
 from .curvature import fisher, gauss_newton, natural_gradient
+from .drawn import unbiased_square
 from .general import differential_operator, diffusion
 from .matrices import hessian, hessian_diagonal, jacobian
 from .partials import derivatives, nth_derivative
@@ -18,30 +19,10 @@ from .patterns import sparsity
 from .products import hvp, jvp, vjp
 from .ritz import lanczos
 from .sparse_matrices import sparse_hessian, sparse_jacobian
-from .squares import unbiased_square
 from .sums import bilaplacian, curl, divergence, laplacian
 
 __all__ = [
-    "bilaplacian",
-    "curl",
-    "derivatives",
-    "differential_operator",
-    "diffusion",
-    "divergence",
-    "fisher",
-    "gauss_newton",
-    "hessian",
-    "hessian_diagonal",
-    "hvp",
-    "jacobian",
-    "jvp",
-    "lanczos",
-    "laplacian",
-    "natural_gradient",
-    "nth_derivative",
-    "sparse_hessian",
-    "sparse_jacobian",
-    "sparsity",
-    "unbiased_square",
-    "vjp",
-]
+    "bilaplacian", "curl", "derivatives", "differential_operator", "diffusion", "divergence", "fisher", "gauss_newton",
+    "hessian", "hessian_diagonal", "hvp", "jacobian", "jvp", "lanczos", "laplacian", "natural_gradient",
+    "nth_derivative", "sparse_hessian", "sparse_jacobian", "sparsity", "unbiased_square", "vjp",
+]  # fmt: skip

@@ -18,10 +18,9 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph import build_options
-from ..graph.half_made import has_met_half_made, unharmed
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
-from ..graph.process import check_process, go_on_in, trace_of_now
+from ..graph.process import check_process, go_on_in, has_met_half_made, trace_of_now, unharmed
 from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from . import tiers

@@ -11,8 +11,8 @@ import jax
 from ..graph import Function, Op, Spec, Variable, build_options, functions_of, path_between
 from ..graph.block import Block, Step, bodies_in
 from ..graph.closing import Closing
-from ..graph.forms import forms_within, seen_through
 from ..graph.spec import spec_of
+from ..graph.traverse import forms_within, seen_through
 from .hoisting import taking_literals
 from .on_disk import on_disk_by_structure
 from .partitions import Partition, apart

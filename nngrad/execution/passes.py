@@ -19,10 +19,9 @@ from ..graph.options import Switched, switched
 from ..graph.spelling import left_out
 from ..graph.traverse import operands_first
 from .calls import Call, block_of, calls_of
-from .cpu.layouts import with_channels_last
+from .cpu.layouts import with_channels_last, with_substitutes
 from .cpu.recurrences import with_sums_once
 from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
-from .cpu.substitutes import with_substitutes
 from .hoisting import hoist_from
 from .partitions import Partition, cut, is_long
 from .platforms import default_device, has_ways_on

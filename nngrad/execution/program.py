@@ -29,8 +29,8 @@ from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step, run_steps
 from ..graph.exchange import Processes, group_of, several_processes
-from ..graph.html import html_table, titled
 from ..graph.mesh import Axes, Mesh, running_on
+from ..graph.tables import html_table, titled
 
 
 class Program(NamedTuple):

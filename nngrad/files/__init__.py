@@ -7,7 +7,6 @@
     nnabla_files.py       nnabla's formats (with hdf5_reading.py)
     nnabla_networks.py    networks in them are read (functions: nnabla_functions.csv)
     nnabla_writing.py     graphs become such networks
-    metrics_file.py       what a run measures, as lines of a CSV file
     graphs/               graphs, as tables
     exporting/            compiled programs for `nngrad run`
 """

@@ -1,15 +1,103 @@
-"""Arithmetic of cells (`NdArray`), which is computed at once."""
+"""Methods of Variable that are functions, by the names of nnabla and NumPy; and arithmetic of cells (`NdArray`), which
+is computed at once."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from typing import Any
 
 from ..graph import NdArray, Variable
-from ..graph.engine import CellOperators, provide
+from ..graph.arguments import Axes
+from ..graph.engine import CellOperators, Operators, provide
+from ..graph.leaf import as_variable
+from ..graph.links import become
+from ..graph.ndarray import checked_spec
+from ..graph.spec import Shape
 from ..graph.variable import leaf_of
-from .methods import size_from_axis
+from . import array, comparison, indexing, movement, reduction
 from .operators import operators
+
+# In `graph/engine.py` they have the same signatures and docstrings of their own, for editors and checkers of types.
+
+
+def _reduced(op: Callable[..., Any]) -> Callable[..., Variable]:
+    def reduce(self: Variable, axis: Axes | None = None, keepdims: bool = False) -> Variable:
+        result: Variable = op(self, axis=axis, keepdims=keepdims)
+        return result
+
+    return reduce
+
+
+def _reshape(self: Variable, shape: Shape, unlink: bool = False) -> Variable:
+    result: Variable = movement.reshape(self, shape=shape)
+    if not unlink:
+        return result
+    cell = NdArray.of_spec(result.spec)
+    cell.set(self.data.view.reshape(result.shape))
+    leaf = leaf_of(cell, self.name)
+    leaf.need_grad = self.need_grad
+    return leaf
+
+
+def _item(self: Variable) -> Any:
+    if self.size != 1:
+        raise ValueError(f"item: a Variable of shape {self.shape} is not one number; index it first, as x[0].item()")
+    return self.data.view.item()
+
+
+def _filled(self: Variable, mask: Any, value: float) -> Variable:
+    chosen = as_variable(mask, "mask", "bool_fill_")
+    if chosen.dtype != bool:
+        chosen = comparison.not_equal_scalar(chosen, 0.0)
+    if chosen.shape != self.shape:
+        chosen = movement.broadcast(chosen, shape=self.shape)
+    result: Variable = indexing.where(chosen, array.constant(value, shape=self.shape, dtype=self.dtype), self)
+    return result
+
+
+def size_from_axis(self: Variable | NdArray, axis: int = -1) -> int:
+    """The number of elements from axis `axis` on."""
+    return math.prod(self.shape[max(axis, 0) :])
+
+
+def _reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
+    spec = checked_spec(shape, self.dtype)
+    if spec is self.spec:
+        return
+    if spec.size != self.size and not force:
+        raise ValueError(
+            f"reset_shape: {spec.shape} has {spec.size} elements, but the Variable has {self.size}; give force=True to "
+            "let go of its value"
+        )
+    value = self.cell.view.reshape(spec.shape) if spec.size == self.size and not self.cell.is_zero else None
+    become(self, spec, "reset_shape")
+    if value is not None:
+        self.cell.set(value)
+
+
+def _refused(self: Variable, key: Any, value: Any) -> None:
+    raise TypeError("a Variable is not changed in place: F.where and F.scatter_nd give another one, and x.d[...] = "
+                    "writes to its value")
+
+
+provide(Operators, {
+    "__setitem__": _refused,
+    "T": property(lambda self: movement.transpose(self)),
+    "astype": lambda self, dtype: array.cast(self, dtype),
+    "bool_fill_": _filled,
+    "item": _item,
+    "masked_fill_": _filled,
+    "max": _reduced(reduction.max),
+    "mean": _reduced(reduction.mean),
+    "min": _reduced(reduction.min),
+    "prod": _reduced(reduction.prod),
+    "reset_shape": _reset_shape,
+    "reshape": _reshape,
+    "size_from_axis": size_from_axis,
+    "sum": _reduced(reduction.sum),
+    "transpose": lambda self, axes=None: movement.transpose(self, axes),
+})
 
 
 def _at_once(name: str) -> Callable[..., Any]:

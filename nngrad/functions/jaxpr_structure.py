@@ -15,7 +15,6 @@ from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, jaxpr_as_fun
 
 from ..graph import Spec, spec_of
 from ..graph.by_jax import along, back
-from ..graph.half_made import unharmed
 from ..graph.jaxpr import (
     CUSTOM_RULES,
     alone,
@@ -26,6 +25,7 @@ from ..graph.jaxpr import (
     parameters_of,
     primitives_in,
 )
+from ..graph.process import unharmed
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12

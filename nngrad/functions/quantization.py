@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Annotated
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -21,7 +21,27 @@ from ..graph.ranges import Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
 from .arithmetic import broadcast_shape, floating, maximum2, minimum2, widened
 from .moments import accurate
-from .powers_of_two import nearest_power
+
+_EXPONENT: dict[np.dtype[Any], Any] = {
+    np.dtype(np.float32): np.uint32(0x7F80_0000),
+    np.dtype(np.float64): np.uint64(0x7FF0_0000_0000_0000),
+}
+"""The bits of the exponent, by dtype."""
+
+
+def nearest_power(x: jax.Array, threshold: float) -> jax.Array:
+    """`x`, which is not negative, rounded to a power of two: up from `threshold` times a power on. What is not a normal
+    number becomes 0; NaN stays.
+
+    Args:
+        x: float32 or float64.
+        threshold: From 1 to 2: 1.5 rounds to the nearest one, sqrt(2) to the nearest one in the logarithm.
+    """
+    mask = _EXPONENT[np.dtype(x.dtype)]
+    below = lax.bitcast_convert_type(lax.bitwise_and(lax.bitcast_convert_type(x, mask.dtype), mask), x.dtype)
+    power = lax.select(lax.ge(x, below * x.dtype.type(threshold)), below * x.dtype.type(2), below)
+    return lax.select(lax.ne(x, x), x, power)
+
 
 MOST_BITS = 32
 """Of how many bits codes may be."""

@@ -23,8 +23,7 @@ from .arithmetic import widened
 from .convolution import convolution
 from .linear import affine
 from .moments import accurate
-from .powers_of_two import nearest_power
-from .quantization import MOST_BITS, straight_through, written
+from .quantization import MOST_BITS, nearest_power, straight_through, written
 
 
 def _same_shape(name: str, argument: str, value: Variable, weight: Variable) -> None:

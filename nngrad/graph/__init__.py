@@ -11,28 +11,7 @@ from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable
 
 __all__ = [
-    "Array",
-    "Composite",
-    "Function",
-    "NdArray",
-    "Op",
-    "RuleCall",
-    "Spec",
-    "Variable",
-    "among",
-    "apply",
-    "as_variable",
-    "build_options",
-    "by_rank",
-    "composite",
-    "contained",
-    "create",
-    "engine",
-    "functions_of",
-    "leaves_of",
-    "op",
-    "path_between",
-    "set_switches",
-    "spec_of",
-    "switched",
-]
+    "Array", "Composite", "Function", "NdArray", "Op", "RuleCall", "Spec", "Variable", "among", "apply", "as_variable",
+    "build_options", "by_rank", "composite", "contained", "create", "engine", "functions_of", "leaves_of", "op",
+    "path_between", "set_switches", "spec_of", "switched",
+]  # fmt: skip

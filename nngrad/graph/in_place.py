@@ -15,7 +15,7 @@ from typing import Any
 import jax
 import numpy as np
 
-from .half_made import unharmed
+from .process import unharmed
 from .spec import x64_if
 from .value import HELD_ONCE, Value, is_shared, on_host
 

@@ -14,8 +14,8 @@ from .arguments import plain, text_of_kind
 from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
-from .half_made import unharmed
 from .jaxpr import does_much
+from .process import unharmed
 from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if

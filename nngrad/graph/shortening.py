@@ -49,7 +49,7 @@ class _Short(reprlib.Repr):
 _short = _Short()
 
 
-def value_text(value: Any, most: int = LONGEST_ARGUMENT) -> str:
+def value_text(value: Any) -> str:
     """The `repr` of a value, shortened; a value whose own fails is told by its type."""
     if isinstance(value, np.dtype):
         text = value.name
@@ -57,7 +57,7 @@ def value_text(value: Any, most: int = LONGEST_ARGUMENT) -> str:
         text = repr(value)
     else:
         text = _short.repr(value)
-    return printable(text, most)
+    return printable(text, LONGEST_ARGUMENT)
 
 
 def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:

@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from .elsewhere import no_attribute
-from .html import html_table, titled
 from .shortening import printable, quoted, value_text
 from .source_location import SourceLocation
+from .tables import html_table, titled
 from .traverse import functions_of
 from .value import is_shared, on_host
 
@@ -27,14 +27,14 @@ _MOST_ELEMENTS = 200
 """Up to so many elements of an array are shown in a table."""
 
 
-def array_text(array: np.ndarray[Any, Any], most: int = _LONGEST_VALUE) -> str:
-    """An array in one line of at most `most` characters: the numbers at its ends, where it has many."""
+def array_text(array: np.ndarray[Any, Any]) -> str:
+    """An array in one line: the numbers at its ends, where it has many."""
     edge = 3
     while True:
         text = " ".join(np.array2string(array, threshold=20, edgeitems=edge, max_line_width=10**6).split())
         text = text.replace("[ ", "[")
-        if len(text) <= most or edge == 1:
-            return printable(text, most)
+        if len(text) <= _LONGEST_VALUE or edge == 1:
+            return printable(text, _LONGEST_VALUE)
         edge -= 1
 
 

@@ -1,8 +1,9 @@
-"""Tables as text: columns that are as wide as their widest cells, and numbers of bytes."""
+"""Tables, as text and for notebooks, where whatever names and values hold is escaped; and numbers of bytes."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+import html
+from collections.abc import Collection, Iterable, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = (), rules: Collection[int] = ()) -> list[str]:
@@ -36,3 +37,42 @@ def shown_bytes(nbytes: float, digits: int = 3) -> str:
     """A number of bytes in a unit that suits it."""
     size, name = unit_of_bytes(nbytes)
     return f"{nbytes / size:.{digits}g} {name}"
+
+
+_CELL = "padding:.1em .7em .1em 0;border:0;background:none;"
+
+
+def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
+    """A table that takes its colours from the page, be that light or dark.
+
+    Args:
+        rows: The cells of each row, as text.
+        head: The titles of the columns, if there are any; else the first cell of each row is a title.
+        numbers: Whether all columns but the first are numbers.
+    """
+    side = "right" if numbers else "left"
+    lines = []
+    if head:
+        lines.append(_row("th", head, side, f"{_CELL}font-weight:bold;opacity:.75;"))
+    for row in rows:
+        if head:
+            lines.append(_row("td", row, side, _CELL))
+        else:
+            lines.append(f"<tr>{_cell('th', row[0], 'left', f'{_CELL}font-weight:normal;opacity:.75;')}"
+                         f"{''.join([_cell('td', text, side, _CELL) for text in row[1:]])}</tr>")  # fmt: skip
+    return f'<table style="border-collapse:collapse;border:0">{"".join(lines)}</table>'
+
+
+def _row(tag: str, texts: Sequence[str], side: str, style: str) -> str:
+    cells = [_cell(tag, text, side if i else "left", style) for i, text in enumerate(texts)]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(tag: str, text: str, side: str, style: str) -> str:
+    style += f"text-align:{side};white-space:pre-wrap;vertical-align:top"  # arrays have several lines
+    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+
+
+def titled(title: str, body: str) -> str:
+    """A table, or another element, below a line that says what it is of."""
+    return f"<div><div><code>{html.escape(title)}</code></div>{body}</div>"

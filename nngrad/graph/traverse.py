@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Hashable, Iterable, Mapping
+from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
 from operator import attrgetter
 from types import MappingProxyType
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, NamedTuple, TypeVar
 
 if TYPE_CHECKING:
     from .function import Function
     from .variable import Variable
+
 
 T = TypeVar("T", bound=Hashable)
 
@@ -73,15 +74,13 @@ def needs_gradient(x: Variable) -> bool:
     return False
 
 
-def leaves_of(
-    outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
-) -> list[Variable]:
+def leaves_of(outputs: Iterable[Variable]) -> list[Variable]:
     """The leaves that `outputs` depend on, each once, in the order in which they are first used."""
     outputs = list(outputs)
     found: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
-    for f in functions_of(outputs, through):
+    for f in functions_of(outputs):
         for x in f.inputs:
-            if x.parent is None and (through is None or through(x)):
+            if x.parent is None:
                 found.setdefault(id(x), x)
     return list(found.values())
 
@@ -153,3 +152,59 @@ def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> 
             entered.add(node)
             stack += [p for p in [*operands(node)][::-1] if p not in entered]
     return list(listed)
+
+
+class Form(NamedTuple):
+    """Another form of a Variable: what is computed as it was asked for, and is something that others are built on too.
+
+    Where functions of the other form are in a graph anyway, what reads the Variable is taken to read the other form, so
+    that only one of the two is computed, and differentiated. The graph itself is never changed for that.
+    """
+
+    variable: Variable
+    """It has the same value; the output of a function that only passes it on."""
+    functions: frozenset[Function]
+    """The functions that are there for such forms alone."""
+
+
+def forms_within(
+    functions: Collection[Function], apart: Container[int] = ()
+) -> list[tuple[Variable, Variable]]:
+    """Returns the Variables among what `functions` compute of whose other form some function is among these too, each
+    with that.
+
+    Args:
+        functions: All that is computed.
+        apart: Ids of Variables that stand for themselves.
+    """
+    found: list[tuple[Variable, Variable]] = []
+    partly: dict[frozenset[Function], bool] = {}
+    living = [x for f in functions if f.order for ref in f._outputs if (x := ref()) is not None]
+    for x in [x for x in living if x._derived is not None and x._need_grad is not False and id(x) not in apart]:
+        form: Form | None = x._derived.form
+        if form is not None:
+            if form.functions not in partly:
+                partly[form.functions] = not form.functions.isdisjoint(functions)
+            if partly[form.functions]:
+                found.append((x, form.variable))
+    return found
+
+
+def seen_through(
+    outputs: Sequence[Variable], forms: Mapping[int, Variable], through: Callable[[Variable], bool] | None = None
+) -> tuple[list[Variable], list[Function]]:
+    """Returns `outputs`, and what they depend on, each function after those whose results it reads, with `forms` in
+    place of what they are forms of.
+
+    Args:
+        outputs: What is computed.
+        forms: By the ids of Variables, what is taken for them.
+        through: Where given, the walk goes on only through Variables for which it is true.
+    """
+    outputs = [forms.get(id(y), y) for y in outputs]
+
+    def above(variables: Sequence[Variable]) -> list[Function]:
+        seen = [forms.get(id(x), x) for x in variables]
+        return [x.parent for x in seen if x.parent is not None and (through is None or through(x))]
+
+    return outputs, operands_first(above(outputs), lambda f: above(f.inputs))

@@ -1,38 +1,18 @@
 """What a graph is made of, what it costs, and where it goes wrong."""
 
-from .count import Count, Tally, count
+from .cost import Count, Tally, count
+from .debugging import source_locations
 from .description import BodyEntry, Description, Kind, describe
-from .difference import Difference
 from .explanation import Explanation, OrderOfGradient, explain
 from .lines import Line
-from .listing import Listing, show
-from .locations import source_locations
+from .listing import Difference, Listing, show
 from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 from .recomputation import State
 
 __all__ = [
-    "BodyEntry",
-    "Count",
-    "Description",
-    "Difference",
-    "Explanation",
-    "InputState",
-    "Kind",
-    "Line",
-    "Listing",
-    "MemoryReport",
-    "NanReport",
-    "OrderOfGradient",
-    "State",
-    "Tally",
-    "count",
-    "describe",
-    "explain",
-    "find_nan",
-    "memory_report",
-    "show",
-    "show_passes",
-    "source_locations",
-]
+    "BodyEntry", "Count", "Description", "Difference", "Explanation", "InputState", "Kind", "Line", "Listing",
+    "MemoryReport", "NanReport", "OrderOfGradient", "State", "Tally", "count", "describe", "explain", "find_nan",
+    "memory_report", "show", "show_passes", "source_locations",
+]  # fmt: skip

@@ -17,10 +17,8 @@ from ..graph.closing import Closing
 from ..graph.shortening import argument_text
 from ..graph.source_location import SourceLocation
 from .cost import Cost, applications_of, cost_of
-from .formulas import formula_of
-from .naming import Names, Parameters, parameter_names
+from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
-from .scoping import scopes_of
 
 
 class Kind(IntEnum):

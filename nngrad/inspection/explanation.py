@@ -14,10 +14,9 @@ from ..execution.lower import linearize
 from ..execution.passes import loops_found
 from ..execution.plans import device_of
 from ..graph import Function, Op, Spec, Variable, functions_of
-from ..graph.html import html_table
-from ..graph.tables import aligned
+from ..graph.tables import aligned, html_table
 from ..graph.thresholds import LEAST_STEPS
-from .count import Tally, count
+from .cost import Tally, count
 from .naming import parameter_names
 
 

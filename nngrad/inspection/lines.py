@@ -2,14 +2,52 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+import re
+from collections.abc import Iterable, Iterator, Sequence
 from pathlib import PurePath
 from typing import Any, NamedTuple
 
-from .description import OF_THE_BODY, BodyEntry, Description
+from ..graph import Spec
+from .description import OF_THE_BODY, BodyEntry, Description, Kind
 from .folding import Fold
-from .leaf_lines import LeafLine, leaf_lines
 from .recomputation import State
+
+_LEAST = 4
+"""How many leaves of one pattern are told together at least."""
+
+
+class LeafLine(NamedTuple):
+    """Leaves that have one line."""
+
+    node: int
+    """The first of them."""
+    names: tuple[str, ...]
+    what: str
+    """'leaf', 'parameter', with whether gradients are asked for."""
+    spec: Spec
+
+
+def leaf_lines(described: Description, nodes: Iterable[int], together: bool) -> list[LeafLine]:
+    """The lines of leaves; `together` puts those on one line of which the names differ by numbers alone."""
+    groups: dict[tuple[str, str, Spec], list[int]] = {}
+    for node in nodes:
+        name, (spec,) = described.names[node], described.specs[node]
+        groups.setdefault((re.sub(r"\d+", "0", name), _what(described, node), spec), []).append(node)
+    lines = []
+    for (_, what, spec), members in groups.items():
+        if together and len(members) >= _LEAST:
+            lines.append(LeafLine(members[0], tuple([described.names[i] for i in members]), what, spec))
+        else:
+            lines += [LeafLine(i, (described.names[i],), what, spec) for i in members]
+    return sorted(lines)
+
+
+def _what(described: Description, node: int) -> str:
+    asked = described.needs_grad[node]
+    if described.kinds[node] is Kind.PARAMETER:
+        return "parameter" if asked else "parameter, needs no gradient"
+    return "leaf, needs a gradient" if asked else "leaf"
+
 
 _MOST_OPERANDS = 12
 """Operands of one function that are listed."""
@@ -214,4 +252,3 @@ def _shortened(parts: list[Part], most: int) -> list[Part]:
 def _separated(parts: Sequence[Part]) -> tuple[Part, ...]:
     """Parts with commas between them."""
     return tuple([each for i, part in enumerate(parts) for each in ((Part(", "), part) if i else (part,))])
-

@@ -13,9 +13,8 @@ from ..execution.plans import device_of
 from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
-from ..graph.html import html_table
 from ..graph.spec import Spec
-from ..graph.tables import shown_bytes
+from ..graph.tables import html_table, shown_bytes
 from .recomputation import kept_for_gradients
 
 _BARS = " ▁▂▃▄▅▆▇█"

@@ -18,8 +18,8 @@ from jax.scipy import special
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen, structure_of_rules
 from ..graph import Variable
-from ..graph.half_made import unharmed
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
+from ..graph.process import unharmed
 from ..graph.spec import x64_if
 from .primitives.registry import scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64

@@ -16,7 +16,7 @@ from .. import functions as F
 from ..derivatives.directions import independent_rows
 from ..functions.jax_functions import Fixed, Given, Trace
 from ..graph import Variable
-from ..graph.half_made import unharmed
+from ..graph.process import unharmed
 from ..graph.spec import DType, spec_of, x64_if
 from .calls import axes_in
 from .from_jax import PartedFunction, opened_with

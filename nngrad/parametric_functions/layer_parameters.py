@@ -10,7 +10,7 @@ from typing import Any, ParamSpec, Protocol, TypeAlias, TypeVar, overload
 
 import numpy as np
 
-from ..distributed.devices.sharding import Spec, shard_parameters
+from ..distributed.devices.mesh import Spec, shard_parameters
 from ..graph import Variable
 from ..graph.docstrings import completed_docstring
 from ..graph.leaf import as_variable

@@ -33,33 +33,11 @@ from .update_hooks import (
 )
 
 __all__ = [
-    "AMSGRAD",
-    "LBFGS",
-    "AMSBound",
-    "AdaBelief",
-    "AdaBound",
-    "Adadelta",
-    "Adagrad",
-    "Adam",
-    "AdamW",
-    "Adamax",
-    "DynamicLossScale",
-    "GaussNewton",
-    "Lamb",
-    "Lars",
-    "Lion",
-    "Momentum",
-    "Nesterov",
-    "RMSprop",
-    "RMSpropGraves",
-    "Sgd",
-    "SgdW",
-    "Solver",
-    "set_solver_post_hook",
-    "set_solver_pre_hook",
-    "unset_solver_post_hook",
+    "AMSGRAD", "LBFGS", "AMSBound", "AdaBelief", "AdaBound", "Adadelta", "Adagrad", "Adam", "AdamW", "Adamax",
+    "DynamicLossScale", "GaussNewton", "Lamb", "Lars", "Lion", "Momentum", "Nesterov", "RMSprop", "RMSpropGraves",
+    "Sgd", "SgdW", "Solver", "set_solver_post_hook", "set_solver_pre_hook", "unset_solver_post_hook",
     "unset_solver_pre_hook",
-]
+]  # fmt: skip
 
 
 if not TYPE_CHECKING:  # checkers of types say it themselves

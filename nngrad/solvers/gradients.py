@@ -11,7 +11,7 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..graph.half_made import unharmed
+from ..graph.process import unharmed
 
 Arrays = tuple[Any, ...]
 

@@ -22,14 +22,12 @@ from ..graph.process import check_process
 from ..graph.refusals import explained
 from ..graph.spec import x64_if
 from ..graph.value import Zeros, hold_together, values_of
-from .gradient_methods import GradientMethods
+from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
 from .in_place import InPlaceState, InPlaceUpdate, Results, StateValue
-from .learning_rate import LearningRate
 from .loss_facts import Loss, transformed
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
-from .loss_scale_methods import LossScaleMethods
-from .rates import Rate
+from .rates import LearningRate, Rate
 from .state import first_state
 from .state_methods import StateMethods
 from .untrained import solvers, tell_of_untrained

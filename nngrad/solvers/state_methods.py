@@ -19,8 +19,16 @@ from ..graph.spec import x64_if
 from .gradients import Arrays
 from .in_place import InPlaceState, StateValue
 from .loss_scale import LossScale
-from .state import SolverState, fitting_states, named_of, names_of_state, states_of
-from .state_names import by_present_names, names_by_place, present_name
+from .state import (
+    SolverState,
+    by_present_names,
+    fitting_states,
+    named_of,
+    names_by_place,
+    names_of_state,
+    present_name,
+    states_of,
+)
 
 
 class StateMethods:

@@ -15,9 +15,8 @@ import numpy as np
 
 from ..files.storage import read_into, write_arrays
 from ..graph import NdArray, Variable
-from ..graph.half_made import unharmed
 from ..graph.leaf import arrays_in
-from ..graph.process import check_process
+from ..graph.process import check_process, unharmed
 from ..graph.refusals import explained
 from ..graph.spec import spec_of, x64_if
 from ..graph.value import Value, hold_together, put_together, values_of

@@ -2,10 +2,9 @@
 
     policies.py    what a user can ask for
     search.py      the candidates for a policy: ranked by structure, decided by the compiler
-    candidates.py  the graphs that a gradient can be computed by, and what they cost
-    plan.py        what is computed again, said in one way: segments, how they are nested, what is not kept
-    cuts.py        where a forward pass is cut into segments
-    overlay.py     the same for a graph that contains gradients
+    candidates.py  the graphs that a gradient can be computed by, those that contain gradients too, and what they cost
+    plan.py        what is computed again, said in one way: where the forward pass is cut into segments, how these are
+                   nested, what is not kept
     rebuild.py     the gradient graph that follows a plan
     stages.py      which segment each function of the backward pass waits for
     costs.py       what functions cost
@@ -18,13 +17,6 @@ from .policies import LeastMemory, MemoryBudget, Segments, policy_key, recompute
 from .search import rematerialised
 
 __all__ = [
-    "LeastMemory",
-    "MemoryBudget",
-    "Segments",
-    "Timeline",
-    "policy_key",
-    "reads",
-    "recompute",
-    "rematerialised",
+    "LeastMemory", "MemoryBudget", "Segments", "Timeline", "policy_key", "reads", "recompute", "rematerialised",
     "timeline",
-]
+]  # fmt: skip

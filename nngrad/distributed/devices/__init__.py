@@ -1,4 +1,4 @@
 """Many devices: meshes, and how parameters are placed on them."""
 
 from .mesh import mesh as mesh
-from .sharding import shard as shard
+from .mesh import shard as shard

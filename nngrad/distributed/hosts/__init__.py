@@ -1,8 +1,8 @@
 """Several processes, on one machine or many, that compute together: joining them, and ending them together."""
 
-from .failure import HostError as HostError
 from .joining import Membership as Membership
 from .joining import initialize as initialize
+from .leaving import HostError as HostError
 from .sharing import barrier as barrier
 from .sharing import is_first as is_first
 from .sharing import part_of as part_of

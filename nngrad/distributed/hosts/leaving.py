@@ -1,4 +1,4 @@
-"""How a process ends that cannot wait for the others."""
+"""How a process ends that cannot wait for the others, and what is raised in it."""
 
 from __future__ import annotations
 
@@ -12,6 +12,14 @@ from pathlib import Path
 from typing import NoReturn
 
 import nngrad_command
+
+
+class HostError(RuntimeError):
+    """Another process has failed, has died, hangs, or has not come; the message names it.
+
+    Raised by `nn.hosts.initialize`, by `nn.hosts.barrier` and by training steps. A process cannot go on without the
+    others: it ends in any case, a few seconds after the failure is known.
+    """
 
 
 class LastWords:

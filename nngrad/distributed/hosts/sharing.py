@@ -7,7 +7,7 @@ from typing import Any
 import jax
 
 from ...graph import processes
-from .failure import HostError
+from .leaving import HostError
 from .store import KeyValueStore, global_state
 from .watching import HostWatch
 

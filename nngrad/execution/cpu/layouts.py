@@ -1,4 +1,4 @@
-"""Channels last where there are convolutions: the layout that they have on a CPU.
+"""Other forwards for a CPU, and channels last where there are convolutions: the layout that they have there.
 
 XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first it
 puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run.
@@ -9,14 +9,15 @@ at the ends.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 from jax import lax
 
-from ...graph import Array, Op, op
-from ...graph.block import Block
+from ...graph import Array, Op, Spec, op
+from ...graph.block import Block, bodies_in
 from ...graph.layouts import first_order, last_order, to_shape
 from ..calls import Call, block_of, calls_of, without_identities
 
@@ -168,3 +169,37 @@ class _Layouts:
         if (i, ndim) not in self._last:
             self._last[i, ndim] = self._converted(channels_last, (ndim,), self._as_first(i))
         return self._last[i, ndim]
+
+
+def with_substitutes(block: Block) -> Block:
+    """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact
+    `on_cpu`): barriers that it drops, what it would compute anew for each element that looks at it, and sums over
+    leading axes. Also in bodies; itself where there are none."""
+    if not any([op.on_cpu is not None for op in block.ops]):
+        return block
+    calls, specs = calls_of(block)
+    steps = tuple([
+        (_substitute(op, arguments, [specs[i] for i in ins]), tuple(map(_argument, arguments)), ins)
+        for op, arguments, ins, _ in calls
+    ])
+    return block if steps == block.steps else block.with_steps(steps)
+
+
+def _argument(argument: Any) -> Any:
+    if isinstance(argument, Block):
+        return with_substitutes(argument)
+    return tuple(map(_argument, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
+
+
+def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
+    forward = None if op.on_cpu is None else op.on_cpu(specs, op.named(arguments))
+    return op if forward is None else _with_forward(op, forward)
+
+
+@functools.cache
+def _with_forward(op: Op, forward: Callable[..., Any]) -> Op:
+    """The same op, of which all is known that is known of `op`, with another forward."""
+    found: Op = object.__new__(op.__class__)
+    found.__dict__.update(op.__dict__)
+    found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op
+    return found

@@ -8,7 +8,7 @@ the program, if there are any.
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -150,8 +150,3 @@ def _text(value: Any) -> str:
     if not isinstance(value, str):
         raise TypeError(f"{value!r:.40} is no text")
     return value
-
-
-def names_of_sizes(shapes: Sequence[Named]) -> list[str]:
-    """The names that stand for sizes in shapes, each once."""
-    return list(dict.fromkeys([n for each in shapes for n in each.shape if isinstance(n, str) and n.isidentifier()]))

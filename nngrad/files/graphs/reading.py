@@ -18,16 +18,15 @@ from ...autodiff.request import Derivation, Mode, ResultDerivation
 from ...context import Context
 from ...graph import NdArray, Op, RuleCall, Spec, Variable, contained
 from ...graph.block import Block
-from ...graph.forms import Form
 from ...graph.leaf import drawn_leaf
 from ...graph.ndarray import checked_spec
 from ...graph.options import switch_to
 from ...graph.spec import dtype_of, spec_of
+from ...graph.traverse import Form
 from ...graph.variable import leaf_of
 from ...random import key_source, source_at
 from .checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
-from .policies import read_policy
-from .static_arguments import argument_from_json
+from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 
 _MOST_NESTED = 32

@@ -6,6 +6,7 @@ is. Bodies and ops are numbers in tables of the file.
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from collections.abc import Callable, Sequence
 from fractions import Fraction
@@ -13,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from ...autodiff.remat import LeastMemory, MemoryBudget, Segments
+from ...autodiff.remat.policies import Policy
 from ...graph import Op
 from ...graph.arguments import NegativeZero, as_static_float
 from ...graph.block import Block
@@ -103,3 +106,31 @@ def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any
         if key == "ellipsis":
             return Ellipsis
     raise ValueError(f"an argument is {given!r:.60}")
+
+
+_KEPT = {kind.__name__: kind for kind in (LeastMemory, MemoryBudget, Segments)}
+
+
+def written_policy(policy: Policy) -> list[Any]:
+    """A policy: its name and its settings.
+
+    Raises:
+        CannotBeKept: It is made of a predicate or of Variables.
+    """
+    name = type(policy).__name__
+    if _KEPT.get(name) is not type(policy):
+        raise CannotBeKept("gradients with recompute= as a predicate or a list of Variables")
+    return [name, dataclasses.asdict(policy)]
+
+
+def read_policy(given: Any) -> Policy:
+    """The policy that `written_policy` has made this of.
+
+    Raises:
+        ValueError: There is no such policy.
+    """
+    name, settings = given
+    if name not in _KEPT:
+        raise ValueError(f"a policy is called {name!r:.40}")
+    found: Policy = _KEPT[name](**settings)
+    return found

@@ -24,8 +24,7 @@ from ...graph.leaf import arrays_in
 from ...graph.traverse import operands_first
 from ...graph.value import on_host
 from ...random import place_of_source
-from .policies import written_policy
-from .static_arguments import CannotBeKept, argument_to_json
+from .static_arguments import CannotBeKept, argument_to_json, written_policy
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:

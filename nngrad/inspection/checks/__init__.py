@@ -19,12 +19,8 @@ from .problem import CheckedFunction, listed
 from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report
 
 __all__ = [
-    "GradientMismatch",
-    "NondifferentiableError",
-    "check_backward",
-    "check_double_backward",
-    "check_nth_backward",
-]
+    "GradientMismatch", "NondifferentiableError", "check_backward", "check_double_backward", "check_nth_backward",
+]  # fmt: skip
 
 
 def check_backward(func: Callable[..., Any], x_data: Any, y_grad: Any = None, **options: Any) -> None:

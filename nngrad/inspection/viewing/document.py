@@ -10,12 +10,12 @@ import numpy as np
 from ...graph import Op, Spec
 from ...graph.source_location import SourceLocation
 from ..description import Description, Kind
-from ..formulas import formula_of
+from ..naming import formula_of
 from .first_sight import first_sight
 from .groups import Labels
 from .layout import HEIGHT, WIDTH, layout
-from .lifetimes import Lifetimes
 from .rows import Structure, Wiring
+from .runs import Lifetimes
 
 VERSION = 1
 

@@ -8,8 +8,7 @@ from typing import Any
 
 from ...graph import Spec
 from ..description import Description, Kind
-from ..formulas import formula_of
-from ..scoping import common_path
+from ..naming import common_path, formula_of
 
 _SHAPES = {Kind.LEAF: "ellipse", Kind.PARAMETER: "ellipse", Kind.CONSTANT: "plain", Kind.LOOP: "box3d"}
 _COLOURS = ("#dbe7f6", "#fbe3c8", "#d9efd8", "#eadcf4", "#f6d9de")

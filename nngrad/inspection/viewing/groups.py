@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ...execution.periods import stretches_of
-from ..scoping import common_path
+from ..naming import common_path
 from .rows import Ints, Rows, Structure
 
 Path = tuple[str, ...]

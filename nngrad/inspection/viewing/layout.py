@@ -13,8 +13,7 @@ from typing import NamedTuple
 import numpy as np
 
 from .groups import Interval, Labels, intervals_of, outermost_first
-from .places import order_in_cells
-from .rows import Ints, Rows, Structure, rows_and_lanes
+from .rows import Ints, Rows, Structure, order_in_cells, rows_and_lanes
 
 WIDTH, HEIGHT = 208, 44
 """Of a node's box."""

@@ -1,4 +1,5 @@
-"""What is known of the values of a graph, of a run that there was or of one for this; and how long functions take."""
+"""What is known of the values of a graph, of a run that there was or of one for this: what they are, how long functions
+take, and from which step to which each takes memory."""
 
 from __future__ import annotations
 
@@ -8,11 +9,13 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ...autodiff.remat import timeline
 from ...execution.interpret import interpret, wait_for
+from ...execution.lower import linearize
 from ...graph import Function, Variable
 from ...graph.value import on_host
 from ..description import Description
-from ..nonfinite import arrays_of_last_forward
+from ..nan import arrays_of_last_forward
 
 Statistics = tuple[float | None, float | None, float | None, float | None, float, int, int]
 """Least and largest element, mean and standard deviation of those that are finite, None where none is; share of zeros;
@@ -147,3 +150,38 @@ def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[floa
 
 def _numbers(described: Description) -> dict[Function, int]:
     return {f: i for i, f in enumerate(described.functions) if f is not None}
+
+
+class Lifetimes(NamedTuple):
+    """Temporaries, by an estimate from the structure of the graph; leaves and results are not among them."""
+
+    live: list[int]
+    """Bytes that are taken at each step."""
+    step: list[int]
+    """The node whose result each step leaves in memory."""
+    first: list[int]
+    """For each node the step that makes its result; -1 for one that gets no memory of its own."""
+    last: list[int]
+    """The last step that reads it."""
+    peak: int
+    """The step at which most is taken; -1 where there is none."""
+
+
+def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetimes:
+    """The lifetimes of the values of a graph.
+
+    Args:
+        described: The graph.
+        outputs: What it was described from.
+    """
+    linear = linearize(outputs, effects=False, as_built=True)
+    line = timeline(linear.program, as_compiled=False)  # so that values have the numbers that they have here
+    at = {f: i for i, f in enumerate(described.functions) if f is not None}
+    nodes = [at[f] for f in linear.functions for _ in f.specs]
+    first, last = [-1] * len(described), [-1] * len(described)
+    for number, span in line.values.items():
+        node = nodes[~number]
+        first[node] = span.made if first[node] < 0 else min(first[node], span.made)
+        last[node] = max(last[node], span.last)
+    peak = max(range(len(line.live)), key=line.live.__getitem__, default=-1)
+    return Lifetimes(line.live, [nodes[~number] for number in line.made], first, last, peak)

@@ -16,8 +16,7 @@ from ..description import Description, describe
 from .document import Measured, document
 from .exchange import dot_of, model_explorer_of
 from .html import Inline, page_of
-from .lifetimes import lifetimes_of
-from .runs import seconds_of, values_of_run, values_there
+from .runs import lifetimes_of, seconds_of, values_of_run, values_there
 
 SUFFIXES = (".html", ".dot", ".json")
 _MOST_NAMED = 3

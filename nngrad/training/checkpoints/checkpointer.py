@@ -14,9 +14,8 @@ from ...graph import Variable
 from ...graph.refusals import explained
 from ...solvers import Solver
 from ..modules import Module
-from .contents import CheckpointContents
+from .contents import CheckpointContents, check_holder
 from .finite import RecentLosses, names_not_finite
-from .packing import check_holder
 from .restoring import restore
 from .signals import NotedSignals
 from .storing import CheckpointStore

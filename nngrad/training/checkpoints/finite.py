@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...graph.half_made import unharmed
 from ...graph.mesh import mesh_of
+from ...graph.process import unharmed
 
 _LATE = 8
 """So many steps later a loss is looked at: by then it is there, and nothing waits for it. It is a fixed number, so that

@@ -19,8 +19,7 @@ from ...graph.variable import leaf_of
 from ...parameter import parameter_scope, pop_parameter, set_parameter
 from ...random import set_draws
 from ...solvers import Solver
-from .contents import CheckpointContents
-from .packing import restore_state, unpacked
+from .contents import CheckpointContents, restore_state, unpacked
 from .solver_facts import different_settings, misfits, names_in_one_only, other_spec
 from .storing import CheckpointStore
 

@@ -2,13 +2,23 @@
 
 from __future__ import annotations
 
+import contextvars
+import functools
+import queue
+import weakref
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import jax
+import numpy as np
+
 from ...graph import build_options
 from ...graph.arguments import checked_count
-from .ahead import Ahead
-from .placing import placed
+from ...graph.mesh import Mesh
+from ...graph.processes import parts_of
+from ...graph.spec import x64_if
+from ..own_thread import OwnThread
 from .sources import BatchSource, Position, source_of
 
 
@@ -128,3 +138,130 @@ def _ahead(source: BatchSource, count: int) -> Ahead:
             batches.close()
 
     return Ahead(results, count)
+
+
+def placed(batch: Any, mesh: Mesh | None, device: jax.Device | None) -> Any:
+    """A batch, whose NumPy arrays are on devices when this returns, in memory of their own.
+
+    Args:
+        batch: Arrays, in tuples, lists and dicts; whatever else there is stays as it is.
+        mesh: Where it is divided over `data`; None for a single device.
+        device: That device; None for the one that JAX takes.
+    """
+    made = jax.tree.map(lambda leaf: _placed_array(leaf, mesh, device) if isinstance(leaf, np.ndarray) else leaf, batch)
+    # Waited for here, where nobody else waits, so that no more than was asked for is on its way.
+    jax.block_until_ready([leaf for leaf in jax.tree.leaves(made) if isinstance(leaf, jax.Array)])
+    return made
+
+
+def _placed_array(array: np.ndarray[Any, Any], mesh: Mesh | None, device: jax.Device | None) -> Any:
+    if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.fields is not None):
+        return array  # strings, objects, records
+    # Copied by NumPy, since JAX reads an array that it is given for some time after the call, even if it is waited for,
+    # and a source may write its next batch into the same memory.
+    array = array.copy()
+    with x64_if(array.dtype.itemsize == 8):
+        if mesh is None:
+            return jax.device_put(array, device)
+        if not mesh.spans_processes:
+            return jax.device_put(array, mesh.of_batch(array.shape))
+        whole = (array.shape[0] * parts_of(mesh), *array.shape[1:]) if array.ndim else ()
+        return jax.make_array_from_process_local_data(mesh.of_batch(whole), array, whole)
+
+
+_SECONDS = 0.1
+"""How often either side looks for itself, should it not be told: what tells may be lost to an interrupt."""
+_PATIENCE = 5.0
+"""How long its end is waited for, in seconds: code of others may not return."""
+
+
+class Ahead:
+    """Results of an iterator, computed in a thread of its own in the context of the one that makes it, from when the
+    first is asked for.
+
+    Args:
+        start: Gives the iterator.
+        count: How many results may wait.
+    """
+
+    def __init__(self, start: Callable[[], Iterator[Any]], count: int) -> None:
+        self._between = _Between(count, weakref.ref(self))
+        work = functools.partial(contextvars.copy_context().run, _work, start, self._between)
+        self._thread = OwnThread(work)
+        weakref.finalize(self, _close, self._between, self._thread)  # at the end of the interpreter too
+
+    def next(self) -> Any:
+        """The next result.
+
+        Raises:
+            StopIteration: There is none.
+            Exception: What the iterator raised, with its traceback.
+        """
+        self._thread.start()
+        between = self._between
+        while not between.results:
+            if between.has_ended and not between.results:
+                raise StopIteration if between.error is None else between.error
+            _wait(between.to_reader)
+        result = between.results.popleft()
+        between.to_thread.put(None)
+        return result
+
+    def close(self) -> None:
+        """End the thread, and close the iterator."""
+        _close(self._between, self._thread)
+
+
+class _Between:
+    """What the thread and the one who reads both know. Nothing in it has a lock that an interrupt could leave held."""
+
+    def __init__(self, count: int, reader: weakref.ref[Any]) -> None:
+        self.count = count
+        self.reader = reader
+        self.results: deque[Any] = deque()
+        self.error: BaseException | None = None
+        self.has_ended = False
+        self.is_closed = False
+        self.to_reader: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self.to_thread: queue.SimpleQueue[None] = queue.SimpleQueue()
+
+    def is_over(self) -> bool:
+        """Whether nobody will read any more. Python drops an interrupt that comes while an object is taken down, and
+        what was to be done then: so it is looked whether there is a reader."""
+        return self.is_closed or self.reader() is None
+
+
+def _close(between: _Between, thread: OwnThread) -> None:
+    between.is_closed = True
+    between.to_thread.put(None)
+    thread.end(_PATIENCE)
+    between.results.clear()
+
+
+def _wait(bell: queue.SimpleQueue[None]) -> None:
+    try:
+        bell.get(timeout=_SECONDS)
+    except queue.Empty:
+        return
+
+
+def _work(start: Callable[[], Iterator[Any]], between: _Between) -> None:
+    """What the thread does. It knows nothing of the one who reads, who may be gone."""
+    try:
+        results = start()
+        try:
+            for result in results:
+                while len(between.results) >= between.count and not between.is_over():
+                    _wait(between.to_thread)
+                if between.is_over():
+                    return
+                between.results.append(result)
+                between.to_reader.put(None)
+        finally:
+            if hasattr(results, "close"):
+                results.close()
+    except BaseException as error:  # whatever it is, who reads shall see it
+        between.error = error
+    finally:
+        between.has_ended = True
+        between.to_reader.put(None)
