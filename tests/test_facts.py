@@ -58,6 +58,7 @@ SHOWING = {
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
     "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
     "slice_keys": "split", "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
+    "windows": "convolve",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
@@ -353,6 +354,11 @@ def no_heed_of_the_argument(x, /, axis: int):
 @wrong("channels_last", IMAGES, arguments=((2,), True), channels_last=lambda shapes, arguments: {})
 def sums_another_axis(x, /, axis: Axes, keepdims: bool):
     return jnp.sum(x, axis, keepdims=keepdims)
+
+
+@wrong("windows", IMAGES, IMAGES[:, :, :1, :1], windows=lambda f: 2 * f.inputs[0])
+def convolved_with_single_elements(x, w, /):
+    return lax.conv_general_dilated(x, w, (1, 1), "VALID")
 
 
 @wrong("linear", X, linear=True)

@@ -105,14 +105,14 @@ def weights(rng: np.random.Generator, width: int) -> Arrays:
 
 
 def network(m: Any, swish: Any, ws: list[Any], z: Any, r: Any, t: Any) -> Any:
-    """The average velocity, with F or `jax.numpy`."""
-    h = F.concatenate(z, t, t - r, axis=1) if m is F else jnp.concatenate([z, t, t - r], axis=1)
+    """The average velocity, with F, `jax.numpy` or PyTorch."""
+    h = F.concatenate(z, t, t - r, axis=1) if m is F else m.concatenate([z, t, t - r], axis=1)
     for w in ws[:-1]:
         h = swish(h @ w)
     return h @ ws[-1]
 
 
-def mean_flow(smoke: bool) -> list[Row]:
+def mean_flow(smoke: bool, torch: bool) -> list[Row]:
     """The loss and the gradients of all weights: `examples/mean_flow.py`."""
     rng = np.random.default_rng(0)
     count = 8 if smoke else 512
@@ -136,21 +136,39 @@ def mean_flow(smoke: bool) -> list[Row]:
         compiled = jax.jit(jax.value_and_grad(loss))
         return lambda z, *ws: compiled(list(ws), z)
 
+    def by_torch() -> Callable[..., Any]:
+        import torch
+
+        own = [torch.tensor(w, requires_grad=True) for w in ws]
+        points, velocities, start, now = map(torch.from_numpy, (z, v, r, t))
+
+        def step(*given: Any) -> list[Any]:
+            pushed = (points, now), (velocities, torch.ones_like(now))
+            u, along = torch.func.jvp(lambda z, t: network(torch, torch.nn.functional.silu, own, z, start, t), *pushed)
+            loss = torch.mean((u - (velocities - (now - start) * along).detach()) ** 2)
+            return [loss.detach(), *torch.autograd.grad(loss, own)]
+
+        return step
+
     first, steps = {}, {}
     given = [jnp.asarray(a) for a in (z, *ws)]
-    for name, make in (("nngrad", by_nngrad), ("jax", by_jax)):
+    makers = {"nngrad": by_nngrad, "jax": by_jax} | ({TORCH: by_torch} if torch else {})
+    for name, make in makers.items():
         forget()
         start = time.perf_counter()
         compiled = make()
         wait_for(compiled(*given))
         first[name] = time.perf_counter() - start
         steps[name] = Step(lambda compiled=compiled: compiled(*given), 0)
-    same_results(steps["nngrad"], {"jax": steps["jax"]}, 1e-4)
+    same_results(steps["nngrad"], steps, 1e-4)
     times = medians({name: step.run for name, step in steps.items()}, *((2, 1) if smoke else (30, 10)))
     what = f"MeanFlow, {count} points: loss and gradients"
-    return [row(what, times, "nngrad", "jax", 1.0), row(f"{what}, first result", first, "nngrad", "jax")]
+    return [
+        line for name in makers if name != "nngrad" for line in
+        (row(what, times, "nngrad", name, 1.0), row(f"{what}, first result", first, "nngrad", name))
+    ]  # fmt: skip
 
 
 def run(smoke: bool, torch: bool) -> list[Row]:
     """Lines of the table."""
-    return [*lengths(smoke, torch), *mean_flow(smoke)]
+    return [*lengths(smoke, torch), *mean_flow(smoke, torch)]

@@ -9,6 +9,7 @@ import nngrad.functions as F
 
 from ..autodiff.binding import own_leaves
 from ..graph import Function, Variable, path_between
+from ..rewrite.sums import summands
 from .directions import independent_rows, several_over_directions
 from .parts import built, gradients_at, vectors_for
 
@@ -24,14 +25,15 @@ class Layer(NamedTuple):
     a convolution, a mean over the batch."""
     outputs: Variable
     """Those of the gradients at what it gives: summed over the batch, a mean over places."""
-    is_convolution: bool
+    outputs_first: bool
+    """Whether the first axis of the weight is that of what it gives, as a convolution's is."""
 
     def matrix_of(self, vectors: Sequence[Variable]) -> Variable:
         """The parts of a vector that belong to it as one matrix, (inputs, outputs), the bias in the last row."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w, out = vectors[self.weight], self.outputs.shape[0]
-        w = F.reshape(w, shape=(out, rows) if self.is_convolution else (rows, out))
-        turned: Variable = F.transpose(w, axes=(1, 0)) if self.is_convolution else w
+        w = F.reshape(w, shape=(out, rows) if self.outputs_first else (rows, out))
+        turned: Variable = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
         if self.bias is None:
             return turned
         whole: Variable = F.concatenate(turned, F.reshape(vectors[self.bias], shape=(1, out)), axis=0)
@@ -41,7 +43,7 @@ class Layer(NamedTuple):
         """Such a matrix as the parts of a vector, in the shapes of those of another."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w = matrix if self.bias is None else matrix[:rows]
-        w = F.transpose(w, axes=(1, 0)) if self.is_convolution else w
+        w = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
         parts = {self.weight: F.reshape(w, shape=vectors[self.weight].shape)}
         if self.bias is not None:
             parts[self.bias] = F.reshape(matrix[rows:], shape=vectors[self.bias].shape)
@@ -107,10 +109,16 @@ class KroneckerFactors:
 
 
 class _Application(NamedTuple):
-    """Where a weight is used."""
+    """Where a weight is used, as a product of matrices."""
 
     function: Function
     weight: int
+    rows: Variable
+    """What the weight multiplies, one row for each place."""
+    channels: int
+    """The axis of the product that the weight gives."""
+    outputs_first: bool
+    """Whether this axis is the weight's first."""
     bias: int | None = None
 
 
@@ -134,25 +142,13 @@ def kronecker_factors(
     gradients = several_over_directions(lambda w: gradients_at([y], list(ends), [root(w)]), y, 1, chunk)
     layers = []
     for each, slopes in zip(applications, gradients, strict=True):
-        is_convolution = each.function.op.name == "convolve"
-        a, g = _inputs_of(each.function), _rows_of(slopes, 2 if is_convolution else slopes.ndim - 1)
+        a, g = each.rows, _rows_of(slopes, each.channels + 1)
         if each.bias is not None:
             a = F.concatenate(a, F.constant(val=1, shape=(a.shape[0], 1), dtype=a.dtype), axis=1)
         batch, places = y.shape[0], a.shape[0] / y.shape[0]
         moments = F.matmul(a.T, a) / batch, F.matmul(g.T, g) / places
-        layers.append(Layer(each.weight, each.bias, *moments, is_convolution))
+        layers.append(Layer(each.weight, each.bias, *moments, each.outputs_first))
     return KroneckerFactors(parameters, layers)
-
-
-def _inputs_of(f: Function) -> Variable:
-    """What a weight is multiplied by, one row for each place."""
-    x = f.inputs[0]
-    if f.op.name != "convolve":
-        return _rows_of(x, x.ndim - 1)
-    pad, stride, dilation, group, channel_last = f.arguments
-    if group != 1 or channel_last:
-        raise ValueError("kronecker: convolutions with group or channel_last have no Kronecker factors")
-    return _rows_of(F.im2col(x, ksize=f.inputs[1].shape[2:], stride=stride, pad=pad, dilate=dilation), 1)
 
 
 def _rows_of(x: Variable, axis: int) -> Variable:
@@ -174,14 +170,16 @@ def _applications(y: Variable, parameters: list[Variable]) -> list[_Application]
     biases: list[tuple[int, Variable]] = []
     for i, own in enumerate(owned):
         reader, x = _only_reader(own, readers)
-        if reader is not None and reader.op.name == "add2" and reader.inputs[0] is not reader.inputs[1]:
-            biases.append((i, reader.inputs[0] if reader.inputs[1] is x else reader.inputs[1]))
-        elif reader is not None and _has_factors(reader, x):
-            weights[id(reader)] = _Application(reader, i)
+        other = None if reader is None else _added_to(reader, x)
+        application = None if reader is None else _application(reader, x, i)
+        if other is not None:
+            biases.append((i, other))
+        elif application is not None:
+            weights[id(reader)] = application
         else:
             raise _unfit(i, parameters[i])
     for i, other in biases:
-        while other.parent is not None and other.parent.op.name == "reshape":
+        while other.parent is not None and _reshapes(other.parent):
             other = other.parent.inputs[0]
         found = weights.get(id(other.parent))
         if found is None or found.bias is not None or len(readers.get(id(other), ())) != 1:
@@ -195,18 +193,44 @@ def _only_reader(own: list[Variable], readers: dict[int, list[Function]]) -> tup
     x = own[0]
     while len(own) == 1 and len(readers.get(id(x), ())) == 1:
         (f,) = readers[id(x)]
-        if f.op.name != "reshape":
+        if not _reshapes(f):
             return f, x
         x = f.outputs[0]
     return None, x
 
 
-def _has_factors(f: Function, x: Variable) -> bool:
-    if f.op.name == "batch_matmul":
-        return f.inputs[1] is x and x.ndim == 2 and f.inputs[0] is not x and f.arguments == (False, False)
-    return f.op.name == "convolve" and f.inputs[1] is x and f.inputs[0] is not x
+def _reshapes(f: Function) -> bool:
+    return f.op.view and not f.op.forwards_inputs
+
+
+def _added_to(f: Function, x: Variable) -> Variable | None:
+    """What `x` is added to by a function that does only this."""
+    operands = summands(f.op, f.inputs, f.arguments)
+    if operands is None or operands[1] or len(f.inputs) != 2 or any([c != 1 for _, c in operands[0]]):
+        return None
+    others = [y for y in f.inputs if y is not x]
+    return others[0] if len(others) == 1 else None
+
+
+def _application(f: Function, x: Variable, weight: int) -> _Application | None:
+    """The product of a function's first input with `x`; None where it is none of matrices."""
+    if len(f.inputs) != 2 or f.inputs[1] is not x or f.inputs[0] is x:
+        return None
+    if f.op.windows is not None:
+        windows = f.op.windows(f)
+        return None if windows is None else _Application(f, weight, _rows_of(windows, 1), 1, True)
+    if f.op.linear != "each" or f.op.axes is None or f.op.axes.indices is None or x.ndim != 2:
+        return None
+    (of_rows, of_weight), output = f.op.axes.indices(f)
+    summed = [i for i in of_weight if i not in output]
+    if len(summed) != 1 or set(of_rows) - set(output) != set(summed) or not set(of_weight) - set(of_rows):
+        return None
+    (kept,) = set(of_weight) - set(summed)
+    rows = _rows_of(f.inputs[0], of_rows.index(summed[0]))
+    return _Application(f, weight, rows, output.index(kept), of_weight[0] == kept)
 
 
 def _unfit(i: int, p: Variable) -> ValueError:
     return ValueError(f"kronecker: parameters[{i}] ({p.name or p.spec}) is not the weight or bias of one affine "
-                      "function or convolution, used once; leave it out, or take the products of the matrix itself")
+                      "function or convolution (without group, channels first), used once; leave it out, or take the "
+                      "products of the matrix itself")

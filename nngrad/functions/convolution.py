@@ -19,6 +19,7 @@ from ..graph.spec import has_name
 from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating
 from .movement import reshape
+from .patches import im2col
 from .transposition import missing_places, transposed
 
 # ---------------------------------------------------------------- sizes and their checks
@@ -108,9 +109,18 @@ def _padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
     return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
 
 
+def _windows(f: Function) -> Variable | None:
+    x, weight = f.inputs
+    pad, stride, dilation, group, channel_last = f.arguments
+    if group != 1 or channel_last:
+        return None
+    y: Variable = im2col(x, ksize=weight.shape[2:], stride=stride, pad=pad, dilate=dilation)
+    return y
+
+
 @op(
     type_name="Convolution", linear="each", axes=rows(), channels_last=with_flag, cost=_product_cost, precision="low",
-    on_cpu=_product_on_cpu,
+    on_cpu=_product_on_cpu, windows=_windows,
 )  # fmt: skip
 def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool

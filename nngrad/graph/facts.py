@@ -85,6 +85,9 @@ class DerivativeFacts:
     inputs broadcast together: then the Jacobian with respect to each input is diagonal."""
     unbounded: bool = False
     """For a diagonal op: its derivative may be infinite or NaN, or that of a product is where another factor is."""
+    windows: Callable[[Function], Variable | None] | None = None
+    """For a product of windows of its first input with the second, a weight whose first axis is axis 1 of the output:
+    the windows, (batch, elements of the weight for a channel of the output, *places). None where it is several."""
     constant: bool = False
     """Derivatives of every order take its outputs for constants, although they are not."""
 

@@ -59,7 +59,7 @@ def as_linear_combination(table: HashConsTable, op: Op, inputs: Inputs, argument
         alone = _of_one(table, op, inputs, arguments, spec)
         if alone is not None:
             return alone
-    summed = _summands(op, inputs, arguments)
+    summed = summands(op, inputs, arguments)
     found = None if summed is None else combination(table, *summed, spec)
     return table.node(op, inputs, arguments) if found is None else found
 
@@ -71,8 +71,11 @@ COMMON_FACTORS = declared("common-factors", SUMS, "a x + a b y = a (x + b y)")
 MULTIPLES = declared("multiples-of-sums", SUMS, "a x + a y = a (x + y), where x + y exists already")
 
 
-def _summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Number] | None:
-    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not exact."""
+def summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Number] | None:
+    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not exact, or if the
+    op is no sum."""
+    if op not in _SUMS:
+        return None
     if op is F.add2:
         return ((inputs[0], 1), (inputs[1], 1)), 0
     if op is F.sub2:
@@ -175,7 +178,7 @@ def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, 
     f = x.parent
     assert f is not None
     result: tuple[Terms, Number] = {x: 1}, 0
-    summed = _summands(f.op, f.inputs, f.arguments) if depth < DEEPEST_SUM and NESTED_SUMS not in table.off else None
+    summed = summands(f.op, f.inputs, f.arguments) if depth < DEEPEST_SUM and NESTED_SUMS not in table.off else None
     if summed is not None and _of_one_spec(x):
         terms, added, met, _ = merged(table, *summed, depth + 1)
         if len(terms) <= MOST_TERMS and not (met and LIKE_TERMS in table.off):

@@ -1,0 +1,198 @@
+"""Training an interatomic potential on energies, forces, stresses and products with Hessians, beside the same in JAX.
+
+The network passes messages along the edges of a crystal of 200 atoms: 3,602 of them, filled up to 4,000. What is timed
+is the loss and the gradients of all weights, so third derivatives. In chunks, messages are summed over a part of the
+edges after another, and gradients compute them again.
+"""
+
+from __future__ import annotations
+
+import itertools
+import time
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import jax
+import jax.numpy as jnp
+import numpy as np
+
+import nngrad as nn
+import nngrad.functions as F
+import nngrad.jax as nj
+
+from ..memory.steps import Step, same_results, temporaries_of
+from ..memory.table import memory_row
+from ..timing import Row, forget, medians, row, wait_for
+
+OURS, BY_JAX, PEER, CHUNKED = "nngrad", "nngrad.jax", "jax", "nngrad, in chunks"
+CUTOFF, RADIAL, CHUNKS = 1.6, 20, 20
+STRAIN = np.zeros((3, 3), np.float32)
+Array = np.ndarray[Any, Any]
+Sums = Callable[[Callable[[Any], Any], Any], Any]
+"""What a function gives of all edges, summed: `sums(function, edges)`."""
+
+
+class Edges(NamedTuple):
+    """Numbers of the atoms at both ends, what is added to the difference of their positions, and whether there is such
+    an edge, (edges, 1)."""
+
+    start: Any
+    end: Any
+    offset: Any
+    exists: Any
+
+
+class Crystal(NamedTuple):
+    """A structure, and what it is trained on."""
+
+    edges: Edges
+    positions: Array
+    along: Array
+    forces: Array
+    column: Array
+    stress: Array
+
+
+class Library(NamedTuple):
+    """What an energy is written with."""
+
+    of: Any
+    """F, or `jax.numpy`."""
+    swish: Callable[..., Any]
+    minimum: Callable[..., Any]
+    gather: Callable[[Any, Any], Any]
+    scatter: Callable[[Any, Any, int], Any]
+    """Rows that belong to the same atom, summed."""
+
+
+WITH_F = Library(
+    F, F.swish, F.minimum_scalar, lambda x, i: F.gather(x, i, axis=0),
+    lambda x, i, n: F.scatter_nd(x, F.reshape(i, shape=(1, -1)), shape=(n, x.shape[1]), add=True),
+)  # fmt: skip
+WITH_JAX = Library(jnp, jax.nn.swish, jnp.minimum, lambda x, i: x[i], jax.ops.segment_sum)
+
+
+def crystal(rng: np.random.Generator, cells: tuple[int, int, int], edges: int) -> Crystal:
+    """Four atoms in each cell, shaken."""
+    basis = np.array([[0, 0, 0], [0, 1, 1], [1, 0, 1], [1, 1, 0]]) / 2
+    corners = np.array(list(itertools.product(*map(range, cells))))
+    x = np.sqrt(2) * (corners[:, None] + basis).reshape(-1, 3)
+    x += 0.03 * rng.standard_normal(x.shape)
+    images = np.sqrt(2) * np.array(list(itertools.product((-1, 0, 1), repeat=3))) * cells
+    lengths = np.linalg.norm(x[None, :, None] - x[:, None, None] + images, axis=-1)
+    start, end, image = np.nonzero((lengths < CUTOFF) & (lengths > 0))
+    lacking = edges - len(start)
+    found = start.astype("i"), end.astype("i"), images[image].astype("f"), np.ones((len(start), 1), bool)
+    filled = [np.pad(a, [(0, lacking), *[(0, 0)] * (a.ndim - 1)]) for a in found]
+    along, forces, column = rng.standard_normal((3, *x.shape)).astype("f")
+    return Crystal(Edges(*filled), x.astype("f"), along, forces, column, rng.standard_normal((3, 3)).astype("f"))
+
+
+def weights(rng: np.random.Generator, width: int, layers: int) -> list[Array]:
+    """Of filters, of what is sent, and of two layers of each atom."""
+    shapes = [(RADIAL, width), *[(RADIAL, width), *[(width, width)] * 3] * layers, (width, width), (width, 1)]
+    return [(rng.standard_normal(s) / s[0] ** 0.5).astype("f") for s in shapes]
+
+
+def energy(lib: Library, sums: Sums, ws: list[Any], edges: Edges, x: Any, strain: Any) -> Any:
+    """Of all atoms."""
+    m, each = lib.of, iter(ws)
+    centres = np.linspace(0.6, CUTOFF, RADIAL, dtype=np.float32)[None]
+
+    def message(w: Any, sent: Any) -> Any:
+        def summed(edges: Edges) -> Any:
+            apart = lib.gather(x, edges.end) - lib.gather(x, edges.start) + edges.offset
+            apart = apart + apart @ strain
+            r = m.where(edges.exists, m.sum(apart**2, axis=1, keepdims=True), 1.0) ** 0.5
+            cut = (1 - lib.minimum(r / CUTOFF, 1.0) ** 2) ** 4
+            radial = m.where(edges.exists, m.exp(-((RADIAL / 2 * (r - centres)) ** 2)) * cut, 0.0)
+            of_edges = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
+            return lib.scatter(of_edges, edges.start, x.shape[0])
+
+        return sums(summed, edges)
+
+    h = message(next(each), None)
+    for _ in range(len(ws) // 4):  # and three more weights
+        filters = next(each)
+        arrived = message(filters, lib.swish(h) @ next(each))
+        h = h + lib.swish(arrived @ next(each)) @ next(each)
+    return m.sum(lib.swish(h @ next(each)) @ next(each))
+
+
+def at_once(function: Callable[[Any], Any], edges: Edges) -> Any:
+    """All edges together."""
+    return function(edges)
+
+
+def in_chunks(function: Callable[[Any], Any], edges: Edges) -> Any:
+    """A chunk after another, which gradients compute again."""
+    stacks = Edges(*[F.reshape(e, shape=(CHUNKS, -1, *e.shape[1:])) for e in edges])
+    return F.sum(F.map(nn.checkpoint(function), stacks), axis=0)
+
+
+def squared(m: Any, at: Crystal, e: Any, slope: Any, stress: Any, column: Any) -> Any:
+    """The loss."""
+    apart = (slope + at.forces, 1), (stress - at.stress, 1), (column - at.column, 1e-2)
+    return 1e-4 * e**2 + sum([weight * m.mean(y**2) for y, weight in apart])
+
+
+def ours(at: Crystal, ws: list[Array], sums: Sums) -> tuple[Callable[..., Any], list[nn.Variable]]:
+    """By F: of the edges, positions and weights."""
+    own = [nn.Variable.from_numpy_array(w, need_grad=True) for w in ws]
+    edges = Edges(*map(nn.Variable.from_numpy_array, at.edges))
+    x, strain = nn.Variable.from_numpy_array(at.positions), nn.Variable.from_numpy_array(STRAIN)
+    e = energy(WITH_F, sums, own, edges, x, strain)
+    slope, stress = nn.grad(e, [x, strain])
+    (column,) = nn.hvp(e, x, at.along)
+    loss = squared(F, at, e, slope, stress, column)
+    results = [loss, *nn.grad(loss, own)]
+    return nn.compile(results, [*edges, x, *own]), results
+
+
+def with_jax(lib: Any, at: Crystal) -> Callable[..., Any]:
+    """By `jax`, or by `nngrad.jax`: of the same."""
+
+    def loss(ws: list[Any], edges: Edges, x: Any) -> Any:
+        def slopes(x: Any, strain: Any) -> Any:
+            f = partial(energy, WITH_JAX, at_once, ws, edges)
+            return lib.value_and_grad(f, (0, 1))(x, strain)
+
+        pushed = lib.jvp(slopes, (x, STRAIN), (at.along, STRAIN))
+        (e, (slope, stress)), (_, (column, _)) = pushed
+        return squared(jnp, at, e, slope, stress, column)
+
+    return lambda *given: lib.value_and_grad(loss)(list(given[5:]), Edges(*given[:4]), given[4])
+
+
+def run(smoke: bool, torch: bool) -> list[Row]:
+    """Lines of the table."""
+    rng = np.random.default_rng(0)
+    at = crystal(rng, (2, 1, 1) if smoke else (5, 5, 2), 200 if smoke else 4000)
+    ws = weights(rng, *((4, 0) if smoke else (64, 3)))
+    given = [jnp.asarray(a) for a in (*at.edges, at.positions, *ws)]
+    steps, first = {}, {}
+    for name in (PEER, BY_JAX, OURS, CHUNKED):
+        forget()
+        start = time.perf_counter()
+        results: list[nn.Variable] = []
+        if name in (OURS, CHUNKED):
+            call, results = ours(at, ws, in_chunks if name == CHUNKED else at_once)
+        else:
+            call = jax.jit(with_jax(jax if name == PEER else nj, at)).lower(*given).compile()
+        wait_for(call(*given))
+        first[name] = time.perf_counter() - start
+        memory = nn.memory_report(results).compiled if results else temporaries_of(call)
+        steps[name] = Step(partial(call, *given), memory or 0)
+    same_results(steps[PEER], steps, 1e-4)
+    times = medians({name: step.run for name, step in steps.items()}, *((2, 1) if smoke else (15, 2)))
+    what = f"potential, {len(at.positions)} atoms, {len(at.edges.start):,} edges: loss and gradients"
+    beside_jax = 0.9, 0.5, 0.8
+    lines = []
+    for name, peer, goals in ((OURS, PEER, beside_jax), (BY_JAX, PEER, beside_jax), (CHUNKED, OURS, (1.3, None, 0.1))):
+        temporaries = steps[name].temporaries, peer, steps[peer].temporaries
+        lines += [
+            row(what, times, name, peer, goals[0]), row(f"{what}, first result", first, name, peer, goals[1]),
+            memory_row(what, name, *temporaries, goals[2]),
+        ]  # fmt: skip
+    return lines
