@@ -15,7 +15,9 @@ from . import DOCS, ROOT, links
 FEW = 40
 """Steps that an example is run with where its result does not matter."""
 TITLES = {
+    "allen_cahn": "Sharp fronts",
     "burgers": "Burgers' equation",
+    "cavity": "A flow in a cavity",
     "data_parallel": "Processes that train together",
     "derivatives_of_sin": "Ten derivatives of sin",
     "equinox_spectrum": "Spectrum of a Hessian, with Equinox",

@@ -4,7 +4,8 @@
     weights = nn.physics.causal_weights(residuals, 10.0)            # residuals: (times, points)
     loss = F.mean(weights * residuals**2)
 
-Each function takes Variables, arrays of JAX or arrays of NumPy, and returns what it was given. Weights are constants to
+Each function takes Variables, arrays of JAX or arrays of NumPy, and returns what it was given. What compiled graphs
+give in 64 bits counts as NumPy's where `jax_enable_x64` is off, since JAX would round it. Weights are constants to
 every derivative.
 """
 
@@ -139,7 +140,7 @@ def residual_attention(weights: Any, residuals: Any, decay: float = 0.999, rate:
         TypeError: The residuals have no floating dtype.
         ValueError: Shapes differ, or `decay` or `rate` is out of its range.
     """
-    residuals = _floating(residuals, "residual_attention: residuals")
+    residuals, weights = _floating(residuals, "residual_attention: residuals"), _in_its_bits(weights)
     if tuple(weights.shape) != tuple(residuals.shape):
         raise ValueError(f"residual_attention: weights must have the shape of the residuals {tuple(residuals.shape)}, "
                          f"got {tuple(weights.shape)}")
@@ -170,7 +171,8 @@ def balanced_weights(gradients: Iterable[Any]) -> Any:
     Raises:
         ValueError: There are no terms, or no gradients of one.
     """
-    lists = [jax.tree.leaves(g, is_leaf=lambda leaf: isinstance(leaf, Variable)) for g in gradients]
+    trees = [jax.tree.leaves(g, is_leaf=lambda leaf: isinstance(leaf, Variable)) for g in gradients]
+    lists = [[_in_its_bits(leaf) for leaf in leaves] for leaves in trees]
     if not lists or not all(lists):
         raise ValueError("balanced_weights: gradients must have at least one term, and each term at least one array")
     m = _functions_of(lists[0][0])
@@ -227,10 +229,19 @@ def resample(rng: Any, residuals: Any, count: int, k: float = 1.0, c: float = 1.
 
 
 def _floating(x: Any, name: str) -> Any:
-    x = x if hasattr(x, "dtype") else np.asarray(x)
+    x = _in_its_bits(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(f"{name} must have a floating dtype, got {x.dtype}")
     return x
+
+
+def _in_its_bits(x: Any) -> Any:
+    """`x`, where its functions keep its dtype; else, and for numbers in lists, an array of NumPy."""
+    if isinstance(x, Variable | np.ndarray):
+        return x
+    config: Any = jax.config
+    is_rounded = isinstance(x, jax.Array) and x.dtype == np.float64 and not config.jax_enable_x64
+    return x if isinstance(x, jax.Array) and not is_rounded else np.asarray(x)
 
 
 def _functions_of(x: Any) -> ModuleType:
@@ -249,4 +260,4 @@ def _joined(parts: list[Any], axis: int) -> Any:
 
 
 def _like(array: Any, x: Any) -> Any:
-    return np.asarray(array, x.dtype) if isinstance(array, np.ndarray | list | tuple) else array.astype(x.dtype)
+    return array.astype(x.dtype) if isinstance(array, jax.Array) else np.asarray(array, x.dtype)

@@ -93,7 +93,9 @@ def test_gradient_penalty() -> None:
 # ---------------------------------------------------------------- scripts
 
 FEW_STEPS = {
+    "allen_cahn": 9,
     "burgers": 100,
+    "cavity": 20,
     "derivatives_of_sin": 100,
     "force_matching": 100,
     "gauss_newton": 10,
@@ -109,6 +111,11 @@ FEW_STEPS = {
 }
 SMALLER = {
     ("pinn", "POINTS"): 128,
+    ("allen_cahn", "POINTS"): 160,
+    ("allen_cahn", "WIDTH"): 8,
+    ("cavity", "POINTS"): 60,
+    ("cavity", "ON_EACH_WALL"): 10,
+    ("cavity", "WIDTH"): 8,
     ("hessian_spectrum", "PROBES"): 1,
     ("hessian_spectrum", "ITERATIONS"): 40,
     ("hessian_spectrum", "WIDTH"): 8,
@@ -261,6 +268,50 @@ def test_initial_and_boundary_conditions_hold_by_construction(name: str, script:
         np.testing.assert_allclose(ends[:, 0], ends[:, 1], atol=1e-5)
     else:
         np.testing.assert_allclose(ends, np.broadcast_to(ends[0], ends.shape), atol=1e-5)
+
+
+def test_spectral_solution_of_allen_and_cahn(script: Any) -> None:
+    module = script("allen_cahn")
+    x, t, u = module.known()
+    places = 2 * np.arange(256) / 256 - 1
+    wave = np.pi * np.fft.fftfreq(256, 1 / 256)
+
+    def slope(_: float, u: np.ndarray) -> np.ndarray:
+        return np.real(np.fft.ifft(-module.DIFFUSION * wave**2 * np.fft.fft(u))) + 5 * (u - u**3)
+
+    first = places**2 * np.cos(np.pi * places)
+    expected = solve_ivp(slope, (0, 1), first, method="LSODA", t_eval=t[::50], rtol=1e-7, atol=1e-8).y.T
+    np.testing.assert_allclose(x, places)
+    np.testing.assert_allclose(u[0], first, atol=1e-12)
+    # Half as many modes leave a thousandth of the front.
+    assert np.linalg.norm(u[::50] - expected) < 1e-3 * np.linalg.norm(expected)
+
+
+def test_form_of_allen_and_cahn_is_periodic_and_begins_right(script: Any) -> None:
+    module = script("allen_cahn")
+    rng = np.random.default_rng(0)
+    p = module.weights(rng, 2 * module.HARMONICS + 1, 8, 1)
+    x = wide(-1.0, -0.3, 0.2, 0.9, 1.0)
+    np.testing.assert_allclose(module.solution(p, x, wide(*[0.0] * 5)).d, module.initial(x).d, atol=1e-12)
+    later = module.solution(p, x, wide(*[0.7] * 5)).d
+    np.testing.assert_allclose(later[0], later[-1], rtol=1e-12)
+    places, times = module.points(rng)
+    assert (np.diff(times.reshape(module.TIMES, -1).mean(axis=1)) > 0).all() and np.abs(places).max() < 1
+
+
+def test_flow_of_kovasznay_conserves_momentum(script: Any) -> None:
+    """A steady solution in closed form, behind a grid (1948)."""
+    module = script("cavity")
+    rng = np.random.default_rng(0)
+    x, y = wide(*rng.uniform(size=6)), wide(*rng.uniform(size=6))
+    k = module.REYNOLDS / 2 - np.sqrt(module.REYNOLDS**2 / 4 + 4 * np.pi**2)
+    psi, pressure = y - F.exp(k * x) * F.sin(2 * np.pi * y) / (2 * np.pi), -F.exp(2 * k * x) / 2
+    for along in module.momentum(psi, pressure, x, y):
+        np.testing.assert_allclose(along.d, 0, atol=1e-11)
+    u, v = module.velocity(psi, x, y)
+    waves = np.exp(k * x.d) * np.cos(2 * np.pi * y.d), np.exp(k * x.d) * np.sin(2 * np.pi * y.d)
+    np.testing.assert_allclose(u.d, 1 - waves[0], rtol=1e-11)
+    np.testing.assert_allclose(v.d, k / (2 * np.pi) * waves[1], rtol=1e-11)
 
 
 def test_forces_are_minus_the_gradient_of_the_energy(script: Any) -> None:

@@ -167,6 +167,26 @@ def test_how_often_points_are_chosen() -> None:
     assert sorted(physics.resample(rng, np.zeros(3), 3).tolist()) == [0, 1, 2]
 
 
+def test_no_digits_are_lost_where_jax_has_32_bits() -> None:
+    """What compiled graphs give in float64 stays so, outside of enable_x64 too."""
+    x = variable(np.array([[1.0], [2.0]]))
+    wide = nn.compile(x * 1.0)
+    with jax.enable_x64(False):
+        array = wide()
+        assert isinstance(array, jax.Array) and array.dtype == np.float64
+        for found in (
+            physics.fourier_features(array, [[0.25]]), physics.periodic_features(array, 4.0, 1),
+            physics.causal_weights(array, 1.0), physics.residual_attention(array, array),
+            physics.balanced_weights([[array], [array]]),
+        ):  # fmt: skip
+            assert found.dtype == np.float64
+        np.testing.assert_allclose(physics.causal_weights(array, 1.0), np.exp([[0.0], [-1.0]]), rtol=1e-15)
+        assert sorted(physics.resample(np.random.default_rng(0), array, 2).tolist()) == [0, 1]
+        assert sorted(physics.resample(jax.random.key(0), np.asarray(array), 2).tolist()) == [0, 1]
+        narrow = physics.causal_weights(jnp.ones((2, 1)), 1.0)
+        assert isinstance(narrow, jax.Array) and narrow.dtype == np.float32
+
+
 # ---------------------------------------------------------------- refusals
 
 

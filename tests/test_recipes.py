@@ -29,8 +29,7 @@ from nngrad.command.recipes import NAMES
 from nngrad.command.recipes.recipe import Recipe
 from nngrad.command.recipes.run import recipe_named
 from nngrad.files.storage import read_arrays
-from nngrad.training.runs.log import MetricsFile
-from nngrad.training.runs.progress import Shown
+from nngrad.training.runs.log import MetricsFile, Shown
 
 from .slow import slow_but
 

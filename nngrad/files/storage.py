@@ -20,20 +20,11 @@ Arrays = dict[str, np.ndarray[Any, Any]]
 
 # The format's names of dtypes (https://github.com/huggingface/safetensors, "Format").
 _CODES: dict[str, np.dtype[Any]] = {
-    "BOOL": np.dtype(np.bool_),
-    "U8": np.dtype(np.uint8),
-    "I8": np.dtype(np.int8),
-    "U16": np.dtype(np.uint16),
-    "I16": np.dtype(np.int16),
-    "U32": np.dtype(np.uint32),
-    "I32": np.dtype(np.int32),
-    "U64": np.dtype(np.uint64),
-    "I64": np.dtype(np.int64),
-    "F16": np.dtype(np.float16),
-    "BF16": np.dtype(ml_dtypes.bfloat16),
-    "F32": np.dtype(np.float32),
-    "F64": np.dtype(np.float64),
-}
+    "BOOL": np.dtype(np.bool_), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
+    "F32": np.dtype(np.float32), "F64": np.dtype(np.float64),
+    **{f"{code}{bits}": np.dtype(f"{name}{bits}") for code, name in (("U", "uint"), ("I", "int"))
+       for bits in (8, 16, 32, 64)},
+}  # fmt: skip
 _FACTS = "nngrad"
 
 

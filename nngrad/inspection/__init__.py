@@ -3,10 +3,9 @@
 from .cost import Count, Tally, count
 from .debugging import source_locations
 from .description import BodyEntry, Description, Kind, describe
-from .explanation import Explanation, OrderOfGradient, explain
+from .explanation import Explanation, OrderOfGradient, explain, show_passes
 from .lines import Line
 from .listing import Difference, Listing, show
-from .lowered import show_passes
 from .memory import MemoryReport, memory_report
 from .nan import InputState, NanReport, find_nan
 from .recomputation import State

@@ -8,9 +8,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, UniformInitializer
-from .layer_arguments import size
+from .layer_arguments import of_affine, size
 from .layer_parameters import ZEROS, Apply, Init, own_parameters, parameter, reparametrized
-from .shapes import of_affine
 
 UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 

@@ -6,9 +6,8 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
-from .layer_arguments import axis, evenly, size
+from .layer_arguments import axis, evenly, kernel_extents, of_convolution, size
 from .layer_parameters import ZEROS, Apply, Init, glorot, own_parameters, parameter, reparametrized
-from .shapes import kernel_extents, of_convolution
 
 
 @own_parameters("conv")

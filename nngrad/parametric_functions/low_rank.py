@@ -15,9 +15,8 @@ from ..graph.arguments import Ints
 from ..initializer import Rng, host_generator
 from .affine import affine as affine  # whose words on arguments are taken, as those of the next are
 from .convolution import convolution as convolution
-from .layer_arguments import size
+from .layer_arguments import Shapes, of_affine, of_convolution, size
 from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
-from .shapes import Shapes, of_affine, of_convolution
 
 Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
 

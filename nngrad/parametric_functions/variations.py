@@ -20,9 +20,9 @@ from ..initializer import Rng as Rng
 from ..parameter import get_parameter_or_create
 from .affine import affine
 from .convolution import convolution
+from .layer_arguments import Shapes, of_affine, of_convolution
 from .layer_parameters import ZEROS, initial, own_parameters, parameter
 from .layer_parameters import Init as Init
-from .shapes import Shapes, of_affine, of_convolution
 
 # Errors say what an argument must be by its annotation, which is looked up here: as Array, Ints, Rng, Init or
 Level: TypeAlias = float | Array

@@ -1,14 +1,21 @@
-"""The loss, for transformations of optax that ask for more than gradients: line searches, plateaus."""
+"""The loss, for transformations of optax that ask for more than gradients: line searches, plateaus; and leaves that it
+depends on and no solver trains."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
-from typing import Any, NamedTuple
+import weakref
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import optax
 
+from ..graph import NdArray, Variable
+from ..graph.source_location import warn_user
 from .gradients import Arrays
+
+if TYPE_CHECKING:
+    from .solver import Solver
 
 
 class Loss(NamedTuple):
@@ -47,3 +54,27 @@ def transformed(
             "knows gradients alone; nn.train_step gives it value, grad and value_fn")
         raise TypeError(f"the optax transformation asks for {asked}, and this update {there}") from error
     return updates, new
+
+
+solvers: weakref.WeakSet[Solver] = weakref.WeakSet()
+"""Those that have parameters."""
+
+_told: weakref.WeakSet[NdArray] = weakref.WeakSet()
+_MOST_NAMED = 8
+
+
+def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
+    """Warn of those of the leaves, on which a loss depends, that no solver has, and that were not named before."""
+    trained = {id(p.cell) for solver in solvers for p in solver._variables}
+    left = {id(x.cell): x for x in leaves if id(x.cell) not in trained and x.cell not in _told}
+    if not left:
+        return
+    _told.update([x.cell for x in left.values()])
+    named = [f"{x.name!r}, {x.spec}" if x.name else f"one without a name, {x.spec}" for x in left.values()]
+    more = f"; and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
+    shown = "; ".join(named[:_MOST_NAMED])
+    warn_user(
+        f"{where}: the loss depends on leaves with need_grad that no solver trains: {shown}{more}. Give them to the "
+        "solver (get_parameters() of a Module finds Modules and leaves that are its attributes, or in lists, tuples "
+        "and dicts of these, and no others), or set their need_grad to False"
+    )

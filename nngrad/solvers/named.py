@@ -11,8 +11,8 @@ from typing import Any
 
 import optax
 
+from .bounded import scale_by_amsgrad, scale_by_root_of_sum
 from .rates import Rate, as_decay, as_rate, takes_lr
-from .scaling import scale_by_amsgrad, scale_by_root_of_sum
 from .solver import Solver, Transformation
 
 

@@ -25,12 +25,11 @@ from ..graph.value import Zeros, hold_together, values_of
 from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
 from .in_place import InPlaceState, InPlaceUpdate, Results, StateValue
-from .loss_facts import Loss, transformed
+from .loss_facts import Loss, solvers, tell_of_untrained, transformed
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .rates import LearningRate, Rate
 from .state import first_state
 from .state_methods import StateMethods
-from .untrained import solvers, tell_of_untrained
 from .update_hooks import call_after, call_before
 
 Transformation: TypeAlias = optax.GradientTransformation

@@ -23,11 +23,10 @@ from ..graph.source_location import warn_user
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
+from ..solvers.loss_facts import tell_of_untrained
 from ..solvers.solver import Solver, work_of_update
-from ..solvers.untrained import tell_of_untrained
 from .auxiliary import Auxiliary
-from .computation import StepComputation
-from .inputs import check_count, input_array
+from .computation import StepComputation, check_count, input_array
 from .options import StepOptions
 from .step_graph import StepGraph
 

@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ...functions.control import computed_again
-from ...functions.recomputation import Recomputation
+from ...functions.control import Recomputation, computed_again
 from ...graph import Function, Variable, by_rank, functions_of
 from .costs import reads
 from .plan import Node, Plan

@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.solvers as S
 from nngrad import hosts
 
-from ...training.runs.progress import NORM
+from ...training.runs.log import NORM
 from .configuration import ConfigurationError
 from .settings import RecipeSettings
 

@@ -22,9 +22,9 @@ from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Number
 from ...graph.closing import close
 from ...graph.derived import derived_once
 from .. import array, comparison, control, indexing, reduction
+from ..control import Recomputation
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
-from ..recomputation import Recomputation
 from .carries import followed_through, is_zeros, kinds_of
 from .costs import operations_in
 from .derived_bodies import Gives, filled, gradients_of, kept_of, specs_of, tangents_of

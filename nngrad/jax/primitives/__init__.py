@@ -9,7 +9,6 @@ from . import (  # noqa: F401
     products,
     randomness,
     reductions,
-    systems,
     truth,
 )
 from .complex_numbers import COMPLEX as COMPLEX

@@ -1,11 +1,21 @@
-"""Primitives that factor matrices, and solve systems."""
+"""Primitives that factor matrices, and solve systems; and linear systems that a function solves."""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
+from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
+
 from ... import functions as F
+from ...derivatives.implicit.capturing import equation as captured_equation
+from ...derivatives.implicit.packing import Packing
+from ...functions.bodies.implicit import solve_by_body
+from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...functions.factors import lu_decomposition
-from ...graph import Variable
-from .registry import JaxprEquation, opens, require
+from ...graph import Variable, apply
+from ..values import Value, is_held
+from .registry import JaxprEquation, controls, opens, require, variable
 
 
 @opens("cholesky")
@@ -60,3 +70,37 @@ def _qr(equation: JaxprEquation, x: Variable) -> list[Variable]:
     require(not p.get("pivoting"), "with pivots")
     require(not p["full_matrices"] or x.shape[-2] <= x.shape[-1], "with full matrices")
     return list(F.batch_qr(x))
+
+
+@controls("custom_linear_solve")
+def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
+    jaxprs, counts = equation.params["jaxprs"], equation.params["const_lengths"]
+    require(jaxprs.transpose_solve is not None, "without a function that solves the transposed system")
+    require(all(map(is_held, equation.inputs)), "of what is no array of numbers")
+    rest, constants = [variable(v) for v in values], []
+    for count in counts:
+        constants.append(rest[:count])
+        rest = rest[count:]
+    of_product, _, of_solver, of_other = constants
+    require(len(equation.outputs) == len(rest), "with something beside the solution")
+    require(all([b.dtype == rest[0].dtype and b.dtype.name in ("float32", "float64") for b in rest]), "of such dtypes")
+    packing = Packing(rest, "b", equation.name)
+
+    def product(vector: Variable) -> Variable:
+        found = opening.run_closed(jaxprs.matvec, [*of_product, *packing.unpacked(vector)])
+        return packing.packed([variable(y) for y in found], "the function returns")
+
+    def solver(closed: ClosedJaxpr, given: Sequence[Variable]) -> Any:
+        """How a system is solved is not looked into: no derivative asks for it."""
+        run = F.jax_function(jaxpr_as_fun(closed))
+        return lambda vector: packing.packed(run(*given, *packing.unpacked(vector)), "the solver returns")
+
+    functions = (product, solver(jaxprs.solve, of_solver), solver(jaxprs.transpose_solve, of_other))
+    matrix, found, other = [captured_equation(f, [packing.spec], equation.name, f) for f in functions]
+    try:
+        transpose = transpose_of(matrix.body)
+    except NotLinear:
+        require(False, "of a function that is not linear")
+    inputs = (*matrix.parameters, *found.parameters, *other.parameters, packing.vector)
+    x = apply(solve_by_body, inputs, (matrix.body, transpose, found.body, other.body))
+    return list(packing.unpacked(x))

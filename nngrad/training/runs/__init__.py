@@ -1,7 +1,7 @@
 """Runs of training: the loop with what belongs to it, and its parts for loops of one's own."""
 
+from .fit import EarlyStopping as EarlyStopping
 from .fit import Run as Run
 from .fit import fit as fit
 from .log import TrainingLog as TrainingLog
 from .log import training_log as training_log
-from .stopping import EarlyStopping as EarlyStopping
