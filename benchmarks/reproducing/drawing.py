@@ -56,6 +56,8 @@ def draw(experiment: Experiment, rows: Sequence[Measured], path: Path) -> None:
 def _draw_panel(
     axes: Any, experiment: Experiment, quantity: str, inside: Sequence[Measured], styles: dict[str, dict[str, Any]]
 ) -> None:
+    from matplotlib.ticker import LogLocator, NullFormatter
+
     title, scale, unit = experiment.quantity(quantity)
     words = isinstance(inside[0].x, str)
     for name in sorted(styles, key=lambda name: name == experiment.ours):
@@ -63,8 +65,12 @@ def _draw_panel(
         if curve:
             axes.plot(*zip(*curve, strict=True), label=name, **styles[name] | ({"linestyle": ""} if words else {}))
     axes.set_yscale("log")
+    values = [m.value for m in inside if m.value > 0]
+    if values and max(values) < 100 * min(values):  # a decade or two have few powers of ten
+        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
     axes.yaxis.set_major_formatter("{x:,g}")
-    axes.set_ylabel(f"{title}, {unit}" if unit else title)
+    axes.yaxis.set_minor_formatter(NullFormatter())
+    axes.set_ylabel(f"{title}, {unit}" if unit else title, fontsize=10)
     axes.set_xlabel(inside[0].axis)
     if words:
         axes.tick_params("x", labelrotation=25)
