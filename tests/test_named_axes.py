@@ -135,6 +135,30 @@ DEVICES = textwrap.dedent("""
     np.testing.assert_allclose(*checked, rtol=1e-10)
     (reason,) = slope.report().unopened
     assert "varying" in reason, reason
+
+    # Devices within: JAX has to see jax.shard_map in what it compiles for them, so it is left to JAX while JAX traces.
+    gathered = jax.shard_map(lambda x: jnp.sin(lax.all_gather(x, "d", tiled=True)), mesh=mesh, in_specs=P("d"),
+                             out_specs=P(), check_vma=False)
+
+    def within(x):
+        return jnp.sum(gathered(x) ** 3)
+
+    for build in (
+        lambda m: m.grad(within),
+        lambda m: m.grad(lambda x: jnp.sum(m.grad(within)(x) ** 2)),
+        lambda m: jax.grad(lambda x: jnp.sum(m.grad(within)(x) ** 2)),
+        lambda m: lambda x: m.jvp(within, (x,), (x,))[1],
+        lambda m: lambda x: m.vjp(gathered, x)[1](jnp.cos(x))[0],
+    ):
+        expected = build(jax)(X)
+        for around in (lambda g: g, jax.jit):
+            np.testing.assert_allclose(around(build(nj))(X), expected, rtol=1e-10, atol=1e-12)
+    try:
+        jax.jit(nj.laplacian(within))(X)
+    except NotImplementedError as error:
+        assert "jax.shard_map over several devices" in str(error), error
+    else:
+        raise AssertionError("a graph hides from JAX what is for several devices")
 """)
 
 

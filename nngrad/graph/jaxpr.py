@@ -117,6 +117,16 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
     return len(fixed), len(carried)
 
 
+def constants_in(closed: ClosedJaxpr) -> Iterator[Any]:
+    """The arrays that it holds, and those that functions inside hold."""
+    yield from closed.consts
+    for equation in equations_in(closed.jaxpr):
+        for value in parameters_of(equation).values():
+            for inner in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(inner, ClosedJaxpr):
+                    yield from inner.consts
+
+
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
     """Its equations, and those of the functions inside."""
     pending: list[Any] = [jaxpr]

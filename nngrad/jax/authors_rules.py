@@ -21,6 +21,7 @@ from ..functions.jax_derivatives import (
     custom_jax_gradient,
     inputs_of,
     jax_derivative,
+    jax_gradient,
     row_inputs,
 )
 from ..functions.jaxpr_structure import TracedFunction, key_of_array, structure_of
@@ -32,6 +33,7 @@ from .pointwise import PointwiseFunction, custom_pointwise_jax_function, pointwi
 
 _POINTWISE = (pointwise_jax_function, custom_pointwise_jax_function)
 _WITH_RULES = (custom_jax_derivative, custom_jax_gradient, *_POINTWISE)
+_OPAQUE = (jax_derivative, jax_gradient, *_WITH_RULES)
 
 Call = tuple[Op, tuple[Any, ...]]
 
@@ -56,6 +58,14 @@ def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: 
                 new.need_grad = old._need_grad
             instead[id(old)] = new
     return [instead.get(id(y), y) for y in results]
+
+
+def with_opaque(ys: Sequence[Variable]) -> bool:
+    """Whether opaque functions are among those that `ys` are computed by, in bodies too."""
+    functions = functions_of(ys)
+    return any([f.op in _OPAQUE for f in functions]) or any(
+        [not body.ops.isdisjoint(_OPAQUE) for f in functions for body in bodies_in(f.arguments)]
+    )
 
 
 def _with_new_values(call: Call) -> dict[Call, Call]:

@@ -140,6 +140,11 @@ def acts(jaxpr: Jaxpr) -> bool:
     return found
 
 
+def spans_devices(jaxpr: Jaxpr) -> bool:
+    """Whether it has a `jax.shard_map` over several devices, which JAX has to see in what it compiles for them."""
+    return any([e.primitive.name == "shard_map" and e.params["mesh"].size > 1 for e in equations_in(jaxpr)])
+
+
 _ACTING = {"debug_callback", "debug_print", "io_callback"}
 
 

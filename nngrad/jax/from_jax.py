@@ -18,7 +18,7 @@ from ..graph.closing import close
 from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
 from ..graph.spec import DType, spec_of
-from .calls import acts, axes_in
+from .calls import acts, axes_in, spans_devices
 from .opening import Opening
 from .report import Opened
 from .surroundings import ArgumentKinds, surroundings_of_now
@@ -65,6 +65,7 @@ class OpenedFunction(JaxFunction):
         if around is not None:
             around.axes.update(axes_in(trace.function.jaxpr.jaxpr))
             around.acts |= acts(trace.function.jaxpr.jaxpr)
+            around.spans_devices |= spans_devices(trace.function.jaxpr.jaxpr)
         if trace.function.report.transformed:
             return opened_with(Opening(), trace.function.jaxpr, inputs)
         body: Block = trace.function.body

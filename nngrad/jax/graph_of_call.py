@@ -23,10 +23,11 @@ from ..graph.block import bodies_in
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.inside_jax import named_axes
+from ..graph.jaxpr import constants_in, jaxpr_for
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
-from .authors_rules import by_their_rules
+from .authors_rules import by_their_rules, with_opaque
 from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
@@ -65,6 +66,12 @@ class Owner(Protocol):
 
     def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
         """What it gives for Variables, in pytrees."""
+
+
+READS_AROUND = (
+    "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "
+    "transformed. Make that array an argument of the function with the rule"
+)
 
 
 class CallArguments(NamedTuple):
@@ -118,8 +125,18 @@ class GraphOfCall:
 
     @classmethod
     def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
-        """The graph for arrays like these."""
-        return cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
+        """The graph for arrays like these.
+
+        Raises:
+            NotImplementedError: A rule in it reads what was computed around it, which is known while JAX differentiates
+                the function and no longer where it was traced before.
+        """
+        graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
+        if with_opaque(graph._outputs):
+            held = constants_in(jaxpr_for(graph.run, graph.inputs))
+            if any([isinstance(each, jax.core.Tracer) for each in held]):
+                raise NotImplementedError(READS_AROUND)
+        return graph
 
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:

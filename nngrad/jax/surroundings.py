@@ -46,6 +46,8 @@ class Surroundings:
         """The axes that the function has collectives over."""
         self.acts = False
         """Whether the function prints, or calls functions on the host for what they do."""
+        self.spans_devices = False
+        """Whether the function has a `jax.shard_map` over several devices."""
         self.variables: list[Variable] = []
         """What holds each of them; for random keys, their data."""
         self._values: dict[int, Value] = {}

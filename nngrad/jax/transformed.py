@@ -90,6 +90,13 @@ class Computation:
         return f"{self._name}({self.function.name})"
 
 
+SPANS_DEVICES = (
+    "jax.shard_map over several devices, within a function that nngrad.jax transforms while JAX traces it (jax.jit, "
+    "jax.grad, jax.vmap): JAX has to see it, to compile for those devices. Call the result with arrays, or put "
+    "jax.shard_map around it"
+)
+
+
 def _on_variables(computation: Computation, rows: RowAxes, *args: Any, **kwargs: Any) -> Any:
     return computation.on_variables(rows, args, kwargs)
 
@@ -180,6 +187,8 @@ class Transformed:
         if graph is None:
             with self._building:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed, weak), arrays)
+        if graph.surroundings.spans_devices and any([isinstance(a, jax.core.Tracer) for a in arrays]):
+            raise NotImplementedError(SPANS_DEVICES)
         return graph, [*arrays, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
