@@ -1,7 +1,7 @@
 """The one way by which something is computed again: a gradient graph built anew, which reads some forward values from
 recomputations and not from the forward pass.
 
-A recomputation waits for gradients that must have arrived (`functions/recomputation.py`). What the gradient reads is
+A recomputation waits for gradients that must have arrived (`functions/control.py`). What the gradient reads is
 `F.recomputed(clone, original)`, whose own gradient passes to the original: further derivatives are those of the plain
 graph.
 """
