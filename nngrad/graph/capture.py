@@ -101,11 +101,12 @@ def captured(
     within = _within(within_body(results), [*updated, *own], often, before)
     given = [*updated, *own, *within.keys]
     derived = [y for f in within.functions for y in f.outputs if y._derived is not None]
-    differentiated = [y for each in derivations_of(derived) for y in each.outputs]
-    whole = within_body([*results, *differentiated])  # derivatives need that, too
-    more = _within(whole, [*updated, *own], often, before) if derived else within
-    if more.keys != within.keys or any([f.effects for f in more.functions]):
-        more, differentiated = within, []
+    differentiated = [y for each in derivations_of(derived) for y in each.outputs] if derived else []
+    more = within
+    if differentiated:  # derivatives need that, too
+        more = _within(within_body([*results, *differentiated]), [*updated, *own], often, before)
+        if more.keys != within.keys or any([f.effects for f in more.functions]):
+            more, differentiated = within, []
     inside = {id(x) for x in given} | {id(y) for f in more.functions for y in f.outputs}
     read = [x for f in more.functions for x in f.inputs] + results + differentiated
     variables = list({id(x): x for x in read if id(x) not in inside}.values())
