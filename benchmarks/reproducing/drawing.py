@@ -73,7 +73,8 @@ def _draw_panel(
     axes.set_ylabel(f"{title}, {unit}" if unit else title, fontsize=10)
     axes.set_xlabel(inside[0].axis)
     if words:
-        axes.tick_params("x", labelrotation=25)
+        for label in axes.get_xticklabels():
+            label.set(rotation=40, ha="right", rotation_mode="anchor")
     else:
         places = sorted({m.x for m in inside})
         if places[-1] > 4 * max(places[0], 1e-9) and places[0] > 0:
