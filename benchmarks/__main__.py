@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import importlib.util
+import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 
@@ -60,6 +61,8 @@ def main() -> None:
     parser.add_argument("names", nargs="*", metavar="NAME", help=f"which: {', '.join(BENCHMARKS)} (all by default)")
     parser.add_argument("--smoke", action="store_true",
                         help="tiny sizes, to see that everything runs, and that it is lowered for other platforms")
+    parser.add_argument("--rotating", type=int, metavar="N", choices=range(1, 10), default=1,
+                        help="with --smoke: every Nth benchmark, others with each commit")
     parser.add_argument("--write", action="store_true", help="keep the figures, and write the pages that show them")
     parser.add_argument("--pages", action="store_true", help="write the pages from the kept figures, measure nothing")
     parser.add_argument("--history", type=Path, metavar="DIR",
@@ -71,7 +74,12 @@ def main() -> None:
     torch = importlib.util.find_spec("torch") is not None
     if options.smoke and options.write:
         parser.error("--smoke gives no figures worth writing")
+    if options.rotating > 1 and not options.smoke:
+        parser.error("--rotating is for --smoke")
     names = [name for name in BENCHMARKS if name in (options.names or BENCHMARKS)]
+    if options.rotating > 1:
+        names = names[commits() % options.rotating :: options.rotating]
+        print(f"of {len(BENCHMARKS)} benchmarks: {', '.join(names)}", flush=True)
     if options.pages:
         report.write_pages()
         return
@@ -88,6 +96,13 @@ def main() -> None:
         print(f"{lowered.count} programs were lowered for {', '.join(PLATFORMS)} as well")
     if options.write:
         write(tables)
+
+
+def commits() -> int:
+    """How many there are before the present state; 0 where there is no repository."""
+    ask = ["git", "rev-list", "--count", "HEAD"]
+    done = subprocess.run(ask, cwd=Path(__file__).parent, capture_output=True, text=True)
+    return int(done.stdout or 0)
 
 
 def show(rows: list[Row]) -> None:
