@@ -147,9 +147,9 @@ for _ in range(60):
     try:
         signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-4, 2e-2))
         checkpointer.save(step)
+        signal.setitimer(signal.ITIMER_REAL, 0)  # within, since the signal may come just before
     except KeyboardInterrupt:
         met += 1
-    signal.setitimer(signal.ITIMER_REAL, 0)
     step += 1
     w.d = step
     checkpointer.save(step)
