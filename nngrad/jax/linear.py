@@ -34,7 +34,7 @@ class Vectors:
     def like(cls, name: str, what: str, others: Any) -> Vectors:
         """Those for a pytree of others."""
         leaves, tree = jax.tree.flatten(others)
-        return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), _dtype(leaf)) for leaf in leaves]))
+        return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), dtype_of_leaf(leaf)) for leaf in leaves]))
 
     def moving(self, given: Any, of_dtype: type[Exception] = ValueError) -> tuple[Any, ...]:
         """Those of the floating ones, in order.
@@ -51,7 +51,7 @@ class Vectors:
             if isinstance(leaf, float | complex) and floating:
                 leaf = np.asarray(leaf, dtype)
             expected = dtype if floating else jax.dtypes.float0
-            own = tuple(np.shape(leaf)), _dtype(leaf)
+            own = tuple(np.shape(leaf)), dtype_of_leaf(leaf)
             if own[0] != shape or (own[1] != expected and not isinstance(leaf, Variable)):
                 raise (of_dtype if own[0] == shape else ValueError)(
                     f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)}, since what it "
@@ -119,7 +119,7 @@ def linear_function(
 
 def floating(tree: Any) -> list[Any]:
     """The floating leaves of a pytree."""
-    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(_dtype(leaf), jnp.inexact)]
+    return [leaf for leaf in jax.tree.leaves(tree) if jnp.issubdtype(dtype_of_leaf(leaf), jnp.inexact)]
 
 
 def _argument(given: tuple[Any, ...]) -> Any:
@@ -132,7 +132,8 @@ def _name(dtype: Any) -> str:
     return "float0" if dtype == jax.dtypes.float0 else str(dtype)
 
 
-def _dtype(leaf: Any) -> Any:
+def dtype_of_leaf(leaf: Any) -> Any:
+    """The dtype that JAX gives a leaf of a pytree, of random keys and float0 too."""
     dtype = getattr(leaf, "dtype", None)
     if dtype is None:
         return jnp.result_type(leaf)

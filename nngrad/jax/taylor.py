@@ -17,6 +17,7 @@ from ..graph import Variable
 from . import builds
 from .authors_rules import by_their_rules
 from .calls import CALLED, call_in, results_of_call
+from .linear import dtype_of_leaf
 from .rows import RowAxes
 from .tangents import is_whole, like
 from .transformed import Build, Transformed
@@ -69,7 +70,7 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
     leaves, tree = jax.tree.flatten(x)
     structure: Any = tree
     for leaf in leaves:
-        if not jnp.issubdtype(_dtype(leaf), jnp.inexact):
+        if not jnp.issubdtype(dtype_of_leaf(leaf), jnp.inexact):
             raise TypeError(
                 f"jet: argument {i} must be floating, got {leaf!r}; make it floating, or let fun close over it"
             )
@@ -84,13 +85,12 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
                     f"jet: term {k} of argument {i} must have the shape {np.shape(leaf)}, as the argument has; "
                     f"got {np.shape(t)}"
                 )
-        cast = [t if isinstance(t, Variable) else jnp.asarray(t, _dtype(x)) for t, x in zip(own, leaves, strict=True)]
+        cast = [
+            t if isinstance(t, Variable) else jnp.asarray(t, dtype_of_leaf(leaf))
+            for t, leaf in zip(own, leaves, strict=True)
+        ]
         found.append(jax.tree.unflatten(tree, cast))
     return found
-
-
-def _dtype(leaf: Any) -> Any:
-    return leaf.dtype if isinstance(leaf, Variable) else jnp.result_type(leaf)
 
 
 def taylor(
