@@ -389,3 +389,20 @@ def test_the_report_tells_what_stays_opaque_and_what_it_costs() -> None:
     assert re.search(shown, text)
     assert "further order; what it is part of loses forward mode by independent rows and by symmetry" in text
     assert text.endswith("cost: nothing: no gradient passes")
+
+
+def test_what_depends_on_no_row_has_none() -> None:
+    """As under JAX's own transformations, such a result may be asked for without an axis."""
+
+    def along(m: Any, fun: Callable[[Any], Any]) -> Callable[..., Any]:
+        return jax.vmap(lambda x, t: m.jvp(fun, (x,), (t,)), (0, None), (0, None))
+
+    x = jnp.arange(3.0)
+    for ours, theirs in zip(along(nj, lambda x: 7 * x)(x, 2.0), along(jax, lambda x: 7 * x)(x, 2.0), strict=True):
+        np.testing.assert_array_equal(ours, theirs)
+    second = jax.vmap(nj.hessian(lambda x: jnp.sum(x**2) + x[0] * x[1]), out_axes=None)
+    np.testing.assert_allclose(second(jnp.ones((4, 2))), [[2, 1], [1, 2]])
+    np.testing.assert_allclose(jax.jacfwd(second)(jnp.ones((4, 2))), 0)
+    assert jax.vmap(nj.hessian(lambda x: jnp.sum(x**2)))(jnp.ones((0, 2))).shape == (0, 2, 2)
+    with pytest.raises(ValueError, match="out_axes"):
+        along(nj, jnp.sin)(x, 2.0)

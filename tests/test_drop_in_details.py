@@ -91,6 +91,7 @@ BAD: dict[str, tuple[Callable[[Any], Any], str]] = {
     "argnums of hessian": (lambda m: m.hessian(number, 3)(X3), "hessian: argnums"),
     "an array": (lambda m: m.grad(jnp.sin)(X3), "grad: fun must return one floating number"),
     "a whole number": (lambda m: m.grad(jnp.argmax)(X3), "grad: fun must return one floating number"),
+    "a complex number": (lambda m: m.grad(lambda x: number(x) * 1j)(X3), r"got complex64\[\]; for a holomorphic fun"),
     "integers": (lambda m: m.grad(lambda n: n * 1.0)(3), "argnums"),
     "truths": (lambda m: m.grad(lambda n: n * 1.0)(True), "argnums"),
     "integers of jacfwd": (lambda m: m.jacfwd(lambda n: n * 1.0)(3), "jacfwd: only floating"),

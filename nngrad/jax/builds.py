@@ -342,8 +342,9 @@ def _chosen(name: str, args: Any, argnums: Argnums) -> Any:
 
 def _check_number(name: str, y: Any, rows: RowAxes) -> None:
     if not isinstance(y, Variable) or y.shape != rows.shape or not y.spec.differentiable:
-        shown = y.spec if isinstance(y, Variable) else jax.tree.structure(y)
+        shown = y.spec if isinstance(y, Variable | ComplexPair) else jax.tree.structure(y)
         several = "; for arrays there are nj.jacobian and nj.vjp" if getattr(y, "shape", ()) != rows.shape else ""
+        several = "; for a holomorphic fun give holomorphic=True" if is_pair(y) else several
         raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
 
 

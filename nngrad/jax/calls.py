@@ -40,6 +40,9 @@ class Graph(Protocol):
     def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs."""
 
+    def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
+        """Which of the results depend on some of the inputs, by their values."""
+
     def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for as many points at once as there are rows along the first axis of some of the inputs.
 
@@ -212,7 +215,9 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
         return results, [None] * len(results)
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
     results = results_of_call(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
-    return results, [0] * len(results)
+    reached = graph.reached_by(having_rows) if name is None and mapped.size else [True] * len(results)
+    found = [0 if with_rows else None for with_rows in reached]  # JAX lets what has no axis leave by `out_axes=None`
+    return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
 
 
 def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:

@@ -228,6 +228,12 @@ class GraphOfCall:
         """See `Graph`."""
         return self.surroundings.axes
 
+    def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
+        """See `Graph`."""
+        given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
+        _, reached, _ = path_between(self._outputs, given, of_values=True)
+        return [id(y) in reached for y in self._outputs]
+
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for many points at once; where it is not to be had, what JAX makes of this one."""
         key = having_rows, size, name, named_axes()
@@ -242,7 +248,9 @@ class GraphOfCall:
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
             whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
-        except NotByRows:
+        except Exception as error:  # as of a rule that JAX maps where it is applied, and cannot differentiate mapped
+            if name is not None and not isinstance(error, NotByRows):
+                raise
             return OverRowsByJax(self, having_rows, size, name)
         expected = [with_rows(y, size) for y in self.outputs]
         return whole if whole.outputs == expected else OverRowsByJax(self, having_rows, size, name)
@@ -281,6 +289,10 @@ class OverRowsByJax:
             each = self._graph.pushforward(moving)
             self._pushed[moving] = jax.jit(jax.vmap(each, axes, axis_size=self._size, axis_name=self._name))
         return self._pushed[moving]
+
+    def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
+        """All, as far as is known."""
+        return [True] * len(self.outputs)
 
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The same once more."""

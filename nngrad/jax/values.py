@@ -134,6 +134,11 @@ class ComplexPair:
         """The dtype of a complex array with such parts."""
         return np.dtype(np.complex128 if self.real.dtype == np.float64 else np.complex64)
 
+    @property
+    def spec(self) -> str:
+        """How errors show it, as they show a Variable's."""
+        return f"{self.dtype.name}{list(self.shape)}"
+
 
 Value = Variable | KnownArray | Keys | Delayed | ComplexPair
 

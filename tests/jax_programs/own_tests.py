@@ -13,9 +13,9 @@ from __future__ import annotations
 import argparse
 import functools
 import importlib
+import re
 import signal
 import sys
-import traceback
 import types
 import unittest
 from collections import Counter
@@ -27,6 +27,30 @@ import jax
 import nngrad.jax as nj
 
 NAMES = ("grad", "value_and_grad", "jvp", "vjp", "linearize", "hessian", "jacfwd", "jacrev")
+WORDS = ("passes", "refused", "wrong", "raises", "too long")
+WORDED = "raises the same class of error, in other words"
+REFUSED: dict[str, tuple[str, ...]] = {
+    WORDED: (
+        "test_grad_nonscalar_output", "test_grad_tuple_output", "test_grad_unit_output", "test_jvp_error",
+        "test_unimplemented_interpreter_rules",
+    ),
+    "asks for JAX's internals": (
+        "test_grad_of_jit_compilation_caching2", "test_pmap_global_cache", "test_vjp3_dont_want",
+        "test_vjp3_dont_want_bilinear",
+    ),
+    "asks for a Python number; here results are arrays": (
+        "test_symbolic_zero_custom_jvp", "test_symbolic_zero_custom_vjp",
+    ),
+    "a rule breaks its promise: its value is another one, or depends on tangents": (
+        "test_jvp_dataflow_violation", "test_optimize_remat_gh21303",
+    ),
+    "derivatives of custom_vmap are mapped along an axis that JAX sees not to matter": (
+        "test_jvp_extra_batched_primals_with_linear_vmap_rule",
+    ),
+    "computes what JAX refuses": ("test_partial_eval_raises",),
+}  # fmt: skip
+"""What tests ask for that nngrad does not give, and why, by the names of the tests."""
+
 called: list[str] = []
 """The transformations that a test has called."""
 
@@ -91,30 +115,56 @@ class TooLong(KeyboardInterrupt):
     """A test has run for longer than it may; no `except Exception` on the way may take it for something else."""
 
 
+class Noting(unittest.TestResult):
+    """Keeps the errors of a test themselves, not only how they are printed."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.raised: list[BaseException] = []
+
+    def _exc_info_to_string(self, err: Any, test: unittest.TestCase) -> str:
+        self.raised.append(err[1])
+        return str(err[1])
+
+
 def outcome(test: unittest.TestCase, seconds: int) -> tuple[str, str]:
-    """In a word what came of a test, and the last line of its error."""
+    """In a word what came of a test, and its error in a line."""
 
     def stop(*_: Any) -> None:
         raise TooLong(f"{seconds} s")
 
-    result = unittest.TestResult()
-    signal.signal(signal.SIGALRM, stop)
-    signal.alarm(seconds)
+    result = Noting()
+    signal.signal(signal.SIGPROF, stop)
+    signal.setitimer(signal.ITIMER_PROF, seconds)  # of the processor's time, whatever else runs beside
     try:
         test.run(result)
     except TooLong as error:
         return "too long", str(error)
     finally:
-        signal.alarm(0)
+        signal.setitimer(signal.ITIMER_PROF, 0)
     if result.skipped:
         return "skipped", result.skipped[0][1]
-    failed = [*result.errors, *result.failures]
-    if not failed:
+    if not result.raised:
         return "passes", ""
-    lines = [line for line in failed[0][1].splitlines() if line.strip() and not line.startswith((" ", "-", "For sim"))]
-    text = " ".join(lines[1:])
-    first = next((line for line in lines[1:] if not line.startswith("Traceback")), text)
-    return ("wrong" if "Not equal to tolerance" in text or "Mismatched" in text else first.split(":")[0]), first
+    error = result.raised[0]
+    said = " ".join(str(error).split())
+    wrong = isinstance(error, AssertionError) and ("Not equal to tolerance" in said or "Mismatched" in said)
+    return ("wrong" if wrong else "raises"), f"{type(error).__name__}: {said}"
+
+
+def refusal(name: str, said: str) -> str:
+    """Why nngrad does not do what a test asks for, in a few words; nothing where that has no reason."""
+    if re.match('AssertionError: ".*" does not match "', said):
+        return WORDED
+    return next((why for why, names in REFUSED.items() if name in names), "")
+
+
+def row(name: str, counts: Counter[str], refused: Counter[str]) -> str:
+    """A row of the table in Markdown."""
+    asked = counts.total() - counts["calls none"] - counts["does not pass as it is"] - counts["skipped"]
+    reasons = "; ".join([f"{count} {why}" for why, count in refused.most_common()])
+    cells = [name, str(asked), *[str(counts[word]) for word in WORDS], reasons]
+    return " | ".join(["", *cells, ""]).strip()
 
 
 def main(arguments: list[str]) -> None:
@@ -127,35 +177,47 @@ def main(arguments: list[str]) -> None:
     given = parser.parse_args(arguments)
     sys.path.insert(0, given.folder)
     checking = importlib.import_module("jax._src.public_test_util")
+    rows = []
     for chosen in given.classes:
         file, _, wanted = chosen.partition(":")
         module = importlib.import_module(file)
         jax.config.parse_flags_with_absl()
         places = [(place, vars(place).copy(), replaced(place)) for place in (module, checking)]
-        counts: Counter[str] = Counter()
-        suites = unittest.defaultTestLoader.loadTestsFromModule(module)
-        for test in [test for suite in suites for test in suite if not wanted or type(test).__name__ == wanted]:
-            method = getattr(type(test), test._testMethodName)
-            if given.only not in test.id() or not reaches(method, module, set()):
-                continue
-            called.clear()
-            for place, _, names in places:
-                vars(place).update(names)
-            try:
-                word, said = outcome(test, given.seconds)
-            except Exception:
-                word, said = "crashes", traceback.format_exc().splitlines()[-1]
-            finally:
-                for place, before, names in places:
-                    vars(place).update({name: before[name] for name in names})
-            if not called:
-                word = "calls none"
-            elif word != "passes" and outcome(test, given.seconds)[0] != "passes":
-                word = "does not pass as it is"
-            counts[word] += 1
-            if word not in ("passes", "calls none", "does not pass as it is"):
-                print(f"{test.id().split('.', 1)[1]}: {said[:200]}", flush=True)
-        print(chosen, dict(counts.most_common()), flush=True)
+        tests: dict[str, list[Any]] = {}
+        for suite in unittest.defaultTestLoader.loadTestsFromModule(module):
+            for test in suite:
+                tests.setdefault(type(test).__name__, []).append(test)
+        for name in tests if not wanted else [wanted]:
+            counts: Counter[str] = Counter()
+            refused: Counter[str] = Counter()
+            for test in tests[name]:
+                method = getattr(type(test), test._testMethodName)
+                if given.only not in test.id() or not reaches(method, module, set()):
+                    continue
+                called.clear()
+                for place, _, names in places:
+                    vars(place).update(names)
+                try:
+                    word, said = outcome(test, given.seconds)
+                finally:
+                    for place, before, names in places:
+                        vars(place).update({name: before[name] for name in names})
+                if not called:
+                    word = "calls none"
+                elif word not in ("passes", "skipped") and outcome(test, given.seconds)[0] != "passes":
+                    word = "does not pass as it is"
+                if word in WORDS[1:]:
+                    own = test.id().split(".", 1)[1]
+                    why = refusal(test._testMethodName, said)
+                    if why:
+                        word = "refused"
+                        refused[why] += 1
+                    print(f"{own}: {why or word}: {said[:300]}", flush=True)
+                counts[word] += 1
+            if counts.total():
+                rows.append(row(f"`{name}`", counts, refused))
+                print(rows[-1], dict(counts), flush=True)
+    print(*rows, sep="\n")
 
 
 if __name__ == "__main__":

@@ -351,3 +351,21 @@ def test_errors_of_the_users_stay_errors() -> None:
     wrong.defjvp(lambda primals, tangents: (wrong(*primals), jnp.stack(tangents)))
     with pytest.raises(TypeError, match="Custom JVP rule must produce primal and tangent outputs"):
         nj.jvp(wrong, (0.7,), (1.0,))
+
+
+def test_a_rule_that_jax_cannot_differentiate_once_it_is_mapped() -> None:
+    """Its value does not depend on the point, its tangent does: JAX maps the one along no axis and the other along the
+    first. The map of the derivative exists all the same."""
+
+    @jax.custom_jvp
+    def nothing(x: Any) -> Any:
+        return np.zeros(x.shape, x.dtype)
+
+    @nothing.defjvp
+    def along(primals: Any, tangents: Any) -> Any:
+        (x,), (t,) = primals, tangents
+        return nothing(x), jnp.cos(x) * t
+
+    x = jnp.arange(3.0)
+    np.testing.assert_allclose(jax.jit(jax.vmap(nj.grad(nothing)))(x), np.cos(x), rtol=1e-15)
+    np.testing.assert_allclose(jax.vmap(nj.grad(nj.grad(nothing)))(x), -np.sin(x), rtol=1e-15)
