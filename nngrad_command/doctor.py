@@ -65,13 +65,6 @@ KNOWN = (
 """What is known of versions, and what to do."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`nngrad doctor` with `arguments`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nngrad doctor", description=DESCRIPTION)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad doctor`."""
     parser.add_argument("--time-limit", type=seconds, default=SECONDS, metavar="SECONDS",

@@ -15,7 +15,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -31,13 +30,6 @@ DESCRIPTION = (
     "run, and so is each example, with few steps; what was run before, and of which nothing has changed, is not run "
     "again. It needs the sources, as a clone of the repository has them, and the packages of nngrad[docs]."
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`nngrad docs` with `arguments`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nngrad docs", description=DESCRIPTION)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,12 +1,11 @@
-"""Where the `nngrad` command enters. `doctor`, `follow`, `launch`, `docs` and `reproduce` do not import nngrad."""
+"""Where the `nngrad` command enters. Commands of `nngrad_command` do not import nngrad."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
 
-from . import __version__, doctor, documentation, launch, reproduction
-from .following import command as following
+from . import commands
 from .outcome import cause_of, complain, error_line, exit_code
 
 
@@ -17,19 +16,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    if given[:1] == ["doctor"]:
-        return doctor.main(given[1:])
-    if given[:1] == ["launch"]:
-        return launch.main(given[1:])
-    if given[:1] == ["follow"]:
-        return following.main(given[1:])
-    if given[:1] == ["docs"]:
-        return documentation.main(given[1:])
-    if given[:1] == ["reproduce"]:
-        return reproduction.main(given[1:])
-    if given == ["--version"]:
-        print(f"nngrad {__version__}")
-        return 0
+    if given == ["--version"] or (given and given[0] in commands.ALONE):
+        return commands.run(commands.ALONE, given)
     try:
         from nngrad.command import cli
     except Exception as error:

@@ -41,14 +41,6 @@ The exit code is that of the process that failed first: 128 and the number of
 the signal if one killed it."""
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`nngrad launch` with `arguments`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nngrad launch", description=DESCRIPTION, epilog=EPILOG,
-                                     formatter_class=argparse.RawDescriptionHelpFormatter)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
-
-
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad launch`."""
     parser.add_argument("-n", "--processes", type=_positive, required=True, metavar="N", help="how many processes")

@@ -9,7 +9,6 @@ import argparse
 import importlib.util
 import subprocess
 import sys
-from collections.abc import Sequence
 from pathlib import Path
 
 from .documentation import SOURCES
@@ -21,13 +20,6 @@ DESCRIPTION = (
     "the paper's own method; draw it, and write a page on it. It needs the sources, as a clone of the repository has "
     "them. Methods whose packages are not installed are left out; those of nngrad[reproduce] are wanted."
 )
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`nngrad reproduce` with `arguments`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nngrad reproduce", description=DESCRIPTION)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

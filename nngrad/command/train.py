@@ -7,7 +7,7 @@ from pathlib import Path
 
 import jax
 
-from nngrad_command import launch
+from nngrad_command import commands
 from nngrad_command.arguments import positive
 from nngrad_command.installation import missing
 from nngrad_command.outcome import complain, has_devices, reported
@@ -70,7 +70,8 @@ def run(given: argparse.Namespace) -> int:
             print(printed(recipe, settings), end="")
             return 0
         if given.processes > 1:
-            return launch.main(["-n", str(given.processes), "-m", "nngrad", *_one_of_several(given)])
+            launched = ["launch", "-n", str(given.processes), "-m", "nngrad", *_one_of_several(given)]
+            return commands.run(commands.ALONE, launched)
         out = given.out or Path("runs") / Path(given.recipe).stem
         hosts.initialize()
         if not has_devices("train", jax.devices):

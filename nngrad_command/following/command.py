@@ -9,7 +9,6 @@ import signal
 import sys
 import threading
 import webbrowser
-from collections.abc import Sequence
 from pathlib import Path
 
 from ..outcome import complain
@@ -21,13 +20,6 @@ DESCRIPTION = ("Show a page that follows a run, or shows one that is finished: l
                "listens on loopback, until Ctrl-C.")
 _LINGER = 5.0
 """Seconds that pages have for reading the end of a run."""
-
-
-def main(arguments: Sequence[str] | None = None) -> int:
-    """`nngrad follow` with `arguments`; returns the exit code."""
-    parser = argparse.ArgumentParser(prog="nngrad follow", description=DESCRIPTION)
-    add_arguments(parser)
-    return run(parser.parse_args(arguments))
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -1,0 +1,44 @@
+"""The command line, and the commands that do not import nngrad."""
+
+from __future__ import annotations
+
+import argparse
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from . import __version__, doctor, documentation, launch, reproduction
+from .following import command as following
+
+Commands = Mapping[str, tuple[Any, str]]
+"""The module of each command, with DESCRIPTION, add_arguments and run, and what it is for."""
+
+DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
+ALONE: Commands = {
+    "launch": (launch, "run a script as several processes, joined by JAX"),
+    "follow": (following, "show a page that follows a run, on loopback"),
+    "docs": (documentation, "build the documentation as a site, or show it"),
+    "reproduce": (reproduction, "run a comparison that a paper has published"),
+    "doctor": (doctor, "show versions and devices, and what is missing or broken"),
+}
+
+
+def run(commands: Commands, arguments: Sequence[str] | None) -> int:
+    """Run one of these commands with `arguments` (those of the process by default); returns the exit code."""
+    top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
+    top.add_argument("--version", action="version", version=f"nngrad {__version__}")
+    parsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
+    for name, (module, what) in commands.items():
+        command = parsers.add_parser(name, help=what, description=module.DESCRIPTION,
+                                     epilog=getattr(module, "EPILOG", None), formatter_class=_Paragraphs)
+        module.add_arguments(command)
+        command.set_defaults(run=module.run)
+    given = top.parse_args(arguments)
+    code: int = given.run(given)
+    return code
+
+
+class _Paragraphs(argparse.RawDescriptionHelpFormatter):
+    """Wraps the description as usual, and leaves the lines below the options as they are."""
+
+    def _fill_text(self, text: str, width: int, indent: str) -> str:
+        return text if "\n" in text else argparse.HelpFormatter._fill_text(self, text, width, indent)
