@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad.graph import Op, Variable
 from nngrad.graph.docstrings import USUAL, completed_docstring
 
@@ -142,3 +143,11 @@ FLOATING = [name for name, f in FUNCTIONS.items() if takes_x_alone(f) and f"    
 def test_what_is_usually_said_of_x_is_true(name: str) -> None:
     result = FUNCTIONS[name](Variable.from_numpy_array(np.ones((2, 3, 4, 4), np.int32)))
     assert [y.dtype for y in (result if isinstance(result, tuple) else (result,))] == [np.float32]
+
+
+@pytest.mark.parametrize("name", ["value_and_grad", "jacobian", "jacrev", "hessian", "bilaplacian", "divergence"])
+def test_drop_in_transformations_say_what_they_share(name: str) -> None:
+    function = getattr(nj, name)
+    assert described(function.__doc__) == list(inspect.signature(function).parameters)
+    assert "\nRaises:\n    TypeError: (when it is called) " in function.__doc__
+    assert "with_gradient" not in function.__doc__, "an exception that is another one's alone"

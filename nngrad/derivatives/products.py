@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
-from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable
-from .parts import Variables, built, gradients_at, pushed, vectors_for
+from .parts import Variables, built, forward_or_reverse, gradients_at, pushed, vectors_for
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
@@ -78,9 +77,8 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
 
     def build() -> list[Variable]:
         gradients = gradients_at(outputs, inputs, [None] * len(outputs))
-        try:
-            return pushed(gradients, inputs, directions)
-        except NoForwardMode:
-            return gradients_at(gradients, inputs, list(directions))
+        return forward_or_reverse(
+            lambda: pushed(gradients, inputs, directions), lambda: gradients_at(gradients, inputs, list(directions))
+        )
 
     return built([*outputs, *inputs], build)

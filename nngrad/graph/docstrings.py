@@ -14,7 +14,7 @@ import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any
+from typing import Any, TypeVar
 
 from .arguments import Axes, range_of, without_range
 
@@ -43,6 +43,7 @@ _SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
 _ENTRY = re.compile(r" {4}(\*{0,2}\w+|\.\.\.): ?(.*)")
 _OTHERS = "..."
 Entries = dict[str, list[str]]
+Documented = TypeVar("Documented", bound=Callable[..., Any])
 
 
 def usual_of(function: Callable[..., Any]) -> dict[str, str]:
@@ -94,9 +95,16 @@ class Completed:
         return None if doc is None else str(doc)
 
 
+def completed(function: Documented) -> Documented:
+    """A function that is no op, with a completed docstring: what it shares with those that `...` names, and what they
+    raise."""
+    function.__doc__ = completed_docstring(function, _names(function), {}, {}, all_errors=True)
+    return function
+
+
 def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
-    refused: Mapping[str, str] | None = None,
+    refused: Mapping[str, str] | None = None, all_errors: bool = False,
 ) -> str | None:
     """The docstring of a function, with an entry for each of the arguments, as far as there are words for them.
 
@@ -107,6 +115,7 @@ def completed_docstring(
         raises: What is said of an exception that has none.
         refused: Clauses that the words on ValueError end with, as `refused_by` gives them, but for what these words say
             already.
+        all_errors: Whether other exceptions than ValueError are those of the functions named, too.
     """
     if function.__doc__ is None:
         return None
@@ -120,8 +129,9 @@ def completed_docstring(
         others.append(_parsed(other.__doc__ or "")[1])
     known.maps[1:1] = [each.get("Args", {}) for each in others]
     entries = {name: known[name] for name in arguments if name in known}
-    inherited = [each["Raises"] for each in others if "ValueError" in each.get("Raises", {})]
-    raised = {"ValueError": inherited[0]["ValueError"]} if inherited else {}
+    raised: Entries = {}
+    for each in reversed(others):
+        raised |= {name: e for name, e in each.get("Raises", {}).items() if all_errors or name == "ValueError"}
     raised |= {name: [text] for name, text in raises.items()} | sections.pop("Raises", {})
     if refused:
         raised["ValueError"] = _with_clauses(raised.get("ValueError", []), refused)

@@ -15,6 +15,7 @@ from ..derivatives.sums import bilaplacian as bilaplacian_of
 from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
 from ..graph import Variable
+from ..graph.docstrings import completed
 from . import builds
 from .builds import check_alike
 from .checkpoints import positions
@@ -46,6 +47,7 @@ def grad(
     return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
 
 
+@completed
 def value_and_grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
@@ -53,19 +55,14 @@ def value_and_grad(
     """The value of a function and its gradient, as `jax.value_and_grad`.
 
     Args:
-        fun: As for `grad`.
-        argnums: As for `grad`.
         has_aux: As for `grad`; the result then is `((value, auxiliary), gradient)`.
-        holomorphic: As for `grad`.
-        allow_int: As for `grad`.
-
-    Raises:
-        TypeError: As for `grad`.
+        ...: As for `grad`.
     """
     build = Build(builds.value_and_grad, (_numbers("value_and_grad", argnums), has_aux, holomorphic, allow_int))
     return Transformed(fun, build, "value_and_grad")
 
 
+@completed
 def jacobian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
@@ -75,7 +72,7 @@ def jacobian(
         fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
-        holomorphic: As for `grad`.
+        ...: As for `grad`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
@@ -86,6 +83,7 @@ def jacobian(
     return _jacobian("jacobian", fun, argnums, has_aux, holomorphic)
 
 
+@completed
 def jacfwd(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
@@ -93,17 +91,12 @@ def jacfwd(
     graph.
 
     Args:
-        fun: As for `jacobian`.
-        argnums: As for `jacobian`.
-        has_aux: As for `jacobian`.
-        holomorphic: As for `jacobian`.
-
-    Raises:
-        TypeError: As for `jacobian`.
+        ...: As for `jacobian`.
     """
     return _jacobian("jacfwd", fun, argnums, has_aux, holomorphic)
 
 
+@completed
 def jacrev(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
@@ -112,18 +105,13 @@ def jacrev(
     graph.
 
     Args:
-        fun: As for `jacobian`.
-        argnums: As for `jacobian`.
-        has_aux: As for `jacobian`.
-        holomorphic: As for `jacobian`.
         allow_int: As for `grad`; in their place the Jacobian has zeros of their own dtype.
-
-    Raises:
-        TypeError: As for `jacobian`.
+        ...: As for `jacobian`.
     """
     return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
 
 
+@completed
 def hessian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
@@ -132,16 +120,11 @@ def hessian(
     Args:
         fun: Returns one floating number, or a pytree of floating arrays; with `has_aux` a pair, of that and anything
             else.
-        argnums: Which positional arguments to differentiate by.
-        has_aux: Whether `fun` returns a pair.
-        holomorphic: As for `grad`.
+        ...: As for `jacobian`.
 
     Returns:
         The function. It gives the pytree of the results, of pytrees of the arguments, of such pytrees, of
         `(*result, *argument, *other)`.
-
-    Raises:
-        TypeError: As for `jacobian`.
     """
     return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
 
@@ -250,11 +233,11 @@ def laplacian(
         directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
             then takes a key before the arguments of `fun`, from which they follow. None for the exact result.
         kind: How they are distributed: "sparse", "rademacher" or "gaussian".
-        with_gradient: Whether the function returns `(value, gradient, laplacian)`, all of one pass.
+        with_gradient: Whether the function returns `(value, gradient, laplacian)`, all of one pass; a ValueError with
+            random `directions`, which do not make up the gradient.
 
     Raises:
         TypeError: (when it is called) The argument or the result is no single array.
-        ValueError: `with_gradient` with random `directions`, which do not make up the gradient.
     """
     if not with_gradient:
         return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
@@ -265,6 +248,7 @@ def laplacian(
     return _of_rows(fun, "laplacian", _all_of_one_pass, argnums, batched, directions, kind)
 
 
+@completed
 def bilaplacian(
     fun: Callable[..., Any], argnums: int = 0, batched: bool = False, directions: int | None = None,
     kind: str = "sparse",
@@ -272,18 +256,12 @@ def bilaplacian(
     """The Laplacian of the Laplacian of a function.
 
     Args:
-        fun: As for `laplacian`.
-        argnums: As for `laplacian`.
-        batched: As for `laplacian`.
-        directions: As for `laplacian`.
-        kind: As for `laplacian`.
-
-    Raises:
-        TypeError: As for `laplacian`.
+        ...: As for `laplacian`.
     """
     return _of_rows(fun, "bilaplacian", bilaplacian_of, argnums, batched, directions, kind)
 
 
+@completed
 def divergence(
     fun: Callable[..., Any], argnums: int = 0, batched: bool = False, directions: int | None = None,
     kind: str = "sparse",
@@ -292,13 +270,7 @@ def divergence(
 
     Args:
         fun: Returns an array of the argument's shape.
-        argnums: As for `laplacian`.
-        batched: As for `laplacian`.
-        directions: As for `laplacian`.
-        kind: As for `laplacian`.
-
-    Raises:
-        TypeError: As for `laplacian`.
+        ...: As for `laplacian`.
     """
     return _of_rows(fun, "divergence", divergence_of, argnums, batched, directions, kind)
 

@@ -53,13 +53,11 @@ def svd_affine(
     a weight of `affine`; b (*n_outmaps), zeros.
 
     Args:
-        inp: As for `affine`.
-        n_outmaps: As for `affine`.
         r: The rank: at most the lesser of the number of inputs and that of outputs.
-        base_axis: As for `affine`.
         uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `affine`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
+        ...: As for `affine`.
     """
     shapes = of_affine(inp, n_outmaps, base_axis, rng)
     inmaps, outmaps = shapes.weight[0], math.prod(shapes.bias)
@@ -89,17 +87,11 @@ def svd_convolution(
     nearest one of rank `r` to the kernels of `convolution`; b (outmaps,), zeros.
 
     Args:
-        inp: As for `convolution`.
-        outmaps: As for `convolution`.
-        kernel: As for `convolution`.
         r: The rank: at most the lesser of the size of a kernel and `outmaps`.
-        pad: As for `convolution`.
-        stride: As for `convolution`.
-        dilation: As for `convolution`.
         uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `convolution`.
-        base_axis: As for `convolution`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
+        ...: As for `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)
     count, channels, *extents = shapes.weight

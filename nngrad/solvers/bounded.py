@@ -3,6 +3,7 @@ gradients in which nnabla and optax differ."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 import jax
@@ -27,36 +28,40 @@ def scale_by_root_of_sum(eps: float) -> Transformation:
     return Transformation(lambda params: _Sum(optax.tree.zeros_like(params)), update)
 
 
-class _Amsgrad(NamedTuple):
+class _Moments(NamedTuple):
     count: Any
     mu: Any
     nu: Any
-    nu_max: Any
+    nu_max: Any = ()
+
+
+def _by_moments(b1: float, b2: float, step: Callable[[Any, Any, Any], Any], largest: bool) -> Transformation:
+    """Steps `step(m, v, t)` by the averages m of gradients and v of their squares, uncorrected; v is the largest that
+    there was, if that is wanted."""
+
+    def init(params: Any) -> _Moments:
+        mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
+        return _Moments(jnp.zeros([], jnp.int32), mu, nu, nu_max if largest else ())
+
+    def update(grads: Any, state: _Moments, params: Any = None) -> tuple[Any, _Moments]:
+        count = state.count + 1
+        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
+        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
+        nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu) if largest else ()
+        steps = jax.tree.map(lambda m, v: step(m, v, count.astype(m.dtype)), mu, nu_max if largest else nu)
+        return steps, _Moments(count, mu, nu, nu_max)
+
+    return Transformation(init, update)
 
 
 def scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) -> Transformation:
     """AMSGRAD without a correction of the averages, where optax always corrects them."""
 
-    def init(params: Any) -> _Amsgrad:
-        mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
-        return _Amsgrad(jnp.zeros([], jnp.int32), mu, nu, nu_max)
+    def step(m: Any, v: Any, t: Any) -> Any:
+        d = m / (jnp.sqrt(v) + eps)
+        return d * (jnp.sqrt(1 - b2**t) / (1 - b1**t)) if bias_correction else d
 
-    def update(grads: Any, state: _Amsgrad, params: Any = None) -> tuple[Any, _Amsgrad]:
-        count = state.count + 1
-        mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
-        nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-        nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu)
-
-        def step(m: Any, v: Any) -> Any:
-            d = m / (jnp.sqrt(v) + eps)
-            if bias_correction:
-                t = count.astype(d.dtype)
-                d = d * (jnp.sqrt(1 - b2**t) / (1 - b1**t))
-            return d
-
-        return jax.tree.map(step, mu, nu_max), _Amsgrad(count, mu, nu, nu_max)
-
-    return Transformation(init, update)
+    return _by_moments(b1, b2, step, largest=True)
 
 
 class AdaBound(Solver):
@@ -107,28 +112,13 @@ class AdaBound(Solver):
     def _bounded(self, lr: Any, bias_correction: bool, largest: bool) -> Transformation:
         b1, b2 = self.beta1, self.beta2
 
-        def init(params: Any) -> Any:
-            mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
-            count = jnp.zeros([], jnp.int32)
-            return _Largest(count, mu, nu, nu_max) if largest else _Averages(count, mu, nu)
+        def step(m: Any, v: Any, t: Any) -> Any:
+            rate = lr * (jnp.sqrt(1 - b2**t) / (1 - b1**t)) if bias_correction else lr
+            final = self.final_lr * (lr / self._initial_lr)
+            lower, upper = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
+            return -jnp.clip(rate / (jnp.sqrt(v) + self.eps), lower, upper) * m
 
-        def update(grads: Any, state: Any, params: Any = None) -> tuple[Any, Any]:
-            count = state.count + 1
-            mu = jax.tree.map(lambda m, g: b1 * m + (1 - b1) * g, state.mu, grads)
-            nu = jax.tree.map(lambda v, g: b2 * v + (1 - b2) * g * g, state.nu, grads)
-            nu_max = jax.tree.map(jnp.maximum, state.nu_max, nu) if largest else nu
-
-            def step(m: Any, v: Any) -> Any:
-                t = count.astype(m.dtype)
-                rate = lr * (jnp.sqrt(1 - b2**t) / (1 - b1**t)) if bias_correction else lr
-                final = self.final_lr * (lr / self._initial_lr)
-                lower, upper = final * (1 - 1 / (self.gamma * t + 1)), final * (1 + 1 / (self.gamma * t))
-                return -jnp.clip(rate / (jnp.sqrt(v) + self.eps), lower, upper) * m
-
-            new = _Largest(count, mu, nu, nu_max) if largest else _Averages(count, mu, nu)
-            return jax.tree.map(step, mu, nu_max), new
-
-        return Transformation(init, update)
+        return _by_moments(b1, b2, step, largest)
 
 
 class AMSBound(AdaBound):
@@ -165,16 +155,3 @@ class AMSBound(AdaBound):
 
     def transformation(self, lr: Any) -> Transformation:
         return self._bounded(lr, self.bias_correction, largest=True)
-
-
-class _Averages(NamedTuple):
-    count: Any
-    mu: Any
-    nu: Any
-
-
-class _Largest(NamedTuple):
-    count: Any
-    mu: Any
-    nu: Any
-    nu_max: Any
