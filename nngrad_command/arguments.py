@@ -42,6 +42,17 @@ def natural(text: str) -> int:
     return value
 
 
+def port(text: str) -> int:
+    """The number of a port, 0 for any that is free, as argparse has it converted.
+
+    Raises:
+        ArgumentTypeError: It is none.
+    """
+    if not text.isdecimal() or int(text) > 65535:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
+    return int(text)
+
+
 def _whole(text: str) -> int:
     try:
         return int(text)

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from . import __version__
+from .arguments import port
 from .installation import install_command, missing
 from .outcome import complain
 
@@ -39,20 +40,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--version", type=_version, nargs="?", const=__version__, metavar="NAME",
                         help="build into a folder of that name beside those of other versions, with a menu that leads "
                              f"from one to the other (NAME is {__version__} unless given)")
-    parser.add_argument("--port", type=_port, default=PORT, metavar="N",
+    parser.add_argument("--port", type=port, default=PORT, metavar="N",
                         help=f"port on {LOOPBACK}; 0 for any that is free (default: {PORT})")
     how = parser.add_mutually_exclusive_group()
     how.add_argument("--fast", action="store_const", const="fast", dest="how", default="short",
                      help="run nothing: pages say what they said, and examples have no graphs")
     how.add_argument("--full", action="store_const", const="full", dest="how",
                      help="run the examples with all of their steps, for their pictures; takes some minutes more")
-
-
-def _port(text: str) -> int:
-    with contextlib.suppress(ValueError):
-        if 0 <= int(text) < 1 << 16:
-            return int(text)
-    raise argparse.ArgumentTypeError(f"{text!r} is not the number of a port")
 
 
 def _version(text: str) -> str:

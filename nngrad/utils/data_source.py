@@ -95,6 +95,20 @@ class DataSource:
         return self._rng.permutation(count) if self._shuffle else np.arange(count)
 
 
+class _Ordered(DataSource):
+    """A source that has an order of its examples from the beginning, and draws a new one for each later epoch."""
+
+    _order: Any
+
+    def _drawn(self) -> Any:
+        return self._new_order(self._size)
+
+    def reset(self) -> None:
+        super().reset()
+        if self._generation:
+            self._order = self._drawn()
+
+
 class _Of(DataSource):
     """A source made of another."""
 
@@ -139,7 +153,7 @@ class DataSourceWithMemoryCache(_Of):
             self._order = self._new_order(self._size)
 
 
-class CacheDataSource(DataSource):
+class CacheDataSource(_Ordered):
     """The examples of a folder that `DataSourceWithFileCache`, here or in nnabla, has written: files of NumPy's, or
     .h5 files. Random orders are random in the files, and within each.
 
@@ -188,11 +202,6 @@ class CacheDataSource(DataSource):
         if self._normalize:
             values = [x.astype(np.float32) / 255 if x.dtype == np.uint8 else x for x in values]
         return tuple(values)
-
-    def reset(self) -> None:
-        super().reset()
-        if self._generation:
-            self._order = self._drawn()
 
 
 def _read_h5(path: Path) -> dict[str, Any]:

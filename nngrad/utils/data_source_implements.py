@@ -10,11 +10,11 @@ from typing import Any
 import numpy as np
 
 from .data_source import CacheDataSource as CacheDataSource
-from .data_source import DataSource, Example, Generator
+from .data_source import DataSource, Example, Generator, _Ordered
 from .data_source_loader import FileReader, load
 
 
-class SimpleDataSource(DataSource):
+class SimpleDataSource(_Ordered):
     """Examples that a function gives.
 
     Args:
@@ -31,18 +31,13 @@ class SimpleDataSource(DataSource):
         super().__init__(shuffle, rng)
         self._load_func, self._size = load_func, num_examples
         self._variables = tuple(f"x{i}" for i, _ in enumerate(load_func(0)))
-        self._order = self._new_order(num_examples)
+        self._order = self._drawn()
 
     def _get_data(self, position: int) -> Example:
         return self._load_func(int(self._order[position]))
 
-    def reset(self) -> None:
-        super().reset()
-        if self._generation:
-            self._order = self._new_order(self._size)
 
-
-class ConcatDataSource(DataSource):
+class ConcatDataSource(_Ordered):
     """The examples of several sources, one source after another, or all of them in random orders.
 
     Args:
@@ -65,24 +60,19 @@ class ConcatDataSource(DataSource):
         self._variables = self._sources[0].variables
         self._starts = np.cumsum([0, *(source.size for source in self._sources)])
         self._size = int(self._starts[-1])
-        self._order = self._new_order(self._size)
+        self._order = self._drawn()
 
     def _get_data(self, position: int) -> Example:
         at = int(self._order[position])
         which = int(np.searchsorted(self._starts, at, side="right")) - 1
         return self._sources[which]._get_data(at - int(self._starts[which]))
 
-    def reset(self) -> None:
-        super().reset()
-        if self._generation:
-            self._order = self._new_order(self._size)
-
     def close(self) -> None:
         for source in self._sources:
             source.close()
 
 
-class CsvDataSource(DataSource):
+class CsvDataSource(_Ordered):
     """The rows of a CSV file. Its header has a name for each column: `x` is a variable of one number, or of what a
     file holds that is named there; `x__0`, `x__1` and so on are the elements of a variable. What comes after a colon
     is a label for readers.
@@ -113,7 +103,7 @@ class CsvDataSource(DataSource):
             self._columns.setdefault(name, []).append(i)
         self._elements = {name for name, separator, _ in named if separator}
         self._variables, self._size = tuple(self._columns), len(self._rows)
-        self._order = self._new_order(self._size)
+        self._order = self._drawn()
 
     def _get_data(self, position: int) -> Example:
         row = self._rows[int(self._order[position])]
@@ -135,8 +125,3 @@ class CsvDataSource(DataSource):
     def _of_file(self, name: str) -> Any:
         with self._reader.open(name) as file:
             return load(Path(name).suffix.lower())(file, normalize=self._normalize)
-
-    def reset(self) -> None:
-        super().reset()
-        if self._generation:
-            self._order = self._new_order(self._size)

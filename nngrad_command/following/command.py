@@ -11,6 +11,7 @@ import threading
 import webbrowser
 from pathlib import Path
 
+from ..arguments import port
 from ..outcome import complain
 from .run_folder import RunFolder
 from .serving import Server, serve_to_the_end
@@ -25,7 +26,7 @@ _LINGER = 5.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """The arguments of `nngrad follow`."""
     parser.add_argument("folder", type=Path, metavar="DIR", help="folder of the run, as in runs/gan")
-    parser.add_argument("--port", type=_port, default=0, metavar="N",
+    parser.add_argument("--port", type=port, default=0, metavar="N",
                         help="where to listen (default: a port that is free)")
     parser.add_argument("--open", action="store_true", help="open the page in a browser")
     parser.add_argument("--beside", action="store_true", help=argparse.SUPPRESS)
@@ -65,9 +66,3 @@ def _serve_beside(server: Server) -> None:
             pass
     serve_to_the_end(server, _LINGER)
     server.shutdown()
-
-
-def _port(text: str) -> int:
-    if not text.isdecimal() or int(text) > 65535:
-        raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")
-    return int(text)
