@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import importlib.util
 import itertools
 import time
-from collections.abc import Collection, Iterable
-from typing import Any
+from collections.abc import Callable, Collection, Iterable
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -13,10 +14,20 @@ import nngrad as nn
 
 from ..networks import CLASSES, NETWORKS, loss_of
 from ..reproducing.experiment import Experiment, Measured, Quantity
+from ..timing import shown
 
 OURS, TORCH = "nngrad", "PyTorch"
-BATCH, ITERATIONS = 2, 2
+BATCH, ROUNDS, ITERATIONS = 2, 3, 3
 TABLE, AXIS = f"batch {BATCH}", "network"
+
+
+class Timer(NamedTuple):
+    """A network with its loss, in one library."""
+
+    iterations: Callable[[], list[tuple[float, float]]]
+    """Seconds of forward and of backward, of iterations after one that is not counted."""
+    trained: int
+    """How many numbers are trained."""
 
 
 # ---------------------------------------------------------------- PyTorch
@@ -82,8 +93,8 @@ def in_torch(name: str) -> Any:
     return tn.Sequential(*layers)
 
 
-def time_torch(name: str) -> tuple[float, float, int]:
-    """Seconds of forward and of backward, the least of all iterations; and how many numbers are trained."""
+def torch_timer(name: str) -> Timer:
+    """Forward, and gradients of the parameters."""
     import torch
 
     network = in_torch(name)
@@ -91,44 +102,52 @@ def time_torch(name: str) -> tuple[float, float, int]:
     x = torch.from_numpy(rng.standard_normal((BATCH, 3, size, size), np.float32))
     t = torch.from_numpy(rng.integers(0, CLASSES, BATCH))
     p = list(network.parameters())
-    found = []
-    for _ in range(ITERATIONS + 1):
+
+    def iteration() -> tuple[float, float]:
         start = time.perf_counter()
         loss = torch.nn.functional.cross_entropy(network(x), t)
         middle = time.perf_counter()
         torch.autograd.grad(loss, p)
-        found.append((middle - start, time.perf_counter() - middle))
-    forward, backward = (min(times) for times in zip(*found[1:], strict=True))
-    return forward, backward, sum(w.numel() for w in p)
+        return middle - start, time.perf_counter() - middle
+
+    return Timer(lambda: [iteration() for _ in range(ITERATIONS + 1)][1:], sum(w.numel() for w in p))
 
 
 # ---------------------------------------------------------------- nngrad, and the table
 
 
-def time_nngrad(name: str) -> tuple[float, float, int]:
-    """The same of nngrad, by `nn.timing.measure`, which `nngrad time` prints."""
+def nngrad_timer(name: str) -> Timer:
+    """The same by `nn.timing.measure`, which `nngrad time` prints."""
     loss = loss_of(name, BATCH)
-    samples = nn.timing.measure(loss, iterations=ITERATIONS, warm_up=1).samples
-    forward, both = min(s.forward for s in samples), min(s.forward + s.backward for s in samples)
     trained = [v for v in nn.graph.leaves_of([loss()]) if v.need_grad]
-    return forward / 1e3, (both - forward) / 1e3, sum(int(np.prod(v.shape)) for v in trained)
+
+    def iterations() -> list[tuple[float, float]]:
+        samples = nn.timing.measure(loss, iterations=ITERATIONS, warm_up=1).samples
+        return [(s.forward / 1e3, s.backward / 1e3) for s in samples]
+
+    return Timer(iterations, sum(int(np.prod(v.shape)) for v in trained))
 
 
 def measured(smoke: bool, names: Collection[str]) -> Iterable[Measured]:
-    """Each network in both libraries, which are to train as many numbers."""
-    import importlib.util
-
+    """Each network in both libraries, in turns; they are to train as many numbers."""
+    makers = {OURS: nngrad_timer, TORCH: torch_timer}
+    if importlib.util.find_spec("torch") is None:
+        del makers[TORCH]
     for name in ["alexnet"] if smoke else NETWORKS:
-        counts = set()
-        for method, timed in {OURS: time_nngrad, TORCH: time_torch}.items():
-            if method == TORCH and importlib.util.find_spec("torch") is None:
-                continue
-            forward, backward, count = timed(name)
-            counts.add(count)
-            for quantity, seconds in (("forward", forward), ("backward", backward)):
-                yield Measured(TABLE, AXIS, NETWORKS[name].title, method, quantity, seconds)
+        timers = {method: make(name) for method, make in makers.items()}
+        counts = {timer.trained for timer in timers.values()}
         if len(counts) > 1:
             raise ValueError(f"{name}: the libraries train {counts} numbers")
+        times: dict[str, list[tuple[float, float]]] = {method: [] for method in timers}
+        for _ in range(1 if smoke else ROUNDS):
+            for method, timer in timers.items():
+                times[method] += timer.iterations()
+        for method, found in times.items():
+            forward = min([forward for forward, _ in found])
+            backward = min([sum(both) for both in found]) - forward
+            for quantity, seconds in (("forward", forward), ("backward", backward)):
+                yield Measured(TABLE, AXIS, NETWORKS[name].title, method, quantity, seconds)
+            print(f"{NETWORKS[name].title}: {method} forward {shown(forward)}, backward {shown(backward)}", flush=True)
 
 
 EXPERIMENT = Experiment(
@@ -144,12 +163,15 @@ those that built the graph anew in each iteration.
 The networks of `benchmarks/networks.py`, at batches of {BATCH} images of the classic sizes, with a mean cross
 entropy. nngrad is timed by `nn.timing.measure`, which `nngrad time benchmarks/networks.py:alexnet_loss` prints:
 forward, and what backward takes beyond it. PyTorch is eager, forward and `torch.autograd.grad`, with as many threads
-as it takes by itself. Both train as many numbers; {ITERATIONS} iterations after the first.
+as it takes by itself. Both train as many numbers. Each has {ROUNDS} turns of {ITERATIONS} iterations, before which one
+is not counted.
 """,
     differs="""
 A batch of 2 is what two cores hold in a few minutes; with a GPU's batches other kernels are chosen, and the update of
 weights, which the benchmark leaves out too, matters less. Batches this small leave the large dense layers of AlexNet,
-OverFeat and VGG-A bound by reading their weights.
+OverFeat and VGG-A bound by reading their weights. The convolutions of nngrad are those of XLA, and PyTorch's those of
+the libraries that it ships: each is faster at some sizes. nngrad's forward keeps nothing for a backward pass, and its
+backward is one program with it, so that the sum of both says more than each.
 """,
     ours=OURS,
     tables=lambda smoke: [],

@@ -21,8 +21,7 @@ import nngrad.functions as F
 import nngrad.solvers as S
 
 from ..critic import jax_loss, jax_mlp, nngrad_loss, nngrad_mlp
-from ..memory.steps import Step
-from ..reproducing.experiment import Experiment, Measured, Point, Quantity, Table
+from ..reproducing.experiment import Experiment, Measured, Point, Quantity, Step, Table
 from . import _wgan_loop as loop
 
 OURS, JAX, TORCH, NNABLA = "nngrad", "JAX", "PyTorch", "nnabla"
@@ -152,7 +151,7 @@ def tables(smoke: bool) -> Iterable[Table]:
     batch = loop.batch_of(np.random.default_rng(3), images())
 
     def step(make: Callable[[], loop.Trainer]) -> Step:
-        return Step(functools.partial(make().critic_step, *batch), None)
+        return Step(functools.partial(make().critic_step, *batch))
 
     yield Table(STEP, AXIS, [Point(loop.BATCH, {n: functools.partial(step, m) for n, m in TRAINERS.items()}, 1e-3)])
 
@@ -160,17 +159,22 @@ def tables(smoke: bool) -> Iterable[Table]:
 def training(smoke: bool, names: Collection[str]) -> Iterable[Measured]:
     """Seconds until the distance is reached, and how many steps that takes; nnabla's step besides."""
     goal, most = (0.0, loop.EVERY) if smoke else (GOAL, MOST)
-    for name in names:
-        yield from _told(name, loop.trained(TRAINERS[name](), images(), goal, most))
+    trainings: dict[str, Callable[[], dict[str, float]]] = {
+        name: lambda make=make: loop.trained(make(), images(), goal, most)
+        for name, make in TRAINERS.items() if name in names
+    }  # fmt: skip
     if INTERPRETER in os.environ:
-        told = of_nnabla(goal, most)
-        yield Measured(STEP, AXIS, loop.BATCH, NNABLA, "time", told["step"])
-        yield from _told(NNABLA, told)
-
-
-def _told(name: str, told: dict[str, float]) -> Iterable[Measured]:
-    for quantity in ("seconds", "generator_steps", "distance"):
-        yield Measured(TRAINING, AXIS, loop.BATCH, name, quantity, float(told[quantity]))
+        trainings[NNABLA] = lambda: of_nnabla(goal, most)
+    least: dict[str, dict[str, float]] = {}
+    for order in [[*trainings]] if smoke else [[*trainings], [*trainings][::-1]]:
+        for name in order:
+            told = trainings[name]()
+            least[name] = min(least.get(name, told), told, key=lambda each: each["seconds"])
+    for name, told in least.items():
+        if "step" in told:
+            yield Measured(STEP, AXIS, loop.BATCH, name, "time", told["step"])
+        for quantity in ("seconds", "generator_steps", "distance"):
+            yield Measured(TRAINING, AXIS, loop.BATCH, name, quantity, float(told[quantity]))
 
 
 def of_nnabla(goal: float, most: int) -> dict[str, float]:
@@ -207,20 +211,21 @@ NumPy.
   0.094 apart. It is looked at every {loop.EVERY} steps of the generator. The time is their number times the least
   that one took, with the critic's steps before it.
 
-nnabla 1.36 ran in a process of its own, by the Python that `{INTERPRETER}` names; it is left out where that is not
+nnabla 1.39 ran in a process of its own, by the Python that `{INTERPRETER}` names; it is left out where that is not
 set.
 """,
     differs="""
 The paper trains convolutional and residual networks on photographs, on GPUs, and reports Inception scores. Nothing is
-downloaded here. Training is the same in each library but for rounding, so that all need about as many steps, and time
-is decided by the step.
+downloaded here. Training is the same in each library but for rounding, so that all need as many steps, and time is
+decided by the step. The libraries train one after the other, twice, the second time in reverse order, and the shorter
+time counts. These arrays are small, so that an eager library's calls are most of its step.
 """,
     ours=OURS,
     tables=tables,
     needs={TORCH: "torch"},
     quantities={
         "seconds": Quantity("time to the distance", 1.0, "s"),
-        "generator_steps": Quantity("steps of the generator to the distance"),
+        "generator_steps": Quantity("steps of the generator"),
         "distance": Quantity("distance at the end"),
     },
     measured=("time", "seconds", "generator_steps", "distance"),

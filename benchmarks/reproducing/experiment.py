@@ -10,13 +10,24 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ..memory import steps as memory
 from ..memory.in_torch import peak
-from ..memory.steps import Step, same_results, temporaries_of
-from ..timing import forget, medians, shown, wait_for
+from ..timing import Contender, forget, medians, shown, wait_for
 
 SECONDS = 2.0
 """About how long the methods of a point are timed for, within `ROUNDS`."""
 ROUNDS, LEAST_ROUNDS = (3, 15), (10, 150)
+WITHOUT_YNNPACK: dict[str, str | bool] = {"xla_cpu_experimental_ynn_fusion_type": ""}
+
+
+class Step(NamedTuple):
+    """What a method runs."""
+
+    run: Contender
+    temporaries: Callable[[], int] | None = None
+    """What counts their bytes, once times are taken."""
+
+
 Make = Callable[[], Step]
 
 
@@ -107,9 +118,19 @@ class Experiment(NamedTuple):
 
 
 def in_jax(function: Callable[..., Any], *arrays: Any) -> Step:
-    """The step that computes `function(*arrays)` by one executable; memory is the compiler's account."""
-    compiled = jax.jit(function).lower(*arrays).compile()
-    return Step(lambda: compiled(*arrays), temporaries_of(compiled))
+    """The step that computes `function(*arrays)` by one executable; memory is the compiler's account.
+
+    XLA may hand any part of a program to YNNPACK, and does not count what that allots: the account is of an executable
+    that makes no use of it.
+    """
+    lowered = jax.jit(function).lower(*arrays)
+    compiled = lowered.compile()
+
+    def temporaries() -> int:
+        counts = "__ynn_fusion" not in (compiled.as_text() or "")
+        return memory.temporaries_of(compiled if counts else lowered.compile(compiler_options=WITHOUT_YNNPACK))
+
+    return Step(lambda: compiled(*arrays), temporaries)
 
 
 def in_torch(run: Callable[[], Any]) -> Step:
@@ -118,7 +139,7 @@ def in_torch(run: Callable[[], Any]) -> Step:
     def detached() -> list[Any]:
         return [tensor.detach() for tensor in jax.tree.leaves(run())]
 
-    return Step(detached, peak(detached))
+    return Step(detached, lambda: peak(detached))
 
 
 def measured(experiment: Experiment, smoke: bool) -> list[Measured]:
@@ -150,8 +171,8 @@ def _of_point(makers: Mapping[str, Make], point: Point, least: bool, smoke: bool
         wait_for(results[name])
         yield name, "first", time.perf_counter() - start
     if point.tolerance is not None:
-        first, *others = [(name, Step(lambda result=result: result, 0)) for name, result in results.items()]
-        same_results(first[1], dict(others), point.tolerance)
+        first, *others = [(name, memory.Step(lambda result=result: result, 0)) for name, result in results.items()]
+        memory.same_results(first[1], dict(others), point.tolerance)
     start = time.perf_counter()
     for step in steps.values():
         wait_for(step.run())
@@ -162,4 +183,4 @@ def _of_point(makers: Mapping[str, Make], point: Point, least: bool, smoke: bool
         yield name, "time", seconds
     for name, step in steps.items():
         if step.temporaries is not None:
-            yield name, "temporaries", float(step.temporaries)
+            yield name, "temporaries", float(step.temporaries())

@@ -48,8 +48,8 @@ _MEASURED = (
     "turns in one process; times are {of_rounds}. The machine had other work: compare ratios."
 )
 _MEMORY = (
-    " Memory is what the compiler allots beside arguments and results; of PyTorch, the highest sum of its allocations "
-    "in a call, less the results."
+    " Memory is what the compiler allots beside arguments and results where it takes no library's fused kernels, whose "
+    "memory it does not count; of PyTorch, the highest sum of its allocations in a call, less the results."
 )
 
 
