@@ -39,7 +39,7 @@ from . import (
     stochastic,
     viewing,
 )
-from .frontier import attention, curvature, forward_laplacian, operator_learning, potential, sparse
+from .frontier import attention, curvature, forward_laplacian, operator_learning, potential, sparse, training
 from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
 from .scaling import table as scaling_table
 from .timing import Row
@@ -49,7 +49,8 @@ BENCHMARKS = {
     for module in (
         building, critic, conv_nets, classifier, rebuilding, derivatives, drop_in, physics, operators,
         operator_learning, order_four, packages, catalogue, loops, passes, per_sample, sparse, steering,
-        forward_laplacian, attention, curvature, potential, stochastic, memory, viewing, first_result, scaling,
+        forward_laplacian, attention, curvature, potential, training, stochastic, memory, viewing, first_result,
+        scaling,
     )
 }
 

@@ -18,6 +18,7 @@ TITLES = {
     "allen_cahn": "Sharp fronts",
     "burgers": "Burgers' equation",
     "cavity": "A flow in a cavity",
+    "data_cleaning": "Wrong labels, found by a gradient through training",
     "data_parallel": "Processes that train together",
     "derivatives_of_sin": "Ten derivatives of sin",
     "equinox_spectrum": "Spectrum of a Hessian, with Equinox",

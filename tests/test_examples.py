@@ -96,6 +96,7 @@ FEW_STEPS = {
     "allen_cahn": 9,
     "burgers": 100,
     "cavity": 20,
+    "data_cleaning": 6,
     "derivatives_of_sin": 100,
     "force_matching": 100,
     "gauss_newton": 10,

@@ -2,7 +2,7 @@
 
 The network passes messages along the edges of a crystal of 200 atoms: 3,602 of them, filled up to 4,000. What is timed
 is the loss and the gradients of all weights, so third derivatives. In chunks, messages are summed over a part of the
-edges after another, and gradients compute them again.
+edges after another, and gradients compute them again. As an Equinox model, the weights are those of its layers.
 """
 
 from __future__ import annotations
@@ -13,6 +13,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Any, NamedTuple
 
+import equinox as eqx
 import jax
 import jax.numpy as jnp
 import numpy as np
@@ -26,8 +27,8 @@ from ..memory.table import memory_row
 from ..timing import Row, forget, medians, row, wait_for
 
 OURS, BY_JAX, PEER, CHUNKED = "nngrad", "nngrad.jax", "jax", "nngrad, in chunks"
+BY_MODEL, MODEL = "nngrad.jax, Equinox", "jax, Equinox"
 CUTOFF, RADIAL, CHUNKS = 1.6, 20, 20
-STRAIN = np.zeros((3, 3), np.float32)
 Array = np.ndarray[Any, Any]
 Sums = Callable[[Callable[[Any], Any], Any], Any]
 """What a function gives of all edges, summed: `sums(function, edges)`."""
@@ -95,18 +96,23 @@ def weights(rng: np.random.Generator, width: int, layers: int) -> list[Array]:
     return [(rng.standard_normal(s) / s[0] ** 0.5).astype("f") for s in shapes]
 
 
+def radial_basis(lib: Library, edges: Edges, x: Any, strain: Any) -> Any:
+    """What depends on the length of each edge, (edges, RADIAL)."""
+    m, centres = lib.of, np.linspace(0.6, CUTOFF, RADIAL, dtype=np.float32)[None]
+    apart = lib.gather(x, edges.end) - lib.gather(x, edges.start) + edges.offset
+    apart = apart + apart @ strain
+    r = m.where(edges.exists, m.sum(apart**2, axis=1, keepdims=True), 1.0) ** 0.5
+    cut = (1 - lib.minimum(r / CUTOFF, 1.0) ** 2) ** 4
+    return m.where(edges.exists, m.exp(-((RADIAL / 2 * (r - centres)) ** 2)) * cut, 0.0)
+
+
 def energy(lib: Library, sums: Sums, ws: list[Any], edges: Edges, x: Any, strain: Any) -> Any:
     """Of all atoms."""
     m, each = lib.of, iter(ws)
-    centres = np.linspace(0.6, CUTOFF, RADIAL, dtype=np.float32)[None]
 
     def message(w: Any, sent: Any) -> Any:
         def summed(edges: Edges) -> Any:
-            apart = lib.gather(x, edges.end) - lib.gather(x, edges.start) + edges.offset
-            apart = apart + apart @ strain
-            r = m.where(edges.exists, m.sum(apart**2, axis=1, keepdims=True), 1.0) ** 0.5
-            cut = (1 - lib.minimum(r / CUTOFF, 1.0) ** 2) ** 4
-            radial = m.where(edges.exists, m.exp(-((RADIAL / 2 * (r - centres)) ** 2)) * cut, 0.0)
+            radial = radial_basis(lib, edges, x, strain)
             of_edges = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
             return lib.scatter(of_edges, edges.start, x.shape[0])
 
@@ -141,7 +147,8 @@ def ours(at: Crystal, ws: list[Array], sums: Sums) -> tuple[Callable[..., Any], 
     """By F: of the edges, positions and weights."""
     own = [nn.Variable.from_numpy_array(w, need_grad=True) for w in ws]
     edges = Edges(*map(nn.Variable.from_numpy_array, at.edges))
-    x, strain = nn.Variable.from_numpy_array(at.positions), nn.Variable.from_numpy_array(STRAIN)
+    x = nn.Variable.from_numpy_array(at.positions)
+    strain = nn.Variable.from_numpy_array(np.zeros((3, 3), at.positions.dtype))
     e = energy(WITH_F, sums, own, edges, x, strain)
     slope, stress = nn.grad(e, [x, strain])
     (column,) = nn.hvp(e, x, at.along)
@@ -150,19 +157,83 @@ def ours(at: Crystal, ws: list[Array], sums: Sums) -> tuple[Callable[..., Any], 
     return nn.compile(results, [*edges, x, *own]), results
 
 
+class Interaction(eqx.Module):
+    """Messages along edges, weighted by filters of their lengths."""
+
+    filters: eqx.nn.Linear
+    sent: eqx.nn.Linear
+    inner: eqx.nn.Linear
+    added: eqx.nn.Linear
+
+    def __init__(self, width: int, keys: Any) -> None:
+        sizes = (RADIAL, width), *[(width, width)] * 3
+        layers = [eqx.nn.Linear(*size, use_bias=False, key=next(keys)) for size in sizes]
+        self.filters, self.sent, self.inner, self.added = layers
+
+    def __call__(self, h: Any, radial: Any, edges: Edges) -> Any:
+        filters, sent = jax.vmap(self.filters)(radial), jax.vmap(self.sent)(jax.nn.swish(h))
+        arrived = jax.ops.segment_sum(filters * sent[edges.end], edges.start, len(h))
+        return h + jax.vmap(self.added)(jax.nn.swish(jax.vmap(self.inner)(arrived)))
+
+
+class Potential(eqx.Module):
+    """The same energy as an Equinox model."""
+
+    first: eqx.nn.Linear
+    interactions: list[Interaction]
+    inner: eqx.nn.Linear
+    last: eqx.nn.Linear
+
+    def __init__(self, width: int, layers: int, key: Any) -> None:
+        keys = iter(jax.random.split(key, 3 + 4 * layers))
+        self.first = eqx.nn.Linear(RADIAL, width, use_bias=False, key=next(keys))
+        self.interactions = [Interaction(width, keys) for _ in range(layers)]
+        self.inner = eqx.nn.Linear(width, width, use_bias=False, key=next(keys))
+        self.last = eqx.nn.Linear(width, 1, use_bias=False, key=next(keys))
+
+    def __call__(self, edges: Edges, x: Any, strain: Any) -> Any:
+        radial = radial_basis(WITH_JAX, edges, x, strain)
+        h = jax.ops.segment_sum(jax.vmap(self.first)(radial), edges.start, len(x))
+        for interaction in self.interactions:
+            h = interaction(h, radial, edges)
+        return jnp.sum(jax.vmap(self.last)(jax.nn.swish(jax.vmap(self.inner)(h))))
+
+
+def model_of(ws: list[Any]) -> Potential:
+    """With these weights, which a layer holds transposed."""
+    empty = eqx.filter_eval_shape(Potential, ws[0].shape[1], len(ws) // 4, jax.random.key(0))
+    found: Potential = jax.tree.unflatten(jax.tree.structure(empty), [w.T for w in ws])
+    return found
+
+
+def derivatives(lib: Any, f: Callable[..., Any], at: Crystal, x: Any) -> Any:
+    """The energy, its slopes by positions and strain, and the product with the Hessian, by `jax` or `nngrad.jax`."""
+    strain = jnp.zeros((3, 3), x.dtype)
+    pushed = lib.jvp(lib.value_and_grad(f, (0, 1)), (x, strain), (at.along, strain))
+    (e, (slope, stress)), (_, (column, _)) = pushed
+    return e, slope, stress, column
+
+
 def with_jax(lib: Any, at: Crystal) -> Callable[..., Any]:
     """By `jax`, or by `nngrad.jax`: of the same."""
 
     def loss(ws: list[Any], edges: Edges, x: Any) -> Any:
-        def slopes(x: Any, strain: Any) -> Any:
-            f = partial(energy, WITH_JAX, at_once, ws, edges)
-            return lib.value_and_grad(f, (0, 1))(x, strain)
-
-        pushed = lib.jvp(slopes, (x, STRAIN), (at.along, STRAIN))
-        (e, (slope, stress)), (_, (column, _)) = pushed
-        return squared(jnp, at, e, slope, stress, column)
+        return squared(jnp, at, *derivatives(lib, partial(energy, WITH_JAX, at_once, ws, edges), at, x))
 
     return lambda *given: lib.value_and_grad(loss)(list(given[5:]), Edges(*given[:4]), given[4])
+
+
+def with_equinox(lib: Any, at: Crystal) -> Callable[..., Any]:
+    """The same of the Equinox model, which is what the loss is differentiated by."""
+
+    def loss(model: Potential, edges: Edges, x: Any) -> Any:
+        return squared(jnp, at, *derivatives(lib, partial(model, edges), at, x))
+
+    def step(*given: Any) -> Any:
+        value, gradients = lib.value_and_grad(loss)(model_of(list(given[5:])), Edges(*given[:4]), given[4])
+        return value, [g.T for g in jax.tree.leaves(gradients)]
+
+    return step
 
 
 def run(smoke: bool, torch: bool) -> list[Row]:
@@ -172,14 +243,16 @@ def run(smoke: bool, torch: bool) -> list[Row]:
     ws = weights(rng, *((4, 0) if smoke else (64, 3)))
     given = [jnp.asarray(a) for a in (*at.edges, at.positions, *ws)]
     steps, first = {}, {}
-    for name in (PEER, BY_JAX, OURS, CHUNKED):
+    written = {PEER: (with_jax, jax), BY_JAX: (with_jax, nj), MODEL: (with_equinox, jax), BY_MODEL: (with_equinox, nj)}
+    for name in (*written, OURS, CHUNKED):
         forget()
         start = time.perf_counter()
         results: list[nn.Variable] = []
-        if name in (OURS, CHUNKED):
-            call, results = ours(at, ws, in_chunks if name == CHUNKED else at_once)
+        if name in written:
+            made, lib = written[name]
+            call = jax.jit(made(lib, at)).lower(*given).compile()
         else:
-            call = jax.jit(with_jax(jax if name == PEER else nj, at)).lower(*given).compile()
+            call, results = ours(at, ws, in_chunks if name == CHUNKED else at_once)
         wait_for(call(*given))
         first[name] = time.perf_counter() - start
         memory = nn.memory_report(results).compiled if results else temporaries_of(call)
@@ -189,7 +262,8 @@ def run(smoke: bool, torch: bool) -> list[Row]:
     what = f"potential, {len(at.positions)} atoms, {len(at.edges.start):,} edges: loss and gradients"
     beside_jax = 0.9, 0.5, 0.8
     lines = []
-    for name, peer, goals in ((OURS, PEER, beside_jax), (BY_JAX, PEER, beside_jax), (CHUNKED, OURS, (1.3, None, 0.1))):
+    pairs = (OURS, PEER), (BY_JAX, PEER), (BY_MODEL, MODEL)
+    for name, peer, goals in (*[(*pair, beside_jax) for pair in pairs], (CHUNKED, OURS, (1.3, None, 0.1))):
         temporaries = steps[name].temporaries, peer, steps[peer].temporaries
         lines += [
             row(what, times, name, peer, goals[0]), row(f"{what}, first result", first, name, peer, goals[1]),
