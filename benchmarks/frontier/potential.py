@@ -30,8 +30,8 @@ OURS, BY_JAX, PEER, CHUNKED = "nngrad", "nngrad.jax", "jax", "nngrad, in chunks"
 BY_MODEL, MODEL = "nngrad.jax, Equinox", "jax, Equinox"
 CUTOFF, RADIAL, CHUNKS = 1.6, 20, 20
 Array = np.ndarray[Any, Any]
-Sums = Callable[[Callable[[Any], Any], Any], Any]
-"""What a function gives of all edges, summed: `sums(function, edges)`."""
+Sums = Callable[[Callable[[Any], Any], Any, Any], Any]
+"""What a function gives of all edges, summed: `sums(function, edges, begin)`, from zeros."""
 
 
 class Edges(NamedTuple):
@@ -116,7 +116,7 @@ def energy(lib: Library, sums: Sums, ws: list[Any], edges: Edges, x: Any, strain
             of_edges = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
             return lib.scatter(of_edges, edges.start, x.shape[0])
 
-        return sums(summed, edges)
+        return sums(summed, edges, np.zeros((x.shape[0], w.shape[1]), x.dtype))
 
     h = message(next(each), None)
     for _ in range(len(ws) // 4):  # and three more weights
@@ -126,15 +126,17 @@ def energy(lib: Library, sums: Sums, ws: list[Any], edges: Edges, x: Any, strain
     return m.sum(lib.swish(h @ next(each)) @ next(each))
 
 
-def at_once(function: Callable[[Any], Any], edges: Edges) -> Any:
+def at_once(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
     """All edges together."""
     return function(edges)
 
 
-def in_chunks(function: Callable[[Any], Any], edges: Edges) -> Any:
-    """A chunk after another, which gradients compute again."""
+def in_chunks(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
+    """A chunk after another, which gradients compute again; the sum is carried, where a map would stack all of them."""
     stacks = Edges(*[F.reshape(e, shape=(CHUNKS, -1, *e.shape[1:])) for e in edges])
-    return F.sum(F.map(nn.checkpoint(function), stacks), axis=0)
+    of_chunk = nn.checkpoint(function)
+    total, _ = F.scan(lambda total, chunk: (total + of_chunk(chunk), None), begin, stacks)
+    return total
 
 
 def squared(m: Any, at: Crystal, e: Any, slope: Any, stress: Any, column: Any) -> Any:
