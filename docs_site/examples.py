@@ -35,6 +35,7 @@ TITLES = {
     "korteweg_de_vries": "A soliton",
     "kuramoto_sivashinsky": "The Kuramoto-Sivashinsky equation",
     "mean_flow": "Generation in one step",
+    "minimal_surface": "A soap film, by a sparse Hessian",
     "nth_derivative_of_sin": "The tenth derivative, as in nnabla",
     "operator_network": "Solutions from any initial wave",
     "pictures": "Pictures of graphs",
