@@ -270,6 +270,23 @@ def test_lanczos_beside_eigh() -> None:
     assert top.vectors is None and top.values[-1] == pytest.approx(np.linalg.eigvalsh(hessian)[-1])
 
 
+def test_lanczos_where_not_all_depends_on_the_vector() -> None:
+    rng = np.random.default_rng(10)
+    bent, straight = leaves([rng.standard_normal(3), rng.standard_normal(2)])
+    narrow = nn.Variable.from_numpy_array(rng.standard_normal(2).astype("f"), need_grad=True)
+    still = F.sum(straight) * 3
+    loss = F.sum(F.exp(bent)) + still + F.sum(F.cast(narrow, dtype="float64") ** 2)
+    known = np.diag([0, 0, *np.exp(bent.d), 2, 2])
+    for parameters, matrix in ([straight, bent, narrow], known), ([straight], known[:2, :2]):
+        size = len(matrix)
+        kept = nn.lanczos(loss if size > 2 else still, parameters, size, start=np.ones(size))
+        product = nn.lanczos(lambda v, matrix=matrix: matrix @ v, k=size, start=np.ones(size))
+        assert kept.values == pytest.approx(product.values, abs=1e-6)
+    before = nn.lanczos(loss, [bent], 3).values[-1]
+    bent.d = bent.d + 1
+    assert nn.lanczos(loss, [bent], 3).values[-1] == pytest.approx(np.e * before)
+
+
 def test_the_diagonal_of_a_hessian_from_random_directions() -> None:
     rng = np.random.default_rng(9)
     x = nn.Variable.from_numpy_array(rng.standard_normal((3, 4)), need_grad=True)

@@ -22,6 +22,7 @@ from nngrad.execution.passes import prepared
 from nngrad.functions.bodies.loop import Loop
 from nngrad.functions.control import with_updates
 from nngrad.graph import Variable, functions_of
+from nngrad.graph.body_op import dependence
 from tests.oracle import check, compiled_cheaply, runner
 from tests.slow import slow_but, slow_but_every
 from tests.together import Called, Check, Wanted, compared, together
@@ -706,3 +707,30 @@ def test_random_bodies_by_every_route(function: Callable[..., Any], seed: int) -
     ours, theirs = runner([nn.grad(chosen, leaves), Grad()([plain], leaves, [None])], [])([])
     for a, b in zip(ours, theirs, strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-8, atol=1e-8 * max(1.0, float(np.max(np.abs(b), initial=0))))
+
+
+@pytest.mark.parametrize("own", [0, 1])
+def test_which_results_of_a_loop_depend_on_which_inputs(own: int) -> None:
+    w, other, first, second = (leaf(np.full(2, 0.5 + i)) for i in range(4))
+
+    def step(carry: Any, x: Any) -> Any:
+        counted, grown = carry[own], carry[1 - own]
+        grown = grown * w + x
+        carries = (counted + other, grown)
+        return carries if not own else carries[::-1], (counted * 2, grown * other)
+
+    carry, stacks = F.scan(step, (first, second) if not own else (second, first), leaf(np.ones((3, 2))))
+    f = carry[0].parent
+    assert f is not None and {x.parent for x in (*carry, *stacks)} == {f}
+    outputs = [y for y in f.outputs if y.spec.differentiable]
+    nn.forward_all(outputs)
+    before = [y.d.copy() for y in outputs]
+    for i, x in enumerate(f.inputs):
+        held = x.d.copy()
+        x.d = held + 1
+        nn.forward_all(outputs)
+        moved = [bool((y.d != old).any()) for y, old in zip(outputs, before, strict=True)]
+        x.d = held
+        given = [k == i for k in range(len(f.inputs))]
+        depends = zip(f.outputs, dependence(f.op, f.arguments, given, len(f.outputs)), strict=True)
+        assert [does for y, does in depends if y.spec.differentiable] == moved

@@ -11,7 +11,8 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.candidates import overlaid
+from nngrad.autodiff.remat import candidates
+from nngrad.autodiff.remat.candidates import Graphs, overlaid
 from nngrad.autodiff.remat.plan import binomial_plan, by_blocks, in_order, in_sequence, partly, uniform_plan
 from nngrad.autodiff.remat.rebuild import rebuild
 from nngrad.execution.compiled import executable_of
@@ -219,3 +220,20 @@ def test_gradients_stop_at_a_rematerialised_one_where_they_are_to() -> None:
     with structure_alone():
         for policy in (False, "sqrt"):
             agree(second("sqrt", policy), plain, 1e-12)
+
+
+@pytest.mark.parametrize(("again", "expected"), [(False, 1), (True, 2)])
+def test_what_reads_originals_is_taken_where_it_needs_less(
+    again: bool, expected: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    x = Variable.from_numpy_array(np.ones((8, 8)), need_grad=True)
+    y = F.sum(F.sin(F.sin(x)))
+    less = nn.grad(y, x)
+    large = [F.broadcast(f(x), shape=(9, 8, 8)) for f in (F.exp, F.cos)]
+    more = [F.sum(F.batch_matmul(*large), axis=0)]
+    monkeypatch.setattr(candidates, "contains_recomputed", lambda known: True)
+    monkeypatch.setattr(candidates, "reading_originals", lambda known, gradients: less)
+    found = Graphs([y], more if again else less, lambda gradients: linearize(gradients).program).whole
+    assert len(found) == expected
+    assert found[0].plain.gradients == less
+    assert found[0].plain.peak <= found[-1].plain.peak

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import jax.numpy as jnp
 import numpy as np
 
 from ..autodiff.request import variables
 from ..execution import compile
+from ..functions import cast, concatenate, reshape
 from ..graph import Variable, functions_of
 from .curvature import CurvatureMatrix, listed_parameters
 from .parts import positive_int
@@ -88,19 +91,27 @@ def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
 def compiled_product(
     product: Callable[[list[Variable]], list[Variable]], parameters: list[Variable], name: str
 ) -> Product:
-    """A product with a vector of all elements of the parameters, as one executable."""
-    directions = [Variable(p.shape, dtype=p.dtype) for p in parameters]
-    products = product(directions)
-    # A loss may be linear in a parameter: no product depends on its direction then.
-    read = {id(x) for x in products} | {id(x) for function in functions_of(products) for x in function.inputs}
-    used = [i for i, direction in enumerate(directions) if id(direction) in read]
-    run: Any = compile(products, [directions[i] for i in used])
-    ends = np.cumsum([p.size for p in parameters])[:-1]
+    """A product with a vector of all elements of the parameters, as one executable: what does not depend on the vector,
+    such as the forward and the gradient for a Hessian, is computed once, at the values that there are now."""
+    sizes = [p.size for p in parameters]
+    vector = Variable((sum(sizes),), dtype=functools.reduce(jnp.promote_types, [p.dtype for p in parameters]))
+    ends = np.cumsum(sizes).tolist()
+    directions = [
+        cast(reshape(vector[end - p.size : end], shape=p.shape), dtype=p.dtype)
+        for p, end in zip(parameters, ends, strict=True)
+    ]
+    result = concatenate(*[reshape(x, shape=(x.size,)) for x in product(directions)], axis=0)
+    moving, fixed = {id(vector)}, dict[int, Variable]()
+    for f in functions_of([result]):
+        if any([id(x) in moving for x in f.inputs]):
+            moving.update([id(y) for y in f.outputs])
+            fixed |= {id(x): x for x in f.inputs if x.parent and x.parent.inputs and id(x) not in moving}
+    known: Any = compile([*fixed.values()])() if fixed else []
+    # A loss may be linear in all parameters: the product depends on no vector then.
+    run: Any = compile(result, [*fixed.values(), *([vector] if id(result) in moving else [])])
 
     def multiplied(v: Array) -> Array:
-        parts = np.split(v, ends)
-        results = run(*[parts[i].reshape(parameters[i].shape).astype(parameters[i].dtype) for i in used])
-        made = np.concatenate([np.ravel(r) for r in results]).astype(np.float64)
+        made = np.asarray(run(*known, *([v.astype(vector.dtype)] if id(result) in moving else [])), np.float64)
         if not np.isfinite(made).all():
             raise ValueError(f"{name} has NaN or infinities at these values; nn.find_nan tells where they come from")
         return made

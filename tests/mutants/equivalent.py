@@ -5,4 +5,5 @@ EQUIVALENT: dict[str, str] = {
     "bea345d2": "what is cut at the first input that is not given is cut at a later one as well, to the same",
     "da9e8f6c": "what is below a change is put in order where it is rearranged",
     "ca3d17fe": "a body of one result has two with its tangent, so that the second is the last",
+    "c06d7d4f": "where a rank is as large as the largest, that is the largest",
 }
