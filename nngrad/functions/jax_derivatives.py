@@ -25,8 +25,8 @@ from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
 from ..graph.by_jax import along, back
 from ..graph.facts import unknown
-from ..graph.jaxpr import ONE_WAY, jaxpr_for, primitives_in
-from .jaxpr_structure import Positions, TracedFunction
+from ..graph.jaxpr import ONE_WAY, holds_tracers, jaxpr_for, primitives_in
+from .jaxpr_structure import READS_AROUND, Positions, TracedFunction
 
 _COLUMNS = 128
 """How many columns of a Jacobian forward mode computes at a time."""
@@ -184,6 +184,8 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
     if reverse is None:
         return False
+    if reverse == READS_AROUND:
+        raise NotImplementedError(f"jax_function({fun.name}): {reverse}")
     forward = _refusal(jax_gradient, fun, order, slot, everything, True)
     if forward is None:
         return True
@@ -217,6 +219,8 @@ def _refusal(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> str
         closed = jaxpr_for(op.traceable((fun, order, *arguments)), inputs)
     except (TypeError, ValueError, NotImplementedError) as error:
         return str(error).split("\n")[0]
+    if holds_tracers(closed):
+        return READS_AROUND
     if ONE_WAY in primitives_in(closed.jaxpr):
         return "a function with custom_vjp has no forward mode"
     return None

@@ -25,7 +25,7 @@ from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import custom_jax_derivative, jax_derivative
-from .jaxpr_structure import TracedFunction, key_of_array, structure_of
+from .jaxpr_structure import TracedFunction, key_of_array, reads_around, structure_of
 from .key_data import KeyData, is_key
 
 Key = tuple[Hashable, tuple[Hashable, ...], Any]
@@ -39,11 +39,8 @@ class Traced(NamedTuple):
     """The arrays that it was traced for."""
     results: Any
     """The pytree of what it returns."""
-
-    @property
-    def key(self) -> Key:
-        """All that it computes, with the arrays that it closes over as they were then."""
-        return structure_of(self.closed.jaxpr), tuple(map(key_of_array, self.closed.consts)), self.results
+    key: Key
+    """All that it computes, with the arrays that it closes over as they were then."""
 
 
 class Trace(NamedTuple):
@@ -159,8 +156,16 @@ class JaxFunction:
         self._traces[kind] = trace
 
     def traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:
-        """What tracing the function gives now, for arguments of a kind."""
+        """What tracing the function gives now, for arguments of a kind. Where an author's rule reads an array that the
+        function computes of constants, these are computed at once: such a rule is run again for derivatives, when a
+        tracer of the first trace is of no use."""
+        found = self._traced(tree, described, needs_x64)
+        if not reads_around(found.key[0]):
+            return found
+        with jax.ensure_compile_time_eval():
+            return self._traced(tree, described, needs_x64)
 
+    def _traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:
         def flat(*arrays: Any) -> Any:
             given = iter(arrays)
             leaves = [d.value if isinstance(d, Fixed) else next(given) for d in described]
@@ -199,7 +204,8 @@ class JaxFunction:
             np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
             for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)
         ]
-        return Traced(closed.replace(consts=consts), arrays, results_tree)
+        key = structure_of(closed.jaxpr), tuple(map(key_of_array, consts)), results_tree
+        return Traced(closed.replace(consts=consts), arrays, results_tree, key)
 
     def _returned(self, results: Any) -> Any:
         """What `fun` returned, as arrays that Variables hold."""
@@ -207,7 +213,7 @@ class JaxFunction:
 
     def _trace_of(self, key: Key, traced: Traced) -> Trace:
         """What is kept of a function that was traced."""
-        closed, arrays, results = traced
+        closed, arrays, results, _ = traced
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
         active = tuple([i for i, d in enumerate(arrays) if d.active])

@@ -122,6 +122,17 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     return (computed, derivative) if derivative is not None or around else None
 
 
+READS_AROUND = (
+    "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "
+    "transformed. Make that array an argument of the function with the rule"
+)
+
+
+def reads_around(structure: Hashable) -> bool:
+    """Whether an author's rule inside reads a tracer of the trace that it was written in, or of one around that."""
+    return any([isinstance(x, ByIdentity) and isinstance(x.value, jax.core.Tracer) for x in jax.tree.leaves(structure)])
+
+
 def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
     return tuple([(name, frozen(value, derivatives, around)) for name, value in sorted(eqn.params.items())])
 

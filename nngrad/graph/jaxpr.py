@@ -117,14 +117,15 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
     return len(fixed), len(carried)
 
 
-def constants_in(closed: ClosedJaxpr) -> Iterator[Any]:
-    """The arrays that it holds, and those that functions inside hold."""
-    yield from closed.consts
+def holds_tracers(closed: ClosedJaxpr) -> bool:
+    """Whether it, or a function inside, holds a tracer as a constant: of no use when the trace of that has ended."""
+    held = list(closed.consts)
     for equation in equations_in(closed.jaxpr):
         for value in parameters_of(equation).values():
             for inner in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(inner, ClosedJaxpr):
-                    yield from inner.consts
+                    held += inner.consts
+    return any([isinstance(each, jax.core.Tracer) for each in held])
 
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:

@@ -228,6 +228,11 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     return conjugate(jax.tree.unflatten(tree, like(leaves, hvp_of(y, leaves, vectors))))
 
 
+def called(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
+    """What `fun` gives, as it is where nothing was differentiated yet."""
+    return fun(*args, **kwargs)
+
+
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     """What `fun` gives, where it is differentiated beside."""
     moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]

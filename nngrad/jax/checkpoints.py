@@ -35,7 +35,7 @@ def checkpoint(
     if not callable(fun):
         raise TypeError(f"checkpoint: fun must be a function of arrays, got {fun!r}")
     numbers = positions("checkpoint", "static_argnums", static_argnums)
-    found = Transformed(_Checkpointed(fun, policy), Build(builds.value), "checkpoint")
+    found = Transformed(_Checkpointed(fun, policy), Build(builds.called), "checkpoint")
     if not numbers:
         functools.update_wrapper(found, fun, updated=())
         return found

@@ -17,13 +17,13 @@ from ..execution.compiled import BoundedCache
 from ..execution.convert import to_jax
 from ..execution.passes import LOWERING, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
-from ..functions.jaxpr_structure import ByIdentity
+from ..functions.jaxpr_structure import READS_AROUND, ByIdentity
 from ..graph import Spec, Variable, contained, functions_of, path_between
 from ..graph.block import bodies_in
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.inside_jax import named_axes
-from ..graph.jaxpr import constants_in, jaxpr_for
+from ..graph.jaxpr import holds_tracers, jaxpr_for
 from ..graph.options import switch_to, watching_for_users_code
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
@@ -66,12 +66,6 @@ class Owner(Protocol):
 
     def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
         """What it gives for Variables, in pytrees."""
-
-
-READS_AROUND = (
-    "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "
-    "transformed. Make that array an argument of the function with the rule"
-)
 
 
 class CallArguments(NamedTuple):
@@ -132,10 +126,8 @@ class GraphOfCall:
                 the function and no longer where it was traced before.
         """
         graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
-        if with_opaque(graph._outputs):
-            held = constants_in(jaxpr_for(graph.run, graph.inputs))
-            if any([isinstance(each, jax.core.Tracer) for each in held]):
-                raise NotImplementedError(READS_AROUND)
+        if with_opaque(graph._outputs) and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
+            raise NotImplementedError(READS_AROUND)
         return graph
 
     @contained

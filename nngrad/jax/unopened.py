@@ -112,5 +112,6 @@ _CALLS: dict[str, Callable[..., Any]] = {
     "linearize": _at_a_point("linearize"),
     "vjp": _at_a_point("vjp"),
     "taylor": _taylor,
+    "called": _value,
     "value": _value,
 }

@@ -9,7 +9,7 @@ from __future__ import annotations
 import argparse
 import collections
 import functools
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -60,6 +60,10 @@ class Body:
 
     def __init__(self, d: Drawn, depth: int, around: list[Array]) -> None:
         self._seed, self._integers, self._depth, self._around = d.below(1 << 30), d.integers, depth, around
+
+    def reads(self, array: Array) -> None:
+        """Close over one more array."""
+        self._around.append(array)
 
     def __call__(self, *arrays: Array) -> Array:
         d, h = Drawn([*self._around, *arrays], self._seed, self._integers), arrays[0]
@@ -129,9 +133,18 @@ def until(d: Drawn, h: Array, depth: int) -> Array:
     )[0]
 
 
+def ruled(d: Drawn, depth: int) -> Body:
+    """What a rule is written for. Half of these read an array that the program computes around the rule, of constants
+    or of whole numbers: no derivative passes it, and it is a tracer where the program is traced first."""
+    body = within(d, depth, closing=False)
+    if d.below(2):
+        body.reads([jnp.sin(jnp.arange(3.0)), jnp.cos(d.integers * 0.5), lax.stop_gradient(d.array())][d.below(3)])
+    return body
+
+
 def jvp_rule(d: Drawn, h: Array, depth: int) -> Array:
     """A function with the derivative that it has, by a rule that may call the function itself."""
-    body = within(d, depth, closing=False)
+    body = ruled(d, depth)
     function = jax.custom_jvp(lambda h, a: body(h, a))
     again = d.below(2)
 
@@ -145,7 +158,7 @@ def jvp_rule(d: Drawn, h: Array, depth: int) -> Array:
 
 def vjp_rule(d: Drawn, h: Array, depth: int) -> Array:
     """A function with the derivative that it has, by a rule that keeps arrays or is told a whole number."""
-    body, factor = within(d, depth, closing=False), 1 + d.below(2)
+    body, factor = ruled(d, depth), 1 + d.below(2)
     function = jax.custom_vjp(lambda n, h, a: n * body(h, a), nondiff_argnums=(0,))
 
     def backward(n: int, kept: Any, g: Array) -> Any:
@@ -246,7 +259,7 @@ def along(f: Function, m: Any, x: Array, y: Array, k: Array) -> Any:
 def linear(f: Function, m: Any, x: Array, y: Array, k: Array) -> Any:
     """A directional derivative by `linearize`, of which the value is a part."""
     value, push = m.linearize(lambda x: f(x, y, k), x)
-    return jax.tree.map(lambda a, b: a * b, value, push(jnp.cos(x)))
+    return jax.tree.map(lambda a, b: a if a.dtype == jax.dtypes.float0 else a * b, value, push(jnp.cos(x)))
 
 
 def pulled(f: Function, m: Any, x: Array, y: Array, k: Array) -> Any:
@@ -298,7 +311,7 @@ def arguments(seed: int) -> tuple[Any, ...]:
 
 REFUSALS = [
     "forward-mode autodiff (jvp) to a custom_vjp", "Reverse-mode differentiation does not work", "'custom_lin'",
-    "requires real-valued outputs",
+    "requires real-valued outputs", "Encountered an unexpected tracer", "respect to a closed-over value",
 ]  # fmt: skip
 """What JAX does not differentiate, and how: words of its errors."""
 
@@ -330,6 +343,60 @@ def tried(seed: int, run: Callable[[Function], Callable[..., Any]]) -> str:
 @pytest.mark.parametrize("seed", range(4))
 def test_random_nesting(seed: int) -> None:
     assert tried(seed, compiled_cheaply) == "the same"
+
+
+def vectors(x: Array) -> Array:
+    """A function of three numbers to three, with a rule that reads around it, and a branch."""
+    c = jnp.cos(jnp.arange(3.0))[1]
+    ruled = jax.custom_jvp(lambda y: jnp.sin(y) * c)
+    ruled.defjvp(lambda at, along: (ruled(*at), 1.5 * jnp.cos(at[0]) * c * along[0]))
+    return lax.cond(x[0] > 0, lambda x: ruled(x * x[::-1]), jnp.tanh, x) + 0.1 * x**2
+
+
+OfVectors = Callable[[Array], Array]
+TRANSFORMATIONS: dict[str, Callable[[OfVectors, Any], OfVectors]] = {
+    "grad": lambda f, m: m.grad(lambda x: jnp.sum(jnp.sin(f(x)))),
+    "vjp": lambda f, m: lambda x: m.vjp(f, x)[1](jnp.sin(x))[0],
+    "jvp": lambda f, m: lambda x: m.jvp(f, (x,), (jnp.cos(x),))[1],
+    "linearize": lambda f, m: lambda x: m.linearize(f, x)[1](x),
+    "checkpoint": lambda f, m: m.checkpoint(f),
+    "vmap": lambda f, m: lambda x: jnp.sum(jax.vmap(f)(jnp.stack([x, 0.5 * x])), 0),
+    "jit": lambda f, m: jax.jit(f),
+    "scan": lambda f, m: lambda x: lax.scan(lambda c, _: (0.5 * f(c), None), x, None, length=2)[0],
+}
+"""Of functions of three numbers to three, such functions by a module."""
+
+
+def nested(names: Sequence[str], modules: Sequence[Any]) -> OfVectors:
+    """The transformations in each other, the last outside."""
+    f = vectors
+    for name, m in zip(names, modules, strict=True):
+        f = TRANSFORMATIONS[name](f, m)
+    return f
+
+
+def check_nested(seed: int) -> bool:
+    """Whether JAX does three transformations in each other, and if so that they give the same with nngrad's among them:
+    inside of JAX's, outside of them, or both."""
+    rng = np.random.default_rng([seed, 3])
+    names, at = rng.choice(list(TRANSFORMATIONS), 3).tolist(), rng.standard_normal(3)
+    modules = [(jax, nj)[i] for i in (1 + rng.integers(7) >> np.arange(3)) & 1]
+    with jax.enable_x64(True):
+        try:
+            theirs = evaluated(nested(names, [jax] * 3))(at)
+        except (jax.errors.UnexpectedTracerError, TypeError):  # the rule reads a tracer of a trace that has ended
+            return False
+        ours = evaluated(nested(names, modules))(at)
+    told = f"seed {seed}: {names} of {[m.__name__ for m in modules]}"
+    assert (ours.shape, ours.dtype) == (theirs.shape, theirs.dtype), told
+    np.testing.assert_allclose(ours, theirs, rtol=1e-9, atol=1e-12, err_msg=told)
+    return True
+
+
+@pytest.mark.parametrize("count", [24, pytest.param(400, marks=pytest.mark.slow)])
+def test_three_transformations_in_each_other(count: int) -> None:
+    done = [check_nested(seed) for seed in range(count)]
+    assert sum(done) > count // 2
 
 
 def main() -> None:
