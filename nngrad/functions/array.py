@@ -14,6 +14,7 @@ from jax import lax
 from ..graph import Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
+from ..graph.leaf import refuse_too_many
 from ..graph.ranges import Size
 from ..graph.spec import FLOAT32
 from . import axis_maps
@@ -143,6 +144,7 @@ def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -
         bounds = np.iinfo(given)
         if not (bounds.min <= min(start, stop) and max(start, stop) <= bounds.max):
             raise ValueError(f"{given.name} does not hold the numbers from {start:g} to {stop:g}")
+        refuse_too_many(num, num=num)
         return jnp.asarray(np.linspace(start, stop, num, dtype=given))
     wide = _wide(given, "linspace")
     t = lax.div(lax.iota(wide, num), wide.type(num - 1 if num > 1 else 1))

@@ -39,11 +39,11 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
         int32 `(*shape, len(counts))`.
 
     Raises:
-        ValueError: A count is below 1.
+        ValueError: A count is below 1, or more than int32 holds.
     """
     most = as_ints(counts)
-    if any(n < 1 for n in most):
-        raise ValueError(f"counts must be at least 1, got {counts}")
+    if not all(1 <= n < 2**31 for n in most):
+        raise ValueError(f"counts must be from 1 to {2**31 - 1}, got {counts}")
     bounds = jnp.asarray(np.asarray(most, np.int32))
     return jax.random.randint(typed_key(key), (*shape, len(most)), np.int32(0), bounds, jnp.int32)
 
@@ -154,8 +154,8 @@ def random_shift(
         base_axis: Number of batch axes.
 
     Raises:
-        ValueError: A shift is negative, or in mode "reflect" not below the size of the axis; there are more than a
-            sample has axes; there is no such mode; `base_axis` is out of range, or `seed` is below -1.
+        ValueError: A shift is negative, 2**30 or more, or in mode "reflect" not below the size of the axis; there are
+            more than a sample has axes; there is no such mode; `base_axis` is out of range, or `seed` is below -1.
     """
     name = "random_shift"
     modes = {"nearest": "repeat", "reflect": "reflect", "constant": "constant"}
@@ -163,8 +163,8 @@ def random_shift(
         raise ValueError(f"border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
     batch, sample = _split(x, base_axis)
     given = as_ints(shifts if shifts is not None else ())
-    if len(given) > len(sample) or any(n < 0 for n in given):
-        raise ValueError(f"shifts must be at most {len(sample)} numbers, none of them negative, got {shifts}")
+    if len(given) > len(sample) or not all(0 <= n < 2**30 for n in given):
+        raise ValueError(f"shifts must be at most {len(sample)} numbers from 0 to {2**30 - 1}, got {shifts}")
     reach = (*[0] * (len(sample) - len(given)), *given)
     starts = random_offsets(key_leaf(seed, name), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
     if not any(reach):

@@ -16,6 +16,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, as_variable, composite, op
 from ..graph.arguments import Shape
 from ..graph.axes import rowwise
+from ..graph.leaf import refuse_too_many
 from ..graph.ranges import AtLeastOne, between, one_of
 from . import movement, slicing
 from .arithmetic import alike, floating
@@ -210,7 +211,7 @@ def stft(
         x: (*batch, t).
         window_size: Length of the window, at most `fft_size`; beside it there are zeros, as many before as behind.
         stride: By how much it moves.
-        fft_size: Length of what is transformed.
+        fft_size: Length of what is transformed, at most 2**27.
         window_type: "hanning", "hamming", or "rectangular" or None for ones; the first two are periodic.
         center: Whether windows are centred at the multiples of `stride`: then x gets margins of `fft_size // 2`.
         pad_mode: What is in these, as `mode` of `pad`.
@@ -299,6 +300,7 @@ def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
     """The window of `fft_size` elements; a ValueError names the argument that is wrong."""
     if not 1 <= window_size <= fft_size:
         raise ValueError(f"window_size {window_size} must be 1 or more, and at most fft_size {fft_size}")
+    refuse_too_many(fft_size, fft_size=fft_size)
     base = _WINDOWS[window_type or "rectangular"]
     window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
     before = (fft_size - window_size) // 2
@@ -307,7 +309,9 @@ def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
 
 def _shares(window: Any, count: int, stride: int, margin: int) -> Any:
     """One over the sums of `count` squared windows, each `stride` further than the one before, without margins."""
-    total = np.zeros((count - 1) * stride + len(window))
+    length = (count - 1) * stride + len(window)
+    refuse_too_many(length, stride=stride)
+    total = np.zeros(length)
     for i in range(count):
         total[i * stride : i * stride + len(window)] += window**2
     total = total[margin : len(total) - margin]

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, composite
+from ..graph.leaf import refuse_too_many
 from . import indexing, slicing
 
 
@@ -71,7 +72,9 @@ def pad_packed_sequence(
     steps = len(sizes) if total_length is None else total_length
     if steps < len(sizes):
         raise ValueError(f"total_length must be at least {len(sizes)}, the longest length, got {total_length}")
-    places = np.full((steps, sizes[0] if sizes else 0, 1), count, np.int32)
+    longest = sizes[0] if sizes else 0
+    refuse_too_many(steps * longest, total_length=total_length)
+    places = np.full((steps, longest, 1), count, np.int32)
     first = 0
     for t, n in enumerate(sizes):
         places[t, :n, 0] = np.arange(first, first + n)

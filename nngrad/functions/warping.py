@@ -20,6 +20,7 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, as_ints
 from ..graph.axes import rows_of
+from ..graph.leaf import refuse_too_many
 from ..graph.ranges import one_of
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
@@ -186,6 +187,7 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
         shape = f"(batch, {count}, {count + 1})"
         raise ValueError(f"theta of shape {theta.shape} must be {shape} for size {size}")
+    refuse_too_many((count + 1) * math.prod(size), size=size)
     along = [_evenly(n, align_corners) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
     points = np.stack([*mesh, np.ones(size)], -1).reshape(-1, count + 1)

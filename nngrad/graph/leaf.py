@@ -78,6 +78,17 @@ def as_variable(value: object, name: str = "x", op: str = "", floating: DType | 
     return leaf_of(NdArray.of_host_array(array))
 
 
+def refuse_too_many(count: int, **argument: object) -> None:
+    """Refuse an argument for which `count` numbers would be computed while the graph is built.
+
+    Raises:
+        ValueError: They are more than 2**27, a gigabyte of float64.
+    """
+    if count > 2**27:
+        given = ", ".join([f"{name} {value}" for name, value in argument.items()])
+        raise ValueError(f"{given} takes {count} numbers that are computed while the graph is built, more than {2**27}")
+
+
 def as_variables(
     values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
 ) -> tuple[Any, ...]:

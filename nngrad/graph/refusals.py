@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import inspect
+import re
 from collections.abc import Callable, Iterable, Mapping
 from types import NoneType
 from typing import Annotated, Any, Literal, Never, ParamSpec, TypeVar, get_args, get_origin
@@ -76,7 +77,20 @@ def raise_by_name(
     kind = next((each for each in (TypeError, ValueError, IndexError) if isinstance(error, each)), None)
     if foreign or kind is None or str(error).startswith((f"{name}:", f"{name}(")):
         raise error
-    raise kind(f"{name}: {error}") from error.__cause__
+    raise kind(f"{name}{_unmentioned(str(error), function, args, kwargs)}: {error}") from error.__cause__
+
+
+def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """What was given beside arrays, in parentheses, for an error of a part that names no argument of the function."""
+    signature = inspect.signature(function)
+    if any([re.search(rf"\b{n}\b", said) for n in signature.parameters]):
+        return ""
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # which the error is about
+        return ""
+    given = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
+    return f"({', '.join(given)})" if given else ""
 
 
 def refusal(

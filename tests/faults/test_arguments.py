@@ -146,6 +146,25 @@ def test_windows_in_the_padding_alone_are_refused() -> None:
         assert pooling(rows(4), 3, stride=1, pad=2).shape == (6,)
 
 
+@pytest.mark.parametrize(
+    ("call", "message"),
+    [
+        (lambda: F.stft(rows(4), 4, 2, 2**31), "stft: fft_size 2147483648 takes 2147483648 numbers"),
+        (lambda: F.istft(rows(3, 3), rows(3, 3), 4, 2**31, 4), "istft: stride 2147483648 takes 4294967300 numbers"),
+        (lambda: F.affine_grid(rows(1, 2, 3), (HUGE, HUGE)), "affine_grid: size "),
+        (lambda: F.linspace(0, 1, 2**31, dtype="int32"), "num 2147483648 takes"),
+        (lambda: F.pad_packed_sequence(rows(3), np.array([2, 1]), total_length=2**31), "total_length 2147483648 takes"),
+        (lambda: F.random_shift(rows(2, 3), shifts=2**31), "random_shift: shifts must be"),
+        (lambda: F.patch_correlation(rows(1, 2, 3, 2), rows(1, 2, 3, 2), padding=HUGE), r"patch_correlation\(padding="),
+        (lambda: F.random_choice(rows(3), rows(3), shape=(HUGE, HUGE)), r"random_choice\(shape=\(\d+, \d+\)\): "),
+    ],
+)
+def test_no_size_is_too_large_to_be_refused(call: Callable[[], Any], message: str) -> None:
+    """Some were computed while the graph was built, which took all memory; of some, no argument was named."""
+    with pytest.raises(ValueError, match=message):
+        call()
+
+
 # ---------------------------------------------------------------- any function with any arguments
 
 Pick = Callable[[Sequence[Any]], Any]
