@@ -406,3 +406,26 @@ def test_what_depends_on_no_row_has_none() -> None:
     assert jax.vmap(nj.hessian(lambda x: jnp.sum(x**2)))(jnp.ones((0, 2))).shape == (0, 2, 2)
     with pytest.raises(ValueError, match="out_axes"):
         along(nj, jnp.sin)(x, 2.0)
+
+
+@pytest.mark.parametrize("around", ["", "jit", "vmap", "grad"])
+def test_jax_transposes_what_is_linear(around: str) -> None:
+    """`jax.linear_transpose` of what `linearize` gives, as of what JAX's gives: through products and a loop."""
+    matrix = np.random.default_rng(1).standard_normal((3, 3))
+
+    def fun(x: Any) -> Any:
+        turned, _ = lax.scan(lambda c, _: (jnp.sin(c) * x, None), x, None, 3)
+        return jnp.sin(matrix @ x) * turned, jnp.sum(x**2)
+
+    def back(m: Any) -> Callable[[Any], Any]:
+        return lambda x: jax.linear_transpose(m.linearize(fun, x)[1], x)((jnp.cos(x), 2 * x[0]))[0]
+
+    def result(m: Any) -> Any:
+        x = jnp.asarray(matrix[0])
+        if around == "vmap":
+            return jax.vmap(back(m))(jnp.stack([x, 2 * x]))
+        if around == "grad":
+            return jax.grad(lambda x: jnp.sum(back(m)(x) ** 2))(x)
+        return (jax.jit(back(m)) if around else back(m))(x)
+
+    np.testing.assert_allclose(result(nj), result(jax), rtol=1e-12)

@@ -220,6 +220,20 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
     return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
 
 
+def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> list[Any]:
+    """Back through a graph that is linear in some inputs, as `jax.linear_transpose` has it of what `linearize` gives:
+    JAX's transpose of what the graph computes."""
+    run = call_in(held).graph.run
+    linear = [a.aval for a in arrays if ad.is_undefined_primal(a)]
+
+    def of_linear(*given: Any) -> Any:
+        own = iter(given)
+        return run(*[next(own) if ad.is_undefined_primal(a) else a for a in arrays])
+
+    found = iter(jax.linear_transpose(of_linear, *linear)([*map(ad.instantiate_zeros, cotangents)]))
+    return [next(found) if ad.is_undefined_primal(a) else None for a in arrays]
+
+
 def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
     return mlir.lower_fun(without_unread(call_in(held).graph.run))(context, *operands)
 
@@ -227,5 +241,6 @@ def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
 CALLED.def_impl(_run)
 CALLED.def_effectful_abstract_eval(_results)
 ad.primitive_jvps[CALLED] = _pushed
+ad.primitive_transposes[CALLED] = _transposed
 batching.fancy_primitive_batchers[CALLED] = _over_rows
 mlir.register_lowering(CALLED, _lowered)
