@@ -150,3 +150,16 @@ def test_options_of_checkpoint(policy: str | None) -> None:
     assert nj.checkpoint(power, static_argnums=(1, 2))(x, 2, False) is not None
     with pytest.raises(TypeError, match="leaf"):
         nj.checkpoint(power, static_argnums=(1, 2))(x, [2], True)
+
+
+def test_what_arrives_at_whole_numbers_is_not_read() -> None:
+    """JAX takes the results themselves for what comes back to them, whole numbers included."""
+
+    def fun(x: Any) -> Any:
+        return x**2, jnp.arange(3) + (x > 0)
+
+    for m in (nj, jax):
+        results, back = m.vjp(fun, jnp.float32(3))
+        assert back(results) == (54,)
+        with pytest.raises(ValueError, match=r"\[2\]"):
+            back((results[0], jnp.arange(2)))

@@ -52,7 +52,8 @@ class Vectors:
                 leaf = np.asarray(leaf, dtype)
             expected = dtype if floating else jax.dtypes.float0
             own = tuple(np.shape(leaf)), dtype_of_leaf(leaf)
-            if own[0] != shape or (own[1] != expected and not isinstance(leaf, Variable)):
+            free = isinstance(leaf, Variable) or (self.name == "vjp" and not floating)  # as in JAX, where it is unread
+            if own[0] != shape or (own[1] != expected and not free):
                 raise (of_dtype if own[0] == shape else ValueError)(
                     f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)}, since what it "
                     f"belongs to is {_name(dtype)}{list(shape)}; got {_name(own[1])}{list(own[0])}"
