@@ -12,6 +12,7 @@ import functools
 import itertools
 import sys
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import jax
@@ -125,7 +126,7 @@ def solve(steps: int, laplacian: Callable[..., Any]) -> jax_script.Result:
         updates, state = optimizer.update(jax.grad(loss)(params), state)
         return optax.apply_updates(params, updates), state, walkers, kept.mean()
 
-    found = []
+    found: list[Any] = []
 
     def training() -> Iterator[Any]:
         nonlocal params, walkers
@@ -138,7 +139,30 @@ def solve(steps: int, laplacian: Callable[..., Any]) -> jax_script.Result:
     timing = jax_script.timed(training())
     mean = float(np.mean(found[-max(steps // 5, 1) :]))
     print(f"energy {mean:.4f}, known {ENERGY}")
-    return jax_script.Result(abs(mean - ENERGY) / ENERGY, timing)
+    by_wave = functools.partial(draw, np.array(found), params)
+    return jax_script.Result(abs(mean - ENERGY) / ENERGY, timing, by_wave)
+
+
+def draw(energies: np.ndarray, params: Any, path: Path) -> None:
+    """Energies at each step, and where the third particle is likely to be for two places of the others."""
+    from script import BLUE, GREY, figure, save
+
+    picture = figure(9, 3.3)
+    left, right = picture.subplots(1, 2)
+    left.plot(energies, color=BLUE, linewidth=0.8, label="mean local energy")
+    left.axhline(ENERGY, color=GREY, linewidth=0.8, label="known")
+    left.set(title="energy", xlabel="step")
+    left.legend(frameon=False)
+    left.spines[["top", "right"]].set_visible(False)
+    side = np.linspace(-2.5, 2.5, 121, dtype=np.float32)
+    others = np.array([[-0.8, 0], [0.8, 0]], np.float32)
+    third = np.stack(np.meshgrid(side, side, indexing="ij"), axis=-1).reshape(-1, 1, 2)
+    places = np.concatenate([np.broadcast_to(others, (len(third), 2, 2)), third], axis=1).reshape(len(third), -1)
+    density = np.exp(2 * jax.vmap(log_of_wave_function, (None, 0))(params, places)).reshape(len(side), -1)
+    right.pcolormesh(side, side, density.T, cmap="viridis", shading="gouraud", rasterized=True)
+    right.plot(*others.T, "o", color="white", markersize=4)
+    right.set(title="density of the third beside two", aspect="equal")
+    save(picture, path)
 
 
 if __name__ == "__main__":

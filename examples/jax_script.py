@@ -6,6 +6,7 @@ import argparse
 import sys
 import time
 from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import jax
@@ -29,6 +30,8 @@ class Result(NamedTuple):
     error: float
     """The distance from what is known; what it measures is said by the example."""
     timing: Timing
+    draw: Callable[[Path], None] | None = None
+    """Draws a picture into a file."""
 
 
 def timed(steps: Iterator[Any]) -> Timing:
@@ -72,6 +75,7 @@ def main(
     )
     parser.add_argument("--steps", type=int, default=steps, help="steps")
     parser.add_argument("--peer", choices=["jax"], help="run the code as it was, by JAX alone")
+    parser.add_argument("--picture", type=Path, metavar="FILE", help="where to draw a picture, if the example has one")
     given = parser.parse_args(arguments)
     if given.steps < 2:
         parser.error("--steps must be at least 2")
@@ -79,7 +83,9 @@ def main(
     if lacking:
         print(f"This installs what the example lacks:\n\n    {install_command(lacking)}\n", file=sys.stderr)
         return 1
-    error, timing = solve(given.steps, theirs if given.peer else ours)
+    error, timing, draw = solve(given.steps, theirs if given.peer else ours)
+    if given.picture is not None and draw is not None:
+        draw(given.picture)
     good = error <= bound
     verdict = f"{'within' if good else 'ABOVE'} the bound {bound:.0e}"
     if not good and given.steps < steps:

@@ -57,7 +57,7 @@ def test_residual_of_the_beam(example: Any) -> None:
         np.testing.assert_allclose(of(nj.grad), of(jax.grad), rtol=1e-9)
 
 
-def test_local_energy_of_fermions(example: Any) -> None:
+def test_local_energy_of_fermions(example: Any, tmp_path: Path) -> None:
     module = example("fermions")
     with jax.enable_x64(True):
         params = jax.tree.map(lambda a: np.asarray(a, float), module.initial())
@@ -70,6 +70,8 @@ def test_local_energy_of_fermions(example: Any) -> None:
         swapped = walkers.reshape(2, 3, 2)[:, [1, 0, 2]].reshape(2, 6)
         logs = jax.vmap(module.log_of_wave_function, (None, 0))
         np.testing.assert_allclose(logs(params, swapped), logs(params, walkers), rtol=1e-9)
+    module.draw(np.array([9.5, 9.1]), module.initial(), tmp_path / "fermions.png")
+    assert (tmp_path / "fermions.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_products_with_the_hessian_of_a_module(example: Any) -> None:
@@ -104,16 +106,18 @@ def test_adversarial_network_trains(example: Any, capsys: pytest.CaptureFixture[
 
 def test_command_line(example: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     shared = example("jax_script")
-    given = []
+    given, drawn = [], []
 
     def solve(steps: int, by: str) -> Any:
         given.append((steps, by))
-        return shared.Result(0.5, shared.timed(iter([1, 2])))
+        return shared.Result(0.5, shared.timed(iter([1, 2])), drawn.append)
 
     arguments = "What it does.", 7, 0.6, "ours", "theirs"
     assert shared.main(solve, *arguments, []) == 0
     assert shared.main(solve, *arguments, ["--peer", "jax", "--steps", "3"]) == 0
-    assert given == [(7, "ours"), (3, "theirs")]
+    assert given == [(7, "ours"), (3, "theirs")] and not drawn
+    assert shared.main(solve, *arguments, ["--picture", "energy.png"]) == 0
+    assert drawn == [Path("energy.png")]
     assert shared.main(solve, "What it does.", 7, 0.4, "ours", "theirs", []) == 1
     assert "ABOVE" in capsys.readouterr().out
     monkeypatch.setattr(shared, "missing", lambda extra: [Requirement("flax", ">=0.10", extra, None)])
