@@ -126,9 +126,9 @@ def is_pointwise(equation: Any) -> bool:
     names = primitives_in(inner.jaxpr)
     functions = [function for function, sign in POINTWISE if sign in names]
     described = _described(equation)
-    own = _structure(equation) if functions else None
+    own = Call(equation)
     return any([
-        own in _structures_of(function, True, described, True, axes)
+        own.is_one_of(_calls_of(function, True, described, True, axes))
         for function in functions for axes in _axes_of_maps(described, True)
     ])  # fmt: skip
 
@@ -151,7 +151,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     inner = called_function(equation)
     if inner is None:
         return None
-    own = None
+    own = Call(equation)
     custom = name_of(equation) in CUSTOM_RULES
     values = values[int(equation.params.get("num_consts", 0)) :]
     names = primitives_in(inner.jaxpr)
@@ -159,28 +159,40 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     for reference in REFERENCES:
         if reference.sign not in names:
             continue
-        own = own or _structure(equation)
         for axes in _axes_of_maps(described, reference.elementwise):
-            if own in _structures_of(reference.function, reference.elementwise, described, custom, axes):
+            if own.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):
                 moved = axes and not reference.elementwise
                 return reference.opened(*[_axes_first(variable(v), axes) for v in values] if moved else values)
     return None
 
 
-def _structure(equation: Any) -> Hashable:
-    """What a call computes, and the derivative of that if it has one of its own."""
-    if name_of(equation) in CUSTOM_RULES:
-        return structure_of_rules(equation)
-    inner = called_function(equation)
-    assert inner is not None
-    return frozen(inner)
+class Call:
+    """A call as others are compared with it: by what it computes, and where that is the same, by its derivative."""
+
+    def __init__(self, equation: Any) -> None:
+        self._equation = equation
+
+    @functools.cached_property
+    def _computed(self) -> Hashable:
+        return frozen(called_function(self._equation), False)
+
+    @functools.cached_property
+    def _structure(self) -> Hashable:
+        """What it computes, and the derivative of that if it has one of its own."""
+        if name_of(self._equation) in CUSTOM_RULES:
+            return structure_of_rules(self._equation)
+        return frozen(called_function(self._equation))
+
+    def is_one_of(self, others: tuple[Call, ...]) -> bool:
+        """Whether it is the same as one of some."""
+        return any([self._computed == each._computed and self._structure == each._structure for each in others])
 
 
 @functools.lru_cache(maxsize=1024)
-def _structures_of(
+def _calls_of(
     function: Callable[..., Any], elementwise: bool, described: Any, custom: bool, axes: tuple[int, ...]
-) -> tuple[Hashable, ...]:
-    """The structures of the calls in which a function of JAX's is written, for inputs of these kinds, mapped over
+) -> tuple[Call, ...]:
+    """The calls in which a function of JAX's is written, for inputs of these kinds, mapped over
     axes of these."""
     for a in reversed(axes):
         moved = tuple([a if shape else None for shape, *_ in described])
@@ -203,6 +215,6 @@ def _structures_of(
         ):
             break
         if (name_of(equation) in CUSTOM_RULES) == custom:
-            found.append(_structure(equation))
+            found.append(Call(equation))
         jaxpr = inner.jaxpr
     return tuple(found)
