@@ -70,13 +70,18 @@ class PointwiseFunction(TracedFunction):
     def partial(self, i: int, inputs: Sequence[Variable]) -> Variable | None:
         """The derivative in input `i`, as functions of Variables of the inputs; None where it is of no floating dtype.
 
-        In the shape in which it was traced it is opened; in another one, of which batches are, it is a function that
-        goes element by element like this one.
+        In the shape in which it was traced it is opened; in another one, of which batches are, and where it reads
+        arrays that are no inputs, which gradients of loops' bodies have no place for, it is a function that goes
+        element by element like this one.
         """
         if i not in self._partials:
             return None
         if all([x.spec is s for x, s in zip(inputs, self.inputs, strict=True)]):
-            return self._open(self._partials[i], inputs)
+            opened = self._open(self._partials[i], inputs)
+            given = {id(x) for x in inputs}
+            functions = functions_of([opened], through=lambda x: id(x) not in given)
+            if all([x.parent or id(x) in given for x in (opened, *[x for f in functions for x in f.inputs])]):
+                return opened
         y: Variable = apply(
             pointwise_jax_function,
             tuple(inputs),

@@ -389,6 +389,29 @@ def test_what_rules_read_is_refused_where_it_depends_on_arguments(kind: str, ope
         nn.grad(y, [v])
 
 
+@pytest.mark.parametrize("around", ["checkpoint", "scan"])
+def test_rules_of_elements_that_hold_arrays_within_bodies(around: str) -> None:
+    c = np.cos(np.arange(3.0))
+    ruled = jax.custom_jvp(lambda y: jnp.sin(y) * c)
+    ruled.defjvp(lambda at, along: (ruled(*at), 1.5 * jnp.cos(at[0]) * (c + jnp.arange(3.0)) * along[0]))
+
+    def f(m: Any) -> Callable[[Any], Any]:
+        if around == "checkpoint":
+            held: Callable[[Any], Any] = m.checkpoint(lambda x: ruled(x * x))
+            return held
+        if m is jax:  # without the loop, in which JAX forgets rules from the second order on
+            return lambda x: 0.5 * ruled(0.5 * ruled(x * x) * x)
+        return lambda x: jax.lax.scan(lambda h, _: (0.5 * ruled(h * x), None), x, None, length=2)[0]
+
+    def total(f: Callable[[Any], Any]) -> Callable[[Any], Any]:
+        return lambda x: jnp.sum(jnp.sin(f(x)))
+
+    theirs = second(jax, total(f(jax)))(POINT)
+    for m in (jax, nj)[around == "scan" :]:
+        np.testing.assert_allclose(second(m, total(f(nj)))(POINT), theirs, rtol=1e-12)
+    np.testing.assert_allclose(jax.vjp(f(nj), POINT)[1](POINT)[0], jax.vjp(f(jax), POINT)[1](POINT)[0], rtol=1e-12)
+
+
 def test_errors_of_the_users_stay_errors() -> None:
     def fails(x: Any) -> Any:
         raise LookupError("of the user's")

@@ -214,7 +214,7 @@ def derived(d: Drawn, h: Array, depth: int) -> Array:
 
 def picked(d: Drawn, h: Array, depth: int) -> Array:
     """What whole numbers choose."""
-    x, k = jnp.atleast_1d(d.array()), d.integers
+    x, k = jnp.asarray(jnp.atleast_1d(d.array())), d.integers
     at = k % len(x)
     return [
         lambda: x[at] * 0.5,
@@ -312,8 +312,9 @@ def arguments(seed: int) -> tuple[Any, ...]:
 REFUSALS = [
     "forward-mode autodiff (jvp) to a custom_vjp", "Reverse-mode differentiation does not work", "'custom_lin'",
     "requires real-valued outputs", "Encountered an unexpected tracer", "respect to a closed-over value",
+    "reads an array that is computed around it",
 ]  # fmt: skip
-"""What JAX does not differentiate, and how: words of its errors."""
+"""What JAX does not differentiate, or nngrad within it, and how: words of the errors."""
 
 
 def tried(seed: int, run: Callable[[Function], Callable[..., Any]]) -> str:
@@ -347,7 +348,7 @@ def test_random_nesting(seed: int) -> None:
 
 def vectors(x: Array) -> Array:
     """A function of three numbers to three, with a rule that reads around it, and a branch."""
-    c = jnp.cos(jnp.arange(3.0))[1]
+    c = jnp.cos(jnp.arange(3.0))
     ruled = jax.custom_jvp(lambda y: jnp.sin(y) * c)
     ruled.defjvp(lambda at, along: (ruled(*at), 1.5 * jnp.cos(at[0]) * c * along[0]))
     return lax.cond(x[0] > 0, lambda x: ruled(x * x[::-1]), jnp.tanh, x) + 0.1 * x**2
