@@ -171,9 +171,9 @@ def draw(mine: Run, adam: Run, path: Path) -> None:
         figure.colorbar(image, ax=axes)
         axes.set(title=title, xlabel="t", ylabel="x")
     for run, label, color in (mine, "kit, Gauss-Newton", script.BLUE), (adam, "plain, Adam", script.GREY):
-        right.plot(run.seconds, run.errors, color=color, linewidth=1.2, label=f"{label}: {len(run.losses):,} steps")
+        right.plot(run.seconds, run.errors, color=color, linewidth=1.2, label=f"{label}:\n{len(run.losses):,} steps")
     right.set(title="relative error", xlabel="seconds", yscale="log")
-    right.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.95))
+    right.legend(frameon=False, loc="upper right", bbox_to_anchor=(1, 0.95), fontsize=8, handlelength=1)
     right.spines[["top", "right"]].set_visible(False)
     script.save(figure, path)
 
