@@ -27,7 +27,7 @@ from nngrad.execution.program import Program
 from nngrad.graph import processes
 from nngrad.graph.block import Block
 from nngrad.graph.mesh import Mesh
-from nngrad_command import launch as launch_module
+from nngrad_command import entry
 from tests.several_hosts import programs, resuming
 from tests.several_hosts.equality import differences
 from tests.several_hosts.running import LIMIT, ended, launch_command, launched, started
@@ -177,7 +177,7 @@ def test_an_output_that_nobody_reads_ends_all(tmp_path: Path) -> None:
 )  # fmt: skip
 def test_wrong_usage_is_explained(arguments: list[str], said: str, capsys: pytest.CaptureFixture[str]) -> None:
     try:
-        code = launch_module.main(arguments)
+        code = entry.main(["launch", *arguments])
     except SystemExit as stopped:
         code = int(str(stopped.code))
     assert code == 2

@@ -185,7 +185,7 @@ def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.Mo
 def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
     from nngrad.jax import recognition
 
-    recognition._structures_of.cache_clear()
+    recognition._calls_of.cache_clear()
     interrupted = []
 
     def interrupt(closed: Any) -> Any:
