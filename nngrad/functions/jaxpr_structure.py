@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import hashlib
 from collections.abc import Hashable
 from typing import Any
@@ -128,8 +129,17 @@ READS_AROUND = (
 )
 
 
+@dataclasses.dataclass(frozen=True, slots=True)
+class OfDerivative:
+    """The structure of a rule that is called within a derivative."""
+
+    structure: Hashable
+
+
 def reads_around(structure: Hashable) -> bool:
-    """Whether an author's rule inside reads a tracer of the trace that it was written in, or of one around that."""
+    """Whether an author's rule inside reads a tracer of the trace that it was written in, or of one around that. What
+    rules within derivatives read, as that of `jax.scipy.special.expn` its order, does not count: it is the derivative's
+    own."""
     return any([isinstance(x, ByIdentity) and isinstance(x.value, jax.core.Tracer) for x in jax.tree.leaves(structure)])
 
 
@@ -150,7 +160,8 @@ def _derivative_in(call: Any, around: Around) -> Hashable | None:
         closed = derivative_of(call)
     except Exception:  # there is none, as of some of JAX's own, or the rule raises whatever it does
         return None
-    return structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+    found = structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+    return OfDerivative(found) if len(around) > 1 else found
 
 
 def derivative_of(call: Any) -> ClosedJaxpr:

@@ -224,13 +224,15 @@ def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> l
     """Back through a graph that is linear in some inputs, as `jax.linear_transpose` has it of what `linearize` gives:
     JAX's transpose of what the graph computes."""
     run = call_in(held).graph.run
-    linear = [a.aval for a in arrays if ad.is_undefined_primal(a)]
+    linear = [jnp.zeros(a.aval.shape, a.aval.dtype) for a in arrays if ad.is_undefined_primal(a)]
 
     def of_linear(*given: Any) -> Any:
         own = iter(given)
         return run(*[next(own) if ad.is_undefined_primal(a) else a for a in arrays])
 
-    found = iter(jax.linear_transpose(of_linear, *linear)([*map(ad.instantiate_zeros, cotangents)]))
+    # Not `jax.linear_transpose`: before JAX 0.9 it takes no loop that computes what is not linear beside what is.
+    _, back = jax.vjp(of_linear, *linear)
+    found = iter(back([*map(ad.instantiate_zeros, cotangents)]))
     return [next(found) if ad.is_undefined_primal(a) else None for a in arrays]
 
 
