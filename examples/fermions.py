@@ -145,12 +145,12 @@ def solve(steps: int, laplacian: Callable[..., Any]) -> jax_script.Result:
 
 def draw(energies: np.ndarray, params: Any, path: Path) -> None:
     """Energies at each step, and where the third particle is likely to be for two places of the others."""
-    import script
+    from script import BLUE, GREY, figure, save
 
-    picture = script.figure(9, 3.3)
+    picture = figure(9, 3.3)
     left, right = picture.subplots(1, 2)
-    left.plot(energies, color=script.BLUE, linewidth=0.8, label="mean local energy")
-    left.axhline(ENERGY, color=script.GREY, linewidth=0.8, label="known")
+    left.plot(energies, color=BLUE, linewidth=0.8, label="mean local energy")
+    left.axhline(ENERGY, color=GREY, linewidth=0.8, label="known")
     left.set(title="energy", xlabel="step")
     left.legend(frameon=False)
     left.spines[["top", "right"]].set_visible(False)
@@ -162,7 +162,7 @@ def draw(energies: np.ndarray, params: Any, path: Path) -> None:
     right.pcolormesh(side, side, density.T, cmap="viridis", shading="gouraud", rasterized=True)
     right.plot(*others.T, "o", color="white", markersize=4)
     right.set(title="density of the third beside two", aspect="equal")
-    script.save(picture, path)
+    save(picture, path)
 
 
 if __name__ == "__main__":
