@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
-from . import commands
+from . import __version__, commands
 from .outcome import cause_of, complain, error_line, exit_code
 
 
@@ -16,7 +16,10 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 
 def _run(given: list[str]) -> int:
-    if given == ["--version"] or (given and given[0] in commands.ALONE):
+    if given == ["--version"]:  # argparse keeps silent where the output cannot be written
+        print(f"nngrad {__version__}")
+        return 0
+    if given and given[0] in commands.ALONE:
         return commands.run(commands.ALONE, given)
     try:
         from nngrad.command import cli
