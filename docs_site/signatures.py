@@ -23,7 +23,7 @@ KINDS = {
     inspect.Parameter.KEYWORD_ONLY: griffe.ParameterKind.keyword_only,
     inspect.Parameter.VAR_KEYWORD: griffe.ParameterKind.var_keyword,
 }
-DECORATED = "nngrad.functions.", "nngrad.parametric_functions."
+DECORATED = "nngrad.functions.", "nngrad.parametric_functions.", "nngrad.jax.transforms."
 
 
 class Signatures(griffe.Extension):
@@ -60,7 +60,7 @@ class Signatures(griffe.Extension):
 
 
 def _decorated(path: str) -> Any:
-    """The function of F or PF that is found there, or None."""
+    """The function of F, PF or `nngrad.jax` that is found there, or None."""
     module, _, name = path.rpartition(".")
     if not path.startswith(DECORATED) or name.startswith("_"):
         return None
