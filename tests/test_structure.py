@@ -160,6 +160,7 @@ ASK_IT = {
     "functions/jax_derivatives.py",  # of JAX functions of the user's own
     "functions/jaxpr_structure.py",  # whether two functions whose derivatives are set have the same
     "jax/authors_rules.py",  # for the values alone that authors' rules give where they are differentiated
+    "jax/calls.py",  # of a graph that is linear, where JAX transposes what it was given of one
     "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
     "jax/unopened.py",  # of functions that cannot be opened
     "jax/pointwise.py",  # of functions that go element by element, to be opened in turn

@@ -15,6 +15,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..execution.platforms import without_unread
 from ..graph import Spec, Variable
+from ..graph.by_jax import back
 from ..graph.jaxpr import equations_in
 
 
@@ -223,17 +224,12 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
 def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> list[Any]:
     """Back through a graph that is linear in some inputs, as `jax.linear_transpose` has it of what `linearize` gives:
     JAX's transpose of what the graph computes."""
-    run = call_in(held).graph.run
-    linear = [jnp.zeros(a.aval.shape, a.aval.dtype) for a in arrays if ad.is_undefined_primal(a)]
-
-    def of_linear(*given: Any) -> Any:
-        own = iter(given)
-        return run(*[next(own) if ad.is_undefined_primal(a) else a for a in arrays])
-
+    places = [i for i, a in enumerate(arrays) if ad.is_undefined_primal(a)]
+    given = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in arrays]
     # Not `jax.linear_transpose`: before JAX 0.9 it takes no loop that computes what is not linear beside what is.
-    _, back = jax.vjp(of_linear, *linear)
-    found = iter(back([*map(ad.instantiate_zeros, cotangents)]))
-    return [next(found) if ad.is_undefined_primal(a) else None for a in arrays]
+    found = back(call_in(held).graph.run, given, places, [*map(ad.instantiate_zeros, cotangents)])
+    into = dict(zip(places, found, strict=True))
+    return [into.get(i) for i in range(len(arrays))]
 
 
 def _lowered(context: Any, *operands: Any, held: ClosedJaxpr) -> Any:
