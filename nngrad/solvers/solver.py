@@ -96,7 +96,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def _compile(self, parameters: Sequence[Variable]) -> None:
         # The graph of the loss holds the parameters' arrays, so these are not taken over.
         self._update = InPlaceUpdate(
-            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=lambda: self.structure("update"),
+            self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=self.structure,
             quick_calls=work_of_update(parameters).quick_calls, thorough=len(parameters) <= _FEW,
         )
 
@@ -125,13 +125,13 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
         return {name: value for name, value in vars(self).items() if name not in made_anew}
 
-    def structure(self, part: str) -> bytes | None:
-        """A digest of a part of what it does, the same in every process; None for a solver that is not nngrad's own, or
+    def structure(self) -> bytes | None:
+        """A digest of what it does, the same in every process; None for a solver that is not nngrad's own, or
         has settings that it was not made with."""
         settings = self.settings()
         if isinstance(self._scaling, DynamicLossScale):
             settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
-        return structure_of_settings(type(self), {**settings, "part": part, "optax": optax.__version__})
+        return structure_of_settings(type(self), {**settings, "optax": optax.__version__})
 
     def __getstate__(self) -> dict[str, Any]:
         kept = {**self.settings(), "_lr": self._lr, "_params": self._params}

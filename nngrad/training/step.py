@@ -165,7 +165,7 @@ class TrainStep(Generic[R]):
         """What gives a digest of the step, the same in every process; None where there is none."""
 
         def structure() -> bytes | None:
-            computed, moved = digest_of_program(graph.program), self._solver.structure("update")
+            computed, moved = digest_of_program(graph.program), self._solver.structure()
             if computed is None or moved is None:
                 return None
             return digest_of(b"training step", computed, moved, self._computation.described.encode())
