@@ -94,6 +94,15 @@ def test_a_reduction_computes_what_it_reads(op: nn.graph.Op) -> None:
     assert temporaries(op(F.tanh(leaf(16, 8)), axis=1)) == 0
 
 
+def test_what_a_checkpoint_computes_and_nobody_reads_takes_no_memory() -> None:
+    def several(h: Variable) -> tuple[Variable, ...]:
+        last, _ = F.scan(lambda c, _: (F.tanh(product(c)), None), h, length=3)
+        return product(h), product(h), last
+
+    read, *_ = nn.checkpoint(several)(leaf())
+    assert temporaries(narrow(read)) == BYTES
+
+
 def test_what_is_passed_on_takes_no_memory() -> None:
     assert temporaries(narrow(F.unlink(F.tanh(leaf())))) == BYTES
 

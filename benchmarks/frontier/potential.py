@@ -2,7 +2,8 @@
 
 The network passes messages along the edges of a crystal of 200 atoms: 3,602 of them, filled up to 4,000. What is timed
 is the loss and the gradients of all weights, so third derivatives. In chunks, messages are summed over a part of the
-edges after another, and gradients compute them again. As an Equinox model, the weights are those of its layers.
+edges after another, and gradients compute them again, and the layers of the atoms as well. As an Equinox model, the
+weights are those of its layers.
 """
 
 from __future__ import annotations
@@ -32,6 +33,15 @@ CUTOFF, RADIAL, CHUNKS = 1.6, 20, 20
 Array = np.ndarray[Any, Any]
 Sums = Callable[[Callable[[Any], Any], Any, Any], Any]
 """What a function gives of all edges, summed: `sums(function, edges, begin)`, from zeros."""
+
+
+class Parts(NamedTuple):
+    """How an energy is computed."""
+
+    sums: Sums
+    """Over edges."""
+    layers: Callable[[Callable[..., Any]], Callable[..., Any]]
+    """What is made of layers of atoms: themselves, or checkpoints of them."""
 
 
 class Edges(NamedTuple):
@@ -106,24 +116,27 @@ def radial_basis(lib: Library, edges: Edges, x: Any, strain: Any) -> Any:
     return m.where(edges.exists, m.exp(-((RADIAL / 2 * (r - centres)) ** 2)) * cut, 0.0)
 
 
-def energy(lib: Library, sums: Sums, ws: list[Any], edges: Edges, x: Any, strain: Any) -> Any:
+def energy(lib: Library, parts: Parts, ws: list[Any], edges: Edges, x: Any, strain: Any) -> Any:
     """Of all atoms."""
     m, each = lib.of, iter(ws)
+    sent = parts.layers(lambda h, w: lib.swish(h) @ w)
+    updated = parts.layers(lambda h, arrived, inner, added: h + lib.swish(arrived @ inner) @ added)
+    summed = parts.layers(lambda h, inner, last: m.sum(lib.swish(h @ inner) @ last))
 
     def message(w: Any, sent: Any) -> Any:
-        def summed(edges: Edges) -> Any:
+        def of_edges(edges: Edges) -> Any:
             radial = radial_basis(lib, edges, x, strain)
-            of_edges = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
-            return lib.scatter(of_edges, edges.start, x.shape[0])
+            each = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
+            return lib.scatter(each, edges.start, x.shape[0])
 
-        return sums(summed, edges, np.zeros((x.shape[0], w.shape[1]), x.dtype))
+        return parts.sums(of_edges, edges, np.zeros((x.shape[0], w.shape[1]), x.dtype))
 
     h = message(next(each), None)
     for _ in range(len(ws) // 4):  # and three more weights
         filters = next(each)
-        arrived = message(filters, lib.swish(h) @ next(each))
-        h = h + lib.swish(arrived @ next(each)) @ next(each)
-    return m.sum(lib.swish(h @ next(each)) @ next(each))
+        arrived = message(filters, sent(h, next(each)))
+        h = updated(h, arrived, next(each), next(each))
+    return summed(h, next(each), next(each))
 
 
 def at_once(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
@@ -139,19 +152,23 @@ def in_chunks(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
     return total
 
 
+AT_ONCE = Parts(at_once, lambda layers: layers)
+IN_CHUNKS = Parts(in_chunks, nn.checkpoint)
+
+
 def squared(m: Any, at: Crystal, e: Any, slope: Any, stress: Any, column: Any) -> Any:
     """The loss."""
     apart = (slope + at.forces, 1), (stress - at.stress, 1), (column - at.column, 1e-2)
     return 1e-4 * e**2 + sum([weight * m.mean(y**2) for y, weight in apart])
 
 
-def ours(at: Crystal, ws: list[Array], sums: Sums) -> tuple[Callable[..., Any], list[nn.Variable]]:
+def ours(at: Crystal, ws: list[Array], parts: Parts) -> tuple[Callable[..., Any], list[nn.Variable]]:
     """By F: of the edges, positions and weights."""
     own = [nn.Variable.from_numpy_array(w, need_grad=True) for w in ws]
     edges = Edges(*map(nn.Variable.from_numpy_array, at.edges))
     x = nn.Variable.from_numpy_array(at.positions)
     strain = nn.Variable.from_numpy_array(np.zeros((3, 3), at.positions.dtype))
-    e = energy(WITH_F, sums, own, edges, x, strain)
+    e = energy(WITH_F, parts, own, edges, x, strain)
     slope, stress = nn.grad(e, [x, strain])
     (column,) = nn.hvp(e, x, at.along)
     loss = squared(F, at, e, slope, stress, column)
@@ -220,7 +237,7 @@ def with_jax(lib: Any, at: Crystal) -> Callable[..., Any]:
     """By `jax`, or by `nngrad.jax`: of the same."""
 
     def loss(ws: list[Any], edges: Edges, x: Any) -> Any:
-        return squared(jnp, at, *derivatives(lib, partial(energy, WITH_JAX, at_once, ws, edges), at, x))
+        return squared(jnp, at, *derivatives(lib, partial(energy, WITH_JAX, AT_ONCE, ws, edges), at, x))
 
     return lambda *given: lib.value_and_grad(loss)(list(given[5:]), Edges(*given[:4]), given[4])
 
@@ -254,7 +271,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
             made, lib = written[name]
             call = jax.jit(made(lib, at)).lower(*given).compile()
         else:
-            call, results = ours(at, ws, in_chunks if name == CHUNKED else at_once)
+            call, results = ours(at, ws, IN_CHUNKS if name == CHUNKED else AT_ONCE)
         wait_for(call(*given))
         first[name] = time.perf_counter() - start
         memory = nn.memory_report(results).compiled if results else temporaries_of(call)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Op, Spec
@@ -37,6 +37,16 @@ def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call],
         else:
             found.append(Call(op, arguments, taken, outs))
     return found, tuple([passed.get(i, i) for i in block.outputs])
+
+
+def read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
+    """The calls that `outputs` depend on, in their order; compilers leave the others out."""
+    read, found = set(outputs), []
+    for call in reversed(calls):
+        if not read.isdisjoint(call.outs):
+            read.update(call.ins)
+            found.append(call)
+    return found[::-1]
 
 
 def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:

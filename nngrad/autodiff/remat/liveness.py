@@ -22,7 +22,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...execution.calls import Call, calls_of, without_identities
+from ...execution.calls import Call, calls_of, read_calls, without_identities
 from ...execution.cpu.recurrences import is_sum
 from ...execution.passes import prepared, with_bodies_inline
 from ...execution.program import Program
@@ -104,7 +104,8 @@ def _peak_of(body: Block) -> int:
 def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
     """The loops, in an order in which they can run; and the results that they make."""
     listed, specs = calls_of(block)
-    calls, outputs = without_identities(block, listed)
+    computing, outputs = without_identities(block, listed)
+    calls = read_calls(computing, outputs)  # nobody reads all that an inlined checkpoint computes
     held: dict[int, int] = {}
     """For views: whose memory they have."""
     for call in calls:
