@@ -20,7 +20,7 @@ from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, set_switches
-from ..graph.function import next_serial, watched
+from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.output_group import together
 from ..graph.thresholds import FEWEST_ASKED
@@ -28,7 +28,7 @@ from ..graph.traverse import functions_to_results
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
-from .equal_functions import Equal, equal_functions
+from .equal_functions import taken_for_one
 from .known_gradients import GradientResults, came_before, known_answer, remember_answer
 from .questions import question_of, question_on_answer
 from .remat import rematerialised
@@ -369,7 +369,9 @@ def built_in_best_mode(
             except NotApplicable as closed:
                 reason = str(closed)
     if walked is None:
-        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=taken_for_one(task), stands_for=task.stands_for))
+        fixed = {id(x) for x in (*task.inputs, *task.outputs)} | task.stop_ids
+        equal = taken_for_one(task.functions, fixed)
+        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal, stands_for=task.stands_for))
     return Built(walked, Mode("reverse", reason), unknown)
 
 
@@ -385,13 +387,6 @@ def obstacle_to_all(task: Task) -> str:
     if not any([f.order or f.op.cost is not None for f in task.functions]):
         return "no product of matrices is on the way"  # which higher orders could share with the first
     return ""
-
-
-def taken_for_one(task: Task) -> Equal:
-    """Returns the functions in a task that others stand for."""
-    if build_options().emitting.simplify is not True or watched() or not any([f.order for f in task.functions]):
-        return {}
-    return equal_functions(task.functions, {id(x) for x in (*task.inputs, *task.outputs)}.union(task.stop_ids))
 
 
 def in_reverse(task: Task, walk: Grad) -> list[Variable]:
