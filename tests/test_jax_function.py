@@ -350,12 +350,28 @@ def test_functions_that_differ_do_not_share() -> None:
         np.testing.assert_allclose(F.jax_function(lambda x, a=axis: jnp.cumsum(x, a))(x).d, X.cumsum(axis), rtol=1e-5)
 
 
-def test_what_is_captured_is_what_there_was_when_it_was_traced() -> None:
-    factor = np.array(2.0, np.float32)
-    f = F.jax_function(lambda x: x * factor)
-    y = f(leaf(X, np.float32))
+def within_rules(fun: Any) -> Any:
+    """The function with a derivative that is set by hand."""
+    held = jax.custom_jvp(fun)
+    held.defjvp(lambda primals, tangents: jax.jvp(fun, primals, tangents))
+    return held
+
+
+@pytest.mark.parametrize("shape", [(), (3,)], ids=["number", "array"])
+@pytest.mark.parametrize("around", [
+    lambda fun: fun, jax.jit, jax.checkpoint, within_rules,
+    lambda fun: lambda x: lax.fori_loop(0, 1, lambda i, h: fun(h), x),
+    lambda fun: lambda x: lax.cond(x[0, 0] < 9, fun, jnp.sin, x),
+    lambda fun: lambda x: lax.while_loop(lambda h: h[0] < 1, lambda h: (h[0] + 1, fun(h[1])), (0, x))[1],
+], ids=["plain", "jit", "checkpoint", "rules", "loop", "branch", "while"])  # fmt: skip
+@pytest.mark.parametrize("wrap", [F.jax_function, nn.from_jax])
+def test_what_is_captured_is_what_there_was_when_it_was_traced(wrap: Any, around: Any, shape: tuple[int, ...]) -> None:
+    factor = np.full(shape, 2.25, np.float32)
+    y = wrap(around(lambda x: x * factor))(leaf(X, np.float32))
     factor[...] = 3.0
-    np.testing.assert_allclose(y.d, X * 2, rtol=1e-6)
+    np.testing.assert_allclose(y.d, X * 2.25, rtol=1e-6)
+    again = np.full(shape, 2.25, np.float32)  # another array, of the same numbers
+    np.testing.assert_allclose(wrap(around(lambda x: x * again))(leaf(X, np.float32)).d, X * 2.25, rtol=1e-6)
 
 
 def closed(fun: Any, *shapes: Any) -> Any:

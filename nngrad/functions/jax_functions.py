@@ -18,6 +18,7 @@ from jax.extend.core import ClosedJaxpr
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
 from ..graph.inside_jax import named_axes
+from ..graph.jaxpr import let_own_arrays
 from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
 from ..graph.process import unharmed
@@ -199,7 +200,8 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        # Copied, since somebody may write to it; in the dtype that it was traced as, which depends on x64.
+        let_own_arrays(closed)
+        # Its own constants are copied too, in the dtype that they were traced as, which depends on x64.
         consts = [
             np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
             for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import jax
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr, Jaxpr, Var
+from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
 from .process import unharmed
 from .spec import Spec, x64_if
@@ -46,6 +47,7 @@ def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJax
     with x64_if(any([s.needs_x64 for s in inputs])):
         # As another function each time: JAX remembers what it has traced by the function.
         closed: ClosedJaxpr = unharmed(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
+    let_own_arrays(closed)
     return closed
 
 
@@ -117,26 +119,53 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
     return len(fixed), len(carried)
 
 
-def holds_tracers(closed: ClosedJaxpr) -> bool:
-    """Whether it, or a function inside, holds a tracer as a constant: of no use when the trace of that has ended."""
-    held = list(closed.consts)
+def constants_in(closed: ClosedJaxpr) -> list[list[Any]]:
+    """The lists of what it holds as constants, and of what the functions inside hold."""
+    held = [closed.consts]
     for equation in equations_in(closed.jaxpr):
         for value in parameters_of(equation).values():
             for inner in value if isinstance(value, tuple | list) else (value,):
                 if isinstance(inner, ClosedJaxpr):
-                    held += inner.consts
-    return any([isinstance(each, jax.core.Tracer) for each in held])
+                    held.append(inner.consts)
+    return held
 
 
-def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
-    """Its equations, and those of the functions inside."""
-    pending: list[Any] = [jaxpr]
+def holds_tracers(closed: ClosedJaxpr) -> bool:
+    """Whether it, or a function inside, holds a tracer as a constant: of no use when the trace of that has ended."""
+    return any([isinstance(each, jax.core.Tracer) for held in constants_in(closed) for each in held])
+
+
+def let_own_arrays(closed: ClosedJaxpr) -> None:
+    """Let it hold copies of the NumPy arrays that it reads. JAX keeps the arrays of whoever wrote the function, who may
+    write to them later; what is remembered of the function would then compute something else."""
+    for held in constants_in(closed):
+        held[:] = map(_own, held)
+    for each in jaxprs_in(closed.jaxpr):
+        for v in (*each.outvars, *[v for eqn in each.eqns for v in eqn.invars]):
+            if isinstance(v, Literal):
+                v.val = _own(v.val)
+
+
+def _own(value: Any) -> Any:
+    return copy.deepcopy(value) if type(value).__name__ == "TypedNdArray" else value
+
+
+def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
+    """It, and the functions inside."""
+    pending: list[Jaxpr] = [jaxpr]
     while pending:
-        for eqn in pending.pop().eqns:
-            yield eqn
+        found = pending.pop()
+        yield found
+        for eqn in found.eqns:
             for value in parameters_of(eqn).values():
                 for inner in value if isinstance(value, tuple | list) else (value,):
                     while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
                         inner = inner.jaxpr
                     if isinstance(inner, Jaxpr):
                         pending.append(inner)
+
+
+def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
+    """Its equations, and those of the functions inside."""
+    for each in jaxprs_in(jaxpr):
+        yield from each.eqns
