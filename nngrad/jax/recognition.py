@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable, Sequence
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 from jax import numpy as jnp
 from jax.scipy import special
 
@@ -35,6 +36,16 @@ class Reference(NamedTuple):
     """A primitive that is in it in all versions of JAX, so that others need not be compared."""
     elementwise: bool = False
     """Whether each element of the result depends on the elements at its place, and maps change nothing."""
+    results: int = 1
+    """How many it has."""
+
+    def can_be(self, equation: Any, names: Collection[str]) -> bool:
+        """Whether a call in which there are primitives of these names may be one of it, as far as can be told without
+        tracing the function."""
+        if self.sign not in names or len(equation.outvars) != self.results:
+            return False
+        shapes = [shape for shape, *_ in _described(equation)]
+        return not self.elementwise or _broadcast(shapes) == equation.outvars[0].aval.shape
 
 
 def _logaddexp(x: Any, y: Any) -> list[Variable]:
@@ -79,7 +90,7 @@ REFERENCES = (
     *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),
-    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log"),
+    Reference(jnp.linalg.slogdet, _of_variables(_slogdet), "log", results=2),
     Reference(jnp.linalg.inv, _of_variables(F.batch_inv), "lu"),
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
     Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
@@ -88,12 +99,21 @@ REFERENCES = (
 too, which writes the equations of some in another way than they are for a batch."""
 
 
+def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
+    """The shape of elements at their places; None if there is none."""
+    try:
+        return np.broadcast_shapes(*shapes)
+    except ValueError:
+        return None
+
+
 def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[int, ...]]:
     """The axes over which a function may be mapped by `jax.vmap`, at most twice: for each way one axis for each map,
     the outermost first."""
-    if len(described) != 1 and not elementwise:
+    ranks = {len(shape) for shape, *_ in described}
+    if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:  # else elements would change their places
         return [()]
-    axes = range(max([len(shape) for shape, *_ in described]))
+    axes = range(max(ranks))
     return [(), *[(a,) for a in axes], *[(a, 0) for a in axes if len(axes) > 1]]
 
 
@@ -157,7 +177,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
     names = primitives_in(inner.jaxpr)
     described = _described(equation)
     for reference in REFERENCES:
-        if reference.sign not in names:
+        if not reference.can_be(equation, names):
             continue
         for axes in _axes_of_maps(described, reference.elementwise):
             if own.is_one_of(_calls_of(reference.function, reference.elementwise, described, custom, axes)):

@@ -444,3 +444,9 @@ def test_a_rule_that_jax_cannot_differentiate_once_it_is_mapped() -> None:
     x = jnp.arange(3.0)
     np.testing.assert_allclose(jax.jit(jax.vmap(nj.grad(nothing)))(x), np.cos(x), rtol=1e-15)
     np.testing.assert_allclose(jax.vmap(nj.grad(nj.grad(nothing)))(x), -np.sin(x), rtol=1e-15)
+
+
+@pytest.mark.parametrize("function", [jnp.logaddexp, jax.scipy.special.xlogy])
+def test_a_map_lines_up_rows_of_one_input_with_elements_of_another(function: Callable[..., Any]) -> None:
+    x, y = np.random.default_rng(0).uniform(1, 2, (3, 3)), np.array([1.0, 1.5, 2.0])
+    compare(lambda t: jnp.sum(jnp.sin(jax.vmap(function)(t * x, y))), 1.0)
