@@ -29,7 +29,16 @@ def _index_cost(f: Function) -> int:
     return 2 * math.prod(sizes.values())
 
 
-@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost, precision="low")
+def _contracted(*given: Any) -> tuple[int, ...] | None:
+    """The shape of a contraction, from the shapes of the factors, the terms and the output."""
+    *shapes, terms, output = given
+    _check_indices(shapes, terms, output)
+    sizes = {i: n for shape, term in zip(shapes, terms, strict=True) for i, n in zip(term, shape, strict=True)}
+    return tuple([sizes[i] for i in output])
+
+
+@op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost, precision="low",
+    shape=_contracted)
 def contraction(*x: Array, terms: Static, output: Static) -> jax.Array:
     """Sum of products over indices: what `einsum` is made of.
 

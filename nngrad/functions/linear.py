@@ -7,6 +7,7 @@ from typing import Any
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, NdArray, Variable, apply, composite, op
@@ -31,7 +32,13 @@ def _matrix_cost(f: Function) -> int:
     return 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1]
 
 
-@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost, precision="low")
+def _multiplied(a: tuple[int, ...], b: tuple[int, ...], transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
+    m, k = a[-2:][::-1] if transpose_a else a[-2:]
+    l, n = b[-2:][::-1] if transpose_b else b[-2:]  # noqa: E741
+    return (*np.broadcast_shapes(a[:-2], b[:-2]), m, n) if k == l else None
+
+
+@op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost, precision="low", shape=_multiplied)
 def batch_matmul(a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False) -> jax.Array:
     """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
 

@@ -7,6 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
+import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
@@ -23,7 +24,11 @@ from .transposition import transposed
 # ---------------------------------------------------------------- shape
 
 
-@op(linear=True, axes=axis_maps.RESHAPED, view=True)
+def _reshaped(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return shape if math.prod(given) == math.prod(shape) and min(shape, default=0) >= 0 else None
+
+
+@op(linear=True, axes=axis_maps.RESHAPED, view=True, shape=_reshaped)
 def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     """The elements of `x`, in their order, in a new shape.
 
@@ -54,7 +59,11 @@ def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
     return lax.transpose(x, order)
 
 
-@op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving")
+def _repeated(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...] | None:
+    return shape if np.broadcast_shapes(given, shape) == shape else None
+
+
+@op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving", shape=_repeated)
 def broadcast(x: Array, /, shape: Shape) -> jax.Array:
     """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
 

@@ -39,8 +39,8 @@ class ResultFacts:
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
-    """For an op of one input, in whose dtype it gives one array: `shape(input's shape, *arguments)` is that of the
-    array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
+    """For an op that gives one array, in the dtype that all inputs have: `shape(*shapes of inputs, *arguments)` is that
+    of the array, so that `forward` need not be traced to know it. None, or any error, where only `forward` can tell."""
     view: bool = False
     """Output i has the elements of input i in their order, and no memory of its own."""
     forwards_inputs: bool = False

@@ -148,13 +148,14 @@ class Op(Facts, Generic[P, R]):
 
     def _told_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
         """The same, where `shape` tells; None elsewhere, also where `forward` is to say what is wrong."""
-        if self.shape is None:
+        if self.shape is None or len({spec.dtype for spec in given}) != 1:
             return None
         try:
-            shape = self.shape(given[0].shape, *arguments)
+            shape = self.shape(*[spec.shape for spec in given], *arguments)
         except (TypeError, ValueError):
             return None
-        return None if shape is None else spec_of(shape, given[0].dtype).alone
+        spec = None if shape is None else spec_of(shape, given[0].dtype)
+        return None if spec is None or spec.nbytes > _MOST_BYTES else spec.alone
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
         """Whether it does much arithmetic for each element of such inputs. Where nothing is declared, as of what users
