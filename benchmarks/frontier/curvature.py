@@ -23,6 +23,8 @@ from ..timing import Contender, Row, forget, medians, row, wait_for
 
 OURS, PEER = "nngrad", "jax, by hand"
 Array = np.ndarray[Any, Any]
+TOLERANCE = 5e-3
+"""In single precision a step of Gauss and Newton is 2e-3 to 3e-3 off that in double, by JAX as by nngrad."""
 
 
 class Case(NamedTuple):
@@ -189,7 +191,7 @@ def run(smoke: bool, torch: bool) -> list[Row]:
             calls[name] = build()
             wait_for(calls[name]())
             first[name] = time.perf_counter() - start
-        same_results(Step(calls[PEER], 0), {OURS: Step(calls[OURS], 0)}, 2e-3)
+        same_results(Step(calls[PEER], 0), {OURS: Step(calls[OURS], 0)}, TOLERANCE)
         times = medians(calls, *((2, 1) if smoke else (20, 2)))
         lines += [row(case.what, times, OURS, PEER, 1.0), row(f"{case.what}, first result", first, OURS, PEER, 1.0)]
     return lines
