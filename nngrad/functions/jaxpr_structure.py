@@ -40,8 +40,9 @@ Around = tuple[Hashable, ...]
 """The structures of calls whose derivatives something was met in, one within the other."""
 
 
-_jitted: WeakKeyDictionary[Jaxpr, Hashable] = WeakKeyDictionary()
-"""The structures of functions under `jax.jit`, which JAX traces once: their rules are taken then too."""
+_jitted: WeakKeyDictionary[Jaxpr, dict[bool, Hashable]] = WeakKeyDictionary()
+"""The structures of functions under `jax.jit`, without derivatives and with them. JAX traces such a function once:
+its rules are taken then too."""
 
 
 class ByIdentity:
@@ -98,14 +99,22 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True, around: Around = ()) ->
 
 def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
     name = name_of(eqn)
-    if name == "jit" and derivatives and not around:
-        jaxpr = eqn.params["jaxpr"].jaxpr
-        found = _jitted.get(jaxpr)
-        if found is None:
-            found = _jitted[jaxpr] = _by_name(eqn, derivatives, around)
-        return found
+    if name == "jit" and not (derivatives and around):
+        others = tuple([(key, frozen(value)) for key, value in sorted(eqn.params.items()) if key != "jaxpr"])
+        return others, structure_of_called(eqn, derivatives)
     known = structure_of_rules(eqn, derivatives, around) if name in CUSTOM_RULES else None
     return _by_name(eqn, derivatives, around) if known is None else known
+
+
+def structure_of_called(call: Any, derivatives: bool = True) -> Hashable:
+    """What is computed by a call of a function."""
+    inner = called_function(call)
+    if inner is None or name_of(call) != "jit":
+        return frozen(inner, derivatives)
+    known = _jitted.setdefault(inner.jaxpr, {})
+    if derivatives not in known:
+        known[derivatives] = frozen(inner, derivatives)
+    return known[derivatives]
 
 
 def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ()) -> Hashable | None:

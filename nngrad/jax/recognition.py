@@ -17,7 +17,7 @@ from jax import numpy as jnp
 from jax.scipy import special
 
 from .. import functions as F
-from ..functions.jaxpr_structure import frozen, structure_of_rules
+from ..functions.jaxpr_structure import structure_of_called, structure_of_rules
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
 from ..graph.process import unharmed
@@ -194,14 +194,14 @@ class Call:
 
     @functools.cached_property
     def _computed(self) -> Hashable:
-        return frozen(called_function(self._equation), False)
+        return structure_of_called(self._equation, False)
 
     @functools.cached_property
     def _structure(self) -> Hashable:
         """What it computes, and the derivative of that if it has one of its own."""
         if name_of(self._equation) in CUSTOM_RULES:
             return structure_of_rules(self._equation)
-        return frozen(called_function(self._equation))
+        return structure_of_called(self._equation)
 
     def is_one_of(self, others: tuple[Call, ...]) -> bool:
         """Whether it is the same as one of some."""
