@@ -32,12 +32,12 @@ def written(lib: Any, at: potential.Crystal, *given: Any) -> Any:
     return energy, -slope, stress, column, potential.with_equinox(lib, at)(*given)
 
 
-@pytest.mark.parametrize("sums", [potential.at_once, potential.in_chunks])
-def test_training_on_forces_stress_and_hessian_columns(sums: potential.Sums) -> None:
+@pytest.mark.parametrize("parts", [potential.AT_ONCE, potential.IN_CHUNKS], ids=["at_once", "in_chunks"])
+def test_training_on_forces_stress_and_hessian_columns(parts: potential.Parts) -> None:
     at, ws = small()
     given = [*at.edges, at.positions, *ws]
     expected = by_jax(partial(written, jax, at), *given)
-    call, _ = potential.ours(at, ws, sums)
+    call, _ = potential.ours(at, ws, parts)
     loss, *gradients = call(*given)
     for a, b in zip([loss, *gradients], jax.tree.leaves(expected[-1]), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-9, atol=1e-12)
@@ -62,7 +62,7 @@ def test_forces_with_f() -> None:
     at, ws = small()
     own, edges, x = jax.tree.map(nn.Variable.from_numpy_array, (ws, at.edges, at.positions))
     strain = nn.Variable.from_numpy_array(np.zeros((3, 3)))
-    slope, stress = nn.grad(potential.energy(potential.WITH_F, potential.at_once, own, edges, x, strain), [x, strain])
+    slope, stress = nn.grad(potential.energy(potential.WITH_F, potential.AT_ONCE, own, edges, x, strain), [x, strain])
     expected = by_jax(partial(written, jax, at), *at.edges, at.positions, *ws)
     np.testing.assert_allclose(-slope.d, expected[1], rtol=1e-9, atol=1e-12)
     np.testing.assert_allclose(stress.d, expected[2], rtol=1e-9, atol=1e-12)

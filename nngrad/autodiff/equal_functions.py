@@ -4,7 +4,8 @@ A program that computes something anew wherever it is needed, as the lengths of 
 once. Gradients that were asked for one by one do not know of each other, and what they have in common is there for each
 of them. When it runs, the compiler makes one of it. But the gradient of two equal functions is more than that of one:
 two that arrive, each with matrix products of its own, where the sum of both would do. So the reverse pass lets what
-arrives at the one arrive at the other.
+arrives at the one arrive at the other. Not so where a number is infinite, or a zero with a sign: there the gradient of
+a sum is not the sum of two.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from backward_registry import registry
 
 from ..graph import Function, Variable, build_options
 from ..graph.function import watched
+from ..rewrite.numbers import is_exact
 
 Outputs = tuple[Variable, ...]
 Equal = dict[Function, tuple[Outputs, Outputs]]
@@ -41,7 +43,7 @@ def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal
         inputs = tuple([same.get(id(x), x) for x in f.inputs]) if same else f.inputs
         key = f.op, f.arguments, f.context, inputs
         first = found.setdefault(key, f)
-        if first is f:
+        if first is f or not all([is_exact(a) for a in f.arguments if isinstance(a, int | float)]):
             continue
         rule = registry.find(f.op)
         if rule is None or not rule.exact:  # a rule that is not linear makes something else of a sum
