@@ -9,7 +9,7 @@ import jax
 
 from ..graph import Variable
 from ..graph.jaxpr import CALLS, CUSTOM_RULES, name_of, parameters_of
-from .primitives.registry import CONTROL, Unsupported
+from .primitives.registry import CONTROL
 from .values import ComplexPair, Delayed, Value, is_complex, is_held
 
 
@@ -25,17 +25,12 @@ class Saving:
         self.saved: list[Variable] = []
 
     def take(self, equation: Any, results: Sequence[Value]) -> None:
-        """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations.
-
-        Raises:
-            Unsupported: It would move the values elsewhere.
-        """
+        """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations. What it
+        would move to the host's memory is computed again: that takes no memory of the device either."""
         name = name_of(equation)
         if self._policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
             return
         said = self._policy(equation.primitive, *[v.aval for v in equation.invars], **equation.params)
-        if hasattr(said, "dst"):
-            raise Unsupported("its policy moves values to the memory of the host")
         if said is True or type(said).__name__ == "SaveableType":
             self.saved += [y for y in results if isinstance(y, Variable)]
 
