@@ -25,8 +25,8 @@ class Saving:
         self.saved: list[Variable] = []
 
     def take(self, equation: Any, results: Sequence[Value]) -> None:
-        """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations. What it
-        would move to the host's memory is computed again: that takes no memory of the device either."""
+        """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations.
+        What it would move to the host's memory is computed again: that takes no memory of the device either."""
         name = name_of(equation)
         if self._policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
             return
