@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .graph import NdArray, Variable
+from .graph.arguments import checked_count
 from .logger import logger
 from .utils.image_utils import imsave
 
@@ -51,8 +52,7 @@ class _Intervals:
     """
 
     def __init__(self, name: str, monitor: Monitor | None, interval: int, verbose: bool, ending: str) -> None:
-        if interval < 1:
-            raise ValueError(f"interval: must be 1 or more, got {interval}")
+        checked_count(interval, "interval")
         self.name, self.interval, self.verbose = name, interval, verbose
         self._reported = -1
         self._file = Path(monitor.save_path, name.replace(" ", "-") + ending) if monitor else None
@@ -144,8 +144,7 @@ class MonitorImage:
         self, name: str, monitor: Monitor, interval: int = 1000, verbose: bool = True, num_images: int = 16,
         normalize_method: Callable[[Images], Images] | None = None,
     ) -> None:  # fmt: skip
-        if interval < 1:
-            raise ValueError(f"interval: must be 1 or more, got {interval}")
+        checked_count(interval, "interval")
         self.name, self.interval, self.verbose, self.num_images = name, interval, verbose, num_images
         self.normalize_method = normalize_method or _min_max
         self.save_dir = str(Path(monitor.save_path, name.replace(" ", "-")))

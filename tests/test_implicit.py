@@ -397,7 +397,7 @@ def test_what_does_not_converge_is_said() -> None:
     (lambda: nn.root(lambda x: x, 0.0, "secant"), ValueError, "root: method must be one of 'newton', got 'secant'"),
     (lambda: nn.root(lambda x: x, 0.0, linear="lu"), ValueError, "root: linear must be one of 'dense', 'cg'"),
     (lambda: nn.root(lambda x: x, 0.0, tol=-1), ValueError, "root: tol must be a number that is not negative"),
-    (lambda: nn.root(lambda x: x, 0.0, maxiter=0), ValueError, "root: maxiter must be an int of at least 1"),
+    (lambda: nn.root(lambda x: x, 0.0, maxiter=0), ValueError, "root: maxiter: must be 1 or more, got 0"),
     (lambda: nn.fixed_point(lambda x: x, 0.0, unconverged="raise"), ValueError, "fixed_point: unconverged must be"),
     (lambda: nn.minimize(lambda x: x, np.zeros(2)), ValueError, "minimize: fun must return a float64 Variable without"),
     (lambda: nn.linear_solve(lambda v: v * v, np.ones(2)), ValueError, "linear_solve: the function is not linear"),

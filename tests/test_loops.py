@@ -607,8 +607,8 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
         ),
         (bad(lambda h, x: (h, x), xs=Variable(())), ValueError, "xs has no axis to loop over"),
         (lambda: F.scan(lambda h, x: (h, x), Variable(())), ValueError, "give the number of steps as length"),
-        (bad(lambda h, x: (h, x), length=-1), ValueError, "length must be an int that is not negative, got -1"),
-        (bad(lambda h, x: (h, x), unroll=0), ValueError, "unroll must be at least 1"),
+        (bad(lambda h, x: (h, x), length=-1), ValueError, "length: must be 0 or more, got -1"),
+        (bad(lambda h, x: (h, x), unroll=0), ValueError, "unroll: must be 1 or more, got 0"),
         (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "in the body of scan there are no values to read"),
         (
             bad(lambda h, x: (with_updates(h, {h: h + 1}), x)),

@@ -364,7 +364,7 @@ def test_functions_of_jax_take_a_key(known: dict[str, np.ndarray]) -> None:
     "more, error, message",
     [
         ({"directions": SIZE + 1}, ValueError, "directions must not be more than the 4 coordinates of x"),
-        ({"directions": 0}, ValueError, "directions: expected a positive int or None"),
+        ({"directions": 0}, ValueError, "directions: must be 1 or more, got 0"),
         ({"directions": 2, "kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),
         ({"directions": 2**70}, ValueError, "directions: 1180591620717411303424 is more than 64 bits hold"),
         ({"kind": "dense"}, ValueError, "kind must be one of 'sparse', 'rademacher', 'gaussian'"),

@@ -476,7 +476,7 @@ def test_derivatives_up_to_order_12(f: Callable[[Variable], Variable], derivativ
 
 
 @pytest.mark.parametrize(("n", "error", "message"), [
-    (0, ValueError, "n: expected a positive int, got 0"), (1.5, TypeError, "n: expected a positive int, got 1.5"),
+    (0, ValueError, "n: must be 1 or more, got 0"), (1.5, TypeError, "n: expected an int, got 1.5"),
 ])  # fmt: skip
 def test_nth_derivative_says_what_is_wrong(n: Any, error: type[Exception], message: str) -> None:
     x = leaf(POINTS)

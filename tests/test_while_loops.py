@@ -113,7 +113,7 @@ V = Variable((2,))
         ),
         (lambda: F.while_loop(lambda y: 0, lambda y: (y, y), V), TypeError, "while_loop: the body gets a carry of the"),
         (lambda: F.while_loop(lambda y: 0, lambda y: F.dropout(y), V), ValueError, "at random.*give a bound"),
-        (lambda: F.while_loop(lambda y: 0, lambda y: y, V, bound=2.5), TypeError, "bound must be an int, got 2.5"),
+        (lambda: F.while_loop(lambda y: 0, lambda y: y, V, bound=2.5), TypeError, "bound: expected an int, got 2.5"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], message: str) -> None:

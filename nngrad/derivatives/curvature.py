@@ -13,6 +13,7 @@ import nngrad.functions as F
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.request import differentiable
 from ..graph import Variable, as_variable
+from ..graph.arguments import checked_count
 from .directions import several_over_directions
 from .drawn import direction_leaf
 from .implicit.capturing import at_full_precision
@@ -20,7 +21,7 @@ from .implicit.linear import linear_solve
 from .implicit.packing import Packing
 from .kronecker import KroneckerFactors, kronecker_factors
 from .likelihoods import LIKELIHOODS, Likelihood
-from .parts import built, gradients_at, one_floating, positive_int, pushed, vectors_for
+from .parts import built, gradients_at, one_floating, pushed, vectors_for
 
 METHODS = ("residual", "dense", "cg")
 _LARGEST = 8192
@@ -138,9 +139,7 @@ class CurvatureMatrix:
         def build() -> list[Variable]:
             if by == "dense":
                 return [_solved(self._dense(), extra, right)]
-            rows = self._rows()
-            inner = _solved(self._kernel(rows), extra, F.matmul(rows, right))
-            return [(right - F.matmul(F.transpose(rows, axes=(1, 0)), inner)) / extra]
+            return [(right - self._by_kernel(extra, lambda rows: F.matmul(rows, right))) / extra]
 
         (x,) = self._built(build, [right])
         return arranged(self._packing().unpacked(x))
@@ -193,6 +192,12 @@ class CurvatureMatrix:
     def _kernel(self, rows: Variable) -> Variable:
         matrix: Variable = F.batch_matmul(rows, rows, transpose_b=True)
         return matrix
+
+    def _by_kernel(self, extra: Variable, right: Callable[[Variable], Variable]) -> Variable:
+        """`R^T (R R^T + extra I)^-1` times a right side, which is made of R."""
+        rows = self._rows()
+        inner = _solved(self._kernel(rows), extra, right(rows))
+        return F.matmul(F.transpose(rows, axes=(1, 0)), inner)
 
     def _iterated(
         self, product: Callable[[list[Variable]], list[Variable]], b: list[Variable], extra: Variable,
@@ -306,7 +311,7 @@ def _matrix(
     if not by:
         raise ValueError("parameters: there are none")
     if chunk is not None:
-        positive_int(chunk, "chunk", " or None")
+        checked_count(chunk, "chunk", others=" or None")
     return CurvatureMatrix(outputs, by, likelihood, scale, chunk)
 
 
@@ -363,13 +368,10 @@ def natural_gradient(
         inner = metric._iterated(lambda w: metric._along(metric._back(w)), metric.outputs, extra, tol, maxiter)
         return metric._built(lambda: metric._back(inner), inner)
 
-    def build() -> list[Variable]:
-        rows = metric._rows()
-        right = _joined([F.reshape(y, shape=(y.size,)) for y in metric.outputs], 0)
-        inner = _solved(metric._kernel(rows), extra, right)
-        return list(metric._packing().unpacked(F.matmul(F.transpose(rows, axes=(1, 0)), inner)))
+    def residuals(_: Variable) -> Variable:
+        return _joined([F.reshape(y, shape=(y.size,)) for y in metric.outputs], 0)
 
-    return metric._built(build)
+    return metric._built(lambda: list(metric._packing().unpacked(metric._by_kernel(extra, residuals))))
 
 
 def _solved(matrix: Variable, damping: Variable, b: Variable) -> Variable:

@@ -21,9 +21,9 @@ import nngrad.functions as F
 from ..autodiff.vectorize import vectorize
 from ..functions.stochastic import key_leaf
 from ..graph import NdArray, Variable
+from ..graph.arguments import checked_count
 from ..graph.spec import Spec
 from ..graph.variable import leaf_of
-from .parts import positive_int
 
 KINDS = ("sparse", "rademacher", "gaussian")
 """How directions may be distributed."""
@@ -81,7 +81,7 @@ def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any
         raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     if directions is None:
         return None
-    count = positive_int(directions, f"{operator}: directions", " or None")
+    count = checked_count(directions, f"{operator}: directions", others=" or None")
     if kind == "sparse" and count > size:
         raise ValueError(
             f"{operator}: directions must not be more than the {size} coordinates of {of}, each drawn once, "
@@ -169,8 +169,7 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
     name = "unbiased_square"
     if not callable(estimate):
         raise TypeError(f"{name}: estimate: expected a function of a key, got {estimate!r}")
-    if positive_int(draws, f"{name}: draws") < 2:
-        raise ValueError(f"{name}: draws must be at least 2: the square of a single estimate is biased")
+    checked_count(draws, f"{name}: draws", 2)  # the square of a single estimate is biased
     key = checked_key(name, seed)
     found = [estimate(F.subkey(key, index=i)) for i in range(draws)]
     for each in found:

@@ -11,10 +11,11 @@ import nngrad.functions as F
 
 from ..autodiff.vectorize import vectorize
 from ..graph import Variable
+from ..graph.arguments import checked_count
 from ..graph.conversion import array_of
 from ..graph.spec import spec_of
 from .drawn import Vectors, checked_draw, direction_leaf, part, sum_over, unit_vectors_along
-from .parts import built, checked, positive_int, pushed
+from .parts import built, checked, pushed
 from .stochastic import twice
 
 Factor = Variable | np.ndarray[Any, Any] | Callable[[Variable], Variable]
@@ -110,7 +111,7 @@ def differential_operator(
     terms = _terms(indices, x.shape[-1])
     count, order = terms.shape
     factors = _coefficients(coefficients, y, count, lead)
-    if directions is not None and positive_int(directions, f"{name}: directions", " or None") > count:
+    if directions is not None and checked_count(directions, f"{name}: directions", others=" or None") > count:
         raise ValueError(f"{name}: directions must not be more than the {count} terms, got {directions}")
     draw = checked_draw(name, count, directions, "sparse", seed, "the sum")
 

@@ -11,10 +11,11 @@ from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..autodiff.sparsity import followed_axes
 from ..graph import Variable, contained, functions_of, path_between
+from ..graph.arguments import checked_count
 from ..graph.output_group import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows
-from .parts import built, one_floating, positive_int, pushed
+from .parts import built, one_floating, pushed
 
 
 def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
@@ -84,7 +85,7 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
         ValueError: n is less than 1.
         MissingRule: An op on the way has no backward rule.
     """
-    y, x, n = one_floating(y, "y"), one_floating(x, "x"), positive_int(n, "n")
+    y, x, n = one_floating(y, "y"), one_floating(x, "x"), checked_count(n, "n")
     results, first = [], y
     with emitting(functions_of([y]), 1):  # so that all orders share what they have in common
         for _ in range(n):

@@ -13,7 +13,7 @@ from ..autodiff.grad import distinct_variables, emitted
 from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
-from ..graph.arguments import as_int
+from ..graph.arguments import checked_count
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..graph.output_group import together
@@ -105,19 +105,6 @@ def one_floating(given: Any, name: str) -> Variable:
     return listed[0]
 
 
-def positive_int(given: Any, name: str, alternative: str = "") -> int:
-    """`given` as an int that is at least 1; `alternative` says what else it may be."""
-    try:
-        number = as_int(given)
-    except TypeError:
-        raise TypeError(f"{name}: expected a positive int{alternative}, got {given!r}") from None
-    except OverflowError:
-        raise ValueError(f"{name}: {given!r:.40} is more than 64 bits hold") from None
-    if number < 1:
-        raise ValueError(f"{name}: expected a positive int{alternative}, got {given!r}")
-    return number
-
-
 def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
     """One Variable of the shape and dtype of each of `xs`."""
     listed = list(given) if isinstance(given, list | tuple) else [given]
@@ -144,7 +131,7 @@ def checked(
     if not isinstance(batched, bool):
         raise TypeError(f"{operator}: batched: expected True or False, got {batched!r}")
     if chunk is not None:
-        positive_int(chunk, f"{operator}: chunk", " or None")
+        checked_count(chunk, f"{operator}: chunk", others=" or None")
     if batched:
         _check_rows(operator, y, x)
     if scalar and y.size != (y.shape[0] if batched else 1):

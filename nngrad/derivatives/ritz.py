@@ -13,8 +13,8 @@ from ..autodiff.request import variables
 from ..execution import compile
 from ..functions import cast, concatenate, reshape
 from ..graph import Variable, functions_of
+from ..graph.arguments import checked_count
 from .curvature import CurvatureMatrix, listed_parameters
-from .parts import positive_int
 from .products import hvp
 
 Array = np.ndarray[Any, Any]
@@ -58,7 +58,7 @@ def lanczos(
         ValueError: The loss has another shape, there are no parameters, `k` is below 1, `start` is zero or missing, or
             the Hessian is not finite.
     """
-    count = positive_int(k, "lanczos: k")
+    count = checked_count(k, "lanczos: k")
     product: Product
     if isinstance(matrix, CurvatureMatrix):
         product, size = compiled_product(lambda v: matrix @ v, matrix.parameters, "the matrix"), matrix.shape[0]

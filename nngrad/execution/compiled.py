@@ -13,6 +13,7 @@ import jax
 import numpy as np
 
 from ..graph import Op
+from ..graph.arguments import checked_count
 from ..graph.process import check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from . import compiling
@@ -132,13 +133,14 @@ class BoundedCache:
         """Set how many entries are kept at most, and about how many bytes they take at most; None leaves a limit.
 
         Raises:
-            ValueError: A limit is not a positive int, or none is given.
+            TypeError: A limit is no int.
+            ValueError: A limit is less than 1, or none is given.
         """
         if capacity is None and most_bytes is None:
             raise ValueError("capacity: give a positive int, or most_bytes, or both")
         for name, limit in (("capacity", capacity), ("most_bytes", most_bytes)):
-            if limit is not None and (not isinstance(limit, int) or isinstance(limit, bool) or limit < 1):
-                raise ValueError(f"{name}: expected a positive int, got {limit!r}")
+            if limit is not None:
+                checked_count(limit, name, others=" or None")
         with self._lock:
             self.capacity = self.capacity if capacity is None else capacity
             self.most_bytes = self.most_bytes if most_bytes is None else most_bytes

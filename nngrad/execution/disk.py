@@ -25,6 +25,7 @@ from typing import Any, NamedTuple
 import jax
 from platformdirs import user_cache_dir
 
+from ..graph.arguments import checked_count
 from ..graph.source_location import warn_user
 from . import serialized
 
@@ -311,12 +312,11 @@ class DiskCache:
         """Set how many bytes the executables on disk take at most, for as long as this process is the one that writes.
 
         Raises:
-            ValueError: It is not a positive int.
+            TypeError: It is no int.
+            ValueError: It is less than 1.
             OSError: The folder cannot be used; the message says why.
         """
-        if not isinstance(most_bytes, int) or isinstance(most_bytes, bool) or most_bytes < 1:
-            raise ValueError(f"most_bytes: expected a positive int, got {most_bytes!r}")
-        self._folder.most_bytes = most_bytes
+        self._folder.most_bytes = checked_count(most_bytes, "most_bytes")
         self._folder.shrink()
 
     def clear(self) -> int:

@@ -14,6 +14,7 @@ import jax
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, build_options, op, spec_of
+from ..graph.arguments import checked_count
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
@@ -94,10 +95,7 @@ def scanned(
     except ValueError as error:
         error.add_note(f"for the body of {owner}{place_of_function(written)}")
         raise
-    if isinstance(unroll, bool) or not isinstance(unroll, int | np.integer):
-        raise TypeError(f"{owner}: unroll must be an int, got {unroll!r}")
-    if unroll < 1:
-        raise ValueError(f"{owner}: unroll must be at least 1, got {unroll!r}")
+    checked_count(unroll, f"{owner}: unroll")
     if not isinstance(reverse, bool | np.bool_):
         raise TypeError(f"{owner}: reverse must be True or False, got {reverse!r}")
     results: Any = None
@@ -137,8 +135,7 @@ def scanned(
 
 def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
     """For each step whether a stretch of `truncate` steps begins with it, but for the first of all."""
-    if isinstance(truncate, bool) or not isinstance(truncate, int | np.integer) or truncate < 1:
-        raise ValueError(f"scan: truncate must be an int of at least 1, or None, got {truncate!r}")
+    checked_count(truncate, "scan: truncate", others=" or None")
     before = np.arange(count)
     begins = (before > 0) & ((count - before) % int(truncate) == 0)
     return [as_variable(begins[::-1].copy() if reverse else begins, "truncate", "scan")]
@@ -216,8 +213,7 @@ def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: i
         length = scanned[0].shape[0]
         wanted = f"{names[0]} has {length}"
     else:
-        if isinstance(length, bool) or not isinstance(length, int | np.integer) or length < 0:
-            raise ValueError(f"{owner}: length must be an int that is not negative, got {length!r}")
+        checked_count(length, f"{owner}: length", 0)
         wanted = f"length is {length}"
     for x, name in zip(scanned, names, strict=True):
         if x.shape[0] != length:

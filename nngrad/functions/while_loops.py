@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable
 from typing import Any, TypeVar
 
 import jax
 
 from ..graph import Variable, apply, as_variable
+from ..graph.arguments import checked_count
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
@@ -93,10 +93,7 @@ def _bounded(
     goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int, written: Callable[[T], T]
 ) -> T:
     """The loop as a scan; `written` is what the user has written as its body."""
-    try:
-        length = operator.index(bound)
-    except TypeError:
-        raise TypeError(f"while_loop: bound must be an int, got {bound!r}") from None
+    length = checked_count(bound, "while_loop: bound", 0)
 
     def advance(carry: T) -> tuple[Variable, T]:
         after = step(carry)
@@ -106,8 +103,6 @@ def _bounded(
         runs, carry = state
         return cond(runs, advance, lambda carry: (runs, carry), carry), None
 
-    if isinstance(bound, bool) or length < 0:
-        raise ValueError(f"while_loop: bound must be an int that is not negative, got {bound!r}")
     start = comparison.not_equal_scalar(goes_on(carry), 0), carry
     last: T = scanned(at_each, start, None, length, False, 1, "while_loop", written)[0][1]
     return last

@@ -130,13 +130,19 @@ def as_int(value: Any) -> int:
     return result
 
 
-def checked_count(value: Any, name: str, least: int = 1) -> int:
-    """`value` as an int that is `least` or more; messages begin with `name`."""
-    if isinstance(value, bool) or not isinstance(value, int | np.integer):
-        raise TypeError(f"{name}: expected an int, got {value!r}")
-    if value < least:
-        raise ValueError(f"{name}: must be {least} or more, got {value}")
-    return int(value)
+def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> int:
+    """`value` as an int that is `least` or more; messages begin with `name`, and name `others` that it may be."""
+    try:
+        number = None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = None
+    if number is None:
+        raise TypeError(f"{name}: expected an int{others}, got {value!r}")
+    if number < least:
+        raise ValueError(f"{name}: must be {least} or more, got {value!r}")
+    if number > _MOST:
+        raise ValueError(f"{name}: {value!r:.40} is more than 64 bits hold")
+    return number
 
 
 _MOST = 2**63 - 1

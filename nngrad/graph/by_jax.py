@@ -42,13 +42,14 @@ def back(
     function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], weights: Sequence[Any]
 ) -> tuple[Any, ...]:
     """The gradients of the sum of all results, each times its weights, in the inputs in `places`."""
-    _, pull = jax.vjp(of_some(function, arrays, places), *[arrays[i] for i in places])
-    return tuple(pull(tuple(weights)))
+    return tuple(_pulled(function, arrays, places)[1](tuple(weights)))
 
 
 def value_of_back(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
     """The results as they are where they are differentiated by the inputs in `places`: authors' rules give them."""
-    if not places:
-        return tuple(function(*arrays))
-    values: tuple[Any, ...] = jax.vjp(of_some(function, arrays, places), *[arrays[i] for i in places])[0]
-    return values
+    return _pulled(function, arrays, places)[0] if places else tuple(function(*arrays))
+
+
+def _pulled(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> tuple[tuple[Any, ...], Any]:
+    values, pull = jax.vjp(of_some(function, arrays, places), *[arrays[i] for i in places])
+    return values, pull

@@ -9,6 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..graph import Variable
+from ..graph.arguments import checked_count
 from ..graph.spelling import did_you_mean
 from .cost import Tally, applications_in, short_number, tally_of
 from .description import Description, describe
@@ -95,10 +96,8 @@ def _changed(before: int, after: int) -> str:
 
 def listing_difference(before: Listing, after: Listing, context: int | None = 2) -> Difference:
     """The difference of two graphs; see `Listing.diff`."""
-    if context is not None and (isinstance(context, bool) or not isinstance(context, int)):
-        raise TypeError(f"context: expected a number of lines or None, got {context!r}")
-    if context is not None and context < 0:
-        raise ValueError(f"context: expected a number of lines that is not negative, got {context}")
+    if context is not None:
+        checked_count(context, "context", 0, " or None")
     a, b = before.described, after.described
     found = matching(a, b)
     here = {j: i for i, j in found.there.items()}

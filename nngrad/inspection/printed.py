@@ -8,6 +8,8 @@ import sys
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from ..graph.arguments import checked_count
+
 if TYPE_CHECKING:
     from rich.console import Console, ConsoleOptions, RenderResult
     from rich.text import Text
@@ -77,13 +79,7 @@ class Printed:
 
 def _checked_width(width: Any) -> int | None:
     """A number of columns that a caller has given."""
-    if width is None:
-        return None
-    if isinstance(width, bool) or not isinstance(width, int):
-        raise TypeError(f"width: expected an int or None, got {width!r}")
-    if width < _NARROWEST:
-        raise ValueError(f"width: expected at least {_NARROWEST} columns, got {width}")
-    return width
+    return None if width is None else checked_count(width, "width", _NARROWEST, " or None")
 
 
 def _width_of_output() -> int | None:

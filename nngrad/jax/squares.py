@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from itertools import pairwise
-from operator import index
 from typing import Any
 
 import jax
+
+from ..graph.arguments import checked_count
 
 
 def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..., Any]:
@@ -27,12 +28,7 @@ def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..
     """
     if not callable(estimate):
         raise TypeError(f"unbiased_square: estimate: expected a function of a key, got {estimate!r}")
-    try:
-        count = index(draws)
-    except TypeError:
-        raise TypeError(f"unbiased_square: draws: expected an int, got {draws!r}") from None
-    if count < 2:
-        raise ValueError("unbiased_square: draws must be at least 2: of one estimate the square has a bias")
+    count = checked_count(draws, "unbiased_square: draws", 2)  # of one estimate the square has a bias
 
     def square(key: Any, *args: Any, **kwargs: Any) -> Any:
         found = [estimate(each, *args, **kwargs) for each in jax.random.split(key, count)]

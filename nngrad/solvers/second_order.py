@@ -10,9 +10,8 @@ import numpy as np
 import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
-from ..derivatives.parts import positive_int
 from ..graph import Variable
-from ..graph.arguments import as_int
+from ..graph.arguments import as_int, checked_count
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
@@ -33,8 +32,8 @@ class LBFGS(Solver):
 
     def __init__(self, lr: Rate = 1.0, memory_size: int = 10, line_search: int = 20) -> None:
         super().__init__(lr)
-        self.memory_size = positive_int(memory_size, "memory_size")
-        self.line_search = positive_int(line_search, "line_search")
+        self.memory_size = checked_count(memory_size, "memory_size")
+        self.line_search = checked_count(line_search, "line_search")
 
     def transformation(self, lr: Any) -> Transformation:
         search = optax.scale_by_zoom_linesearch(self.line_search, initial_guess_strategy="one")
@@ -86,7 +85,7 @@ class GaussNewton(Solver):
             raise ValueError(f"method: must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         self.adaptive = bool(adaptive)
         self.method = method
-        self.maxiter = None if maxiter is None else positive_int(maxiter, "maxiter", " or None")
+        self.maxiter = None if maxiter is None else checked_count(maxiter, "maxiter", others=" or None")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
         metric = gauss_newton(residuals, parameters)

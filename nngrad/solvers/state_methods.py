@@ -15,6 +15,7 @@ import numpy as np
 from ..files.nnabla_states import STATE_FILES, read_states, write_states
 from ..files.storage import read_into, write_arrays
 from ..graph import Variable
+from ..graph.arguments import checked_count
 from ..graph.spec import x64_if
 from .gradients import Arrays
 from .in_place import InPlaceState, StateValue
@@ -132,8 +133,7 @@ class StateMethods:
 
     def set_updates(self, count: int) -> None:
         """Let schedules go on as after so many updates; counters in the state stay as they are."""
-        if isinstance(count, bool) or not isinstance(count, int) or count < 0:
-            raise ValueError(f"set_updates: count must be an int, 0 or more, got {count!r}")
+        count = checked_count(count, "set_updates: count", 0)
         with self.updating:
             self._state = StateValue(self._flat_state(), count)
 

@@ -24,6 +24,7 @@ from ..graph.variable import leaf_of
 from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay
+from ..solvers.state import fitting_states
 from .parameters import named_parameters
 
 _COUNT = "count"
@@ -153,17 +154,9 @@ class MovingAverage:
         """
         if not isinstance(states, Mapping):
             raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
-        names, leaves = self._names(), self.leaves
-        if set(states) != set(names):
-            missing, unknown = sorted(set(names) - set(states)), sorted(set(states) - set(names), key=str)
-            raise ValueError(f"set_states: missing {missing}, unknown {unknown}")
-        arrays = [np.array(states[name]) for name in names]
-        for name, array, x in zip(names, arrays, leaves, strict=True):
-            if array.shape != x.shape or array.dtype != x.dtype:
-                raise ValueError(f"set_states: {name!r} must be {x.spec}, got {array.dtype.name}{list(array.shape)}")
-        if arrays[0] < 0:
-            raise ValueError(f"set_states: {_COUNT!r} counts, so it must not be negative, got {arrays[0]}")
-        put_together([x.cell for x in leaves], arrays)
+        own = dict(zip(self._names(), self.leaves, strict=True))
+        given = fitting_states(states, own, None)
+        put_together([x.cell for x in own.values()], [np.array(given[name]) for name in own])
 
     def save_states(self, path: str | Path) -> None:
         """Write the count and the averages to a safetensors file, which is replaced as a whole or not at all."""

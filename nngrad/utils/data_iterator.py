@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from ..graph.arguments import checked_count
 from .data_source import (
     CacheDataSource,
     DataSource,
@@ -51,8 +52,7 @@ class DataIterator:
         self, data_source: DataSource, batch_size: int, rng: Generator | None = None, use_thread: bool = True,
         epoch_begin_callbacks: Sequence[Callback] = (), epoch_end_callbacks: Sequence[Callback] = (),
     ) -> None:  # fmt: skip
-        if batch_size < 1:
-            raise ValueError(f"batch_size: must be 1 or more, got {batch_size}")
+        checked_count(batch_size, "batch_size")
         if data_source.size < 1:
             raise ValueError("data_source: has no examples")
         self._source, self._batch_size = data_source, batch_size

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import operator
 from typing import NamedTuple
 
 import numpy as np
@@ -50,17 +49,6 @@ def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") ->
     if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol >= 0:
         raise ValueError(f"{owner}: {name} must be a number that is not negative, got {tol!r}")
     return float(tol)
-
-
-def as_step_count(value: int, owner: str, name: str) -> int:
-    """A number of steps."""
-    try:
-        number = operator.index(value)
-    except TypeError:
-        number = 0
-    if number < 1 or isinstance(value, bool):
-        raise ValueError(f"{owner}: {name} must be an int of at least 1, got {value!r}")
-    return number
 
 
 def keeps(unconverged: str, owner: str) -> bool:

@@ -13,8 +13,9 @@ import nngrad.functions as F
 from ...functions.bodies.flows import followed
 from ...functions.flows import FIXED, FlowSteps, integrated
 from ...graph import Variable, as_variable, spec_of
+from ...graph.arguments import checked_count
 from .capturing import at_full_precision, equation
-from .convergence import as_step_count, checked_method
+from .convergence import checked_method
 from .packing import Packing
 
 _MOST_STEPS = 256
@@ -119,11 +120,11 @@ def _steps(
         for name, tol in zip(("rtol", "atol"), given, strict=True):
             if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol > 0:
                 raise ValueError(f"odeint: {name} must be a positive number, got {tol!r}")
-        most = as_step_count(_MOST_STEPS if max_steps is None else max_steps, "odeint", "max_steps")
+        most = checked_count(_MOST_STEPS if max_steps is None else max_steps, "odeint: max_steps")
         return FlowSteps(method, most, *given)
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if value is not None:
             raise ValueError(f"odeint: {name}= is for method='dopri5'; {method!r} takes as many steps as steps= says")
     if steps is None:
         raise ValueError(f"odeint: say by steps= how many steps {method!r} takes from each time to the next")
-    return FlowSteps(method, as_step_count(steps, "odeint", "steps"), 0.0, 0.0)
+    return FlowSteps(method, checked_count(steps, "odeint: steps"), 0.0, 0.0)

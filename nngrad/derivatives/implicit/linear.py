@@ -12,11 +12,11 @@ from ...functions.bodies.implicit import solve
 from ...functions.bodies.matrices import NotLinear, SolveOptions, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
+from ...graph.arguments import checked_count
 from .capturing import at_full_precision, equation
 from .convergence import (
     LINEAR,
     Convergence,
-    as_step_count,
     checked_method,
     keeps,
     tolerance,
@@ -85,7 +85,7 @@ def linear_solve(
         checked_method(chosen, LINEAR, "linear_solve"),
         tolerance(tol, packing.dtype, "linear_solve"),
         tolerance(atol, packing.dtype, "linear_solve", "atol"),
-        max(10 * n, 100) if maxiter is None else as_step_count(maxiter, "linear_solve", "maxiter"),
+        max(10 * n, 100) if maxiter is None else checked_count(maxiter, "linear_solve: maxiter"),
         keep,
     )
     body, parameters = equation(

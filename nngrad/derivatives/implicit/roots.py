@@ -14,13 +14,13 @@ import nngrad.functions as F
 from ...autodiff.grad import grad
 from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
+from ...graph.arguments import checked_count
 from ...graph.capture import captured
 from .capturing import CapturedEquation, at_full_precision, equation
 from .convergence import (
     LINEAR,
     OF_FIXED_POINTS,
     Convergence,
-    as_step_count,
     checked_method,
     keeps,
     options_for,
@@ -230,7 +230,8 @@ def _solution(
     """
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
-    limits = tolerance(tol, packing.dtype, owner), as_step_count(maxiter, owner, "maxiter"), options._replace(keep=True)
+    most = checked_count(maxiter, f"{owner}: maxiter")
+    limits = tolerance(tol, packing.dtype, owner), most, options._replace(keep=True)
     find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
     problem = Problem(residual, function, *limits)
 

@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from ...graph import Variable
+from ...graph.arguments import checked_count
 from .differences import Tolerances, compare, lagging
 from .problem import CheckedFunction, listed
 from .report import GradientMismatch, NondifferentiableError, kink_report, lagging_report, mismatch_report
@@ -101,9 +102,7 @@ def check_nth_backward(
     """
     if not callable(func):
         raise TypeError(f"func: expected a function of Variables, got {func!r}")
-    for value, name in ((order, "order"), (directions, "directions")):
-        if isinstance(value, bool) or not isinstance(value, int) or value < 1:
-            raise ValueError(f"{name}: expected an int from 1 on, got {value!r}")
+    order, directions = checked_count(order, "order"), checked_count(directions, "directions")
     given_weights = [None if w is None else listed(w) for w in (y_grad, x_grad_grad)]
     problem = CheckedFunction(func, listed(x_data), order, given_weights, params, no_grads, dtype, seed)
     settings = Tolerances.of(problem.precision, eps, atol, rtol)

@@ -13,8 +13,8 @@ from typing import Any
 import numpy as np
 
 from ...autodiff import grad
-from ...derivatives.parts import positive_int
 from ...graph import Variable
+from ...graph.arguments import checked_count
 from ...graph.spelling import did_you_mean
 from ...graph.tables import unit_of_bytes
 from .. import MemoryReport, count, memory_report
@@ -63,7 +63,7 @@ def growth(
     if quantity not in _QUANTITIES:
         raise ValueError(f"quantity: there is no {quantity!r}{did_you_mean(quantity, _QUANTITIES)}; there are "
                          f"{', '.join(_QUANTITIES)}")
-    orders = positive_int(orders, "orders")
+    orders = checked_count(orders, "orders")
     if not isinstance(others, Mapping | None):
         raise TypeError(f"others: expected a dict of figures by name, got {type(others).__name__}")
     figures = []
@@ -203,7 +203,7 @@ def gradient_norms(
         ValueError: There is nothing to draw, steps have different parameters or another number, or `depth` is below 1.
     """
     if depth is not None:
-        depth = positive_int(depth, "depth")
+        depth = checked_count(depth, "depth")
     if not isinstance(norms, Iterable):
         raise TypeError(f"norms: expected a dict of norms or parameters by name, or a list of them, got "
                         f"{type(norms).__name__}")

@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ...derivatives.parts import positive_int
 from ...derivatives.ritz import Ritz, lanczos, product_of_hessian
 from ...graph import Variable
+from ...graph.arguments import checked_count
 
 Array = np.ndarray[Any, Any]
 
@@ -72,7 +72,7 @@ def hessian_spectrum_of(
         ValueError: The loss has another shape, there are no parameters, a number is below 1, or the Hessian is not
             finite.
     """
-    vectors, iterations = positive_int(vectors, "vectors"), positive_int(iterations, "iterations")
+    vectors, iterations = checked_count(vectors, "vectors"), checked_count(iterations, "iterations")
     product, size = product_of_hessian(loss, parameters)
     rng = np.random.default_rng(seed)
     runs = [lanczos(product, k=iterations, start=rng.standard_normal(size), vectors=False) for _ in range(vectors)]

@@ -8,9 +8,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-import numpy as np
-
 from ...graph import Variable
+from ...graph.arguments import checked_count
 from ...graph.refusals import explained
 from ...solvers import Solver
 from ..modules import Module
@@ -78,10 +77,8 @@ class Checkpointer:
         if parameters is not None and not isinstance(parameters, Mapping | Module):
             raise TypeError(f"parameters: expected Variables by name or a Module, got {type(parameters).__name__}")
         for name, value in (("keep", keep), ("every", every)):
-            if value is not None and (isinstance(value, bool) or not isinstance(value, int)):
-                raise TypeError(f"{name}: expected an int or None, got {value!r}")
-            if value is not None and value < 1:
-                raise ValueError(f"{name}: must be 1 or more, got {value}")
+            if value is not None:
+                checked_count(value, name, others=" or None")
         self._contents = CheckpointContents(parameters, _named_solvers(solver), _named_holders(feed, extra))
         taken = self._contents.solvers.keys() & self._contents.holders.keys()
         if taken:
@@ -147,9 +144,7 @@ class Checkpointer:
             ValueError: There are checkpoints of later steps, of another run or another branch of this one.
             OSError: The checkpoint before could not be written.
         """
-        if isinstance(step, bool) or not isinstance(step, int | np.integer) or step < 0:
-            raise ValueError(f"step: expected the number of steps done, an int, got {step!r}")
-        step = int(step)
+        step = checked_count(step, "step", 0)
         if step == self._store.last:
             return
         later = [other for other in self._store.steps() if other >= step]

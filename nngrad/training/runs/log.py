@@ -13,7 +13,7 @@ from contextlib import ExitStack, suppress
 from importlib import import_module
 from pathlib import Path
 from types import TracebackType
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from rich.console import Console
@@ -23,10 +23,6 @@ from ...distributed import hosts
 from ...files.replacing import read_whole, write_whole
 from ...graph import NdArray, Variable
 from ...graph.arguments import checked_count
-
-if TYPE_CHECKING:
-    from rich.console import Console
-
 
 NORM = "_gradient_norm"
 """What names of norms end in."""
@@ -115,7 +111,6 @@ class TrainingLog:
             if self.folder is not None and hosts.is_first():
                 self._open(self.folder, opened)
             if self._progress is not False and hosts.is_first():
-
                 self._shown = Shown(None if self._progress is True else self._progress, self.steps, self.step)
                 opened.callback(self._shown.stop)
             self._closed = opened.pop_all()
@@ -218,7 +213,6 @@ class TrainingLog:
 
     def __str__(self) -> str:
         """What was measured at last."""
-
         last = self.lines[-1] if self.lines else {}
         return in_words({n: v for n, v in last.items() if n not in (STEP, SECONDS, RATE) and not n.endswith(NORM)})
 
