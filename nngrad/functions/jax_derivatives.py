@@ -205,6 +205,8 @@ def follows_what_moves(fun: TracedFunction) -> bool:
     """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or refuses that all do."""
     if not fun.custom or fun.is_told:
         return fun.is_told
+    if not set(fun.closed_over).isdisjoint(fun.active):
+        return True
     try:
         return _refusal(jax_gradient, fun, 0, 0, tuple(range(len(fun.active))), False) is not None
     except Exception:  # the rule's own, which it raises where it is asked for what nobody wants

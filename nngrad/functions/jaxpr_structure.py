@@ -20,11 +20,13 @@ from ..graph.jaxpr import (
     CUSTOM_RULES,
     alone,
     called_function,
+    count_closed_over,
     does_much,
     equations_in,
     name_of,
     parameters_of,
     primitives_in,
+    reaching_closed_over,
 )
 from ..graph.process import unharmed
 from ..graph.spec import x64_if
@@ -177,7 +179,7 @@ def derivative_of(call: Any) -> ClosedJaxpr:
     """The derivative of a call whose author has set it, as the rule is now: along tangents, or back from them."""
     run = jaxpr_as_fun(alone(call))
     abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
-    first, count = int(call.params.get("num_consts", 0)), len(abstract)  # no rule is for what is closed over
+    first, count = count_closed_over(call), len(abstract)  # no rule is for what is closed over
     forward = name_of(call) == "custom_jvp_call"
     moved = abstract[first:] if forward else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
     if forward:
@@ -268,8 +270,8 @@ class TracedFunction:
     """
 
     __slots__ = (
-        "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "custom", "heavy", "inputs", "is_told", "name",
-        "outputs", "reachable", "rows",
+        "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "closed_over", "custom", "heavy", "inputs",
+        "is_told", "name", "outputs", "reachable", "rows",
     )  # fmt: skip
 
     opaque = True
@@ -291,6 +293,10 @@ class TracedFunction:
         self.is_told = is_told_what_moves(closed.jaxpr)
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
+        reaching = reaching_closed_over(closed.jaxpr) if self.custom else ()
+        places = (*lifted, *range(len(closed.consts), len(closed.consts) + len(closed.jaxpr.invars)))
+        self.closed_over = tuple([i for i, place in enumerate(places) if place in reaching])
+        """The inputs of which what authors' rules inside close over is computed: JAX raises where these move."""
         self.heavy = does_much(closed.jaxpr)
         structure = structure or structure_of(closed.jaxpr)
         baked = tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])

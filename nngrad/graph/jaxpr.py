@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 from collections.abc import Callable, Iterator, Sequence
@@ -111,6 +112,47 @@ def alone(equation: Any) -> ClosedJaxpr:
     return ClosedJaxpr(single, [])
 
 
+def count_closed_over(call: Any) -> int:
+    """How many of the first inputs of a call with an author's rule are what that function closes over. JAX does not
+    differentiate a `custom_vjp_call` by these: it raises, and what it remembers of the call is broken from then on.
+
+    Where JAX traces such a call again it makes ordinary inputs of them, and puts what gives them no gradient around
+    the rule. So those are counted too: `bwd` is a chain of JAX's functions, each of which holds the next.
+    """
+    count, pending = int(call.params.get("num_consts", 0)), [parameters_of(call).get("bwd")]
+    while pending:
+        rule = pending.pop()
+        for wrapper, arguments in getattr(rule, "transforms", ()):
+            if wrapper.__name__ == "_handle_consts_in_bwd":
+                count += len(arguments[0])
+        for cell in getattr(getattr(rule, "f", None), "__closure__", None) or ():
+            with contextlib.suppress(ValueError):  # an empty cell
+                pending += [cell.cell_contents] if type(cell.cell_contents) is type(rule) else []
+    return count
+
+
+def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
+    """Of which inputs, of floating dtype, what functions with `custom_vjp` close over is computed, in bodies too, which
+    are nested a few levels deep at most. Of a loop that has such a function all inputs count."""
+    found: set[Any] = set()
+    for equation in reversed(jaxpr.eqns):
+        name = name_of(equation)
+        if not found.isdisjoint(equation.outvars) and name != "stop_gradient":
+            found.update(_that_move(equation.invars))
+        if name == "custom_vjp_call":
+            found.update(_that_move(equation.invars[: count_closed_over(equation)]))
+            continue
+        for body in bodies_of(equation):
+            reached, inputs = reaching_closed_over(body), equation.invars[name == "cond" :]  # a branch's index is first
+            fits = name not in ("scan", "while") and len(inputs) == len(body.invars)
+            found.update(_that_move([inputs[i] for i in reached] if fits else inputs if reached else []))
+    return {i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars)) if v in found}
+
+
+def _that_move(variables: Sequence[Any]) -> list[Var]:
+    return [v for v in variables if isinstance(v, Var) and jnp.issubdtype(getattr(v.aval, "dtype", int), jnp.inexact)]
+
+
 def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
     """How many of a scan's first inputs are the same in all steps, and how many are carried, which come next."""
     if "ft_in" not in params:
@@ -157,12 +199,17 @@ def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
         found = pending.pop()
         yield found
         for eqn in found.eqns:
-            for value in parameters_of(eqn).values():
-                for inner in value if isinstance(value, tuple | list) else (value,):
-                    while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
-                        inner = inner.jaxpr
-                    if isinstance(inner, Jaxpr):
-                        pending.append(inner)
+            pending += bodies_of(eqn)
+
+
+def bodies_of(equation: Any) -> Iterator[Jaxpr]:
+    """The functions inside of an equation."""
+    for value in parameters_of(equation).values():
+        for inner in value if isinstance(value, tuple | list) else (value,):
+            while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
+                inner = inner.jaxpr
+            if isinstance(inner, Jaxpr):
+                yield inner
 
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:

@@ -117,7 +117,8 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
         inputs = inputs_of(fun, arguments[1], weighted=op is custom_jax_gradient)
     directions = tuple(range(len(fun.inputs), len(inputs)))
     try:
-        before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, fun.active + directions)
+        moving = tuple([i for i in fun.active + directions if i not in fun.closed_over])
+        before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, moving)
     except Exception:  # the rule raises, or JAX has no reverse mode: then no derivative has passed here
         return None
     if _key(before) == _key(closed):

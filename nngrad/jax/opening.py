@@ -15,7 +15,7 @@ from ..functions.jaxpr_structure import frozen
 from ..functions.key_data import is_key
 from ..graph import Variable, contained, spec_of
 from ..graph.capture import placeholder
-from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, name_of
+from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, count_closed_over, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
@@ -233,7 +233,7 @@ class Opening:
             if found is not None:
                 self.report.opened[name] += 1
                 return found
-        closed_over = int(equation.params.get("num_consts", 0)) if name in CUSTOM_RULES else 0
+        closed_over = count_closed_over(equation) if name in CUSTOM_RULES else 0
         # By what is closed over JAX does not differentiate such functions.
         fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)

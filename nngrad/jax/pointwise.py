@@ -156,6 +156,8 @@ def pointwise(
     if any([x.shape != shape for x in inputs]) or not any([x.spec.differentiable for x in inputs]):
         return None
     name = name_of(equation)
+    if name == "custom_vjp_call":
+        return None  # it has no forward mode
     several = len([x for x in inputs if x.spec.differentiable]) > 1
     if several and is_told_what_moves(alone(equation).jaxpr):
         return None  # so the derivative along several is not the sum of those in each

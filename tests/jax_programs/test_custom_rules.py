@@ -412,6 +412,43 @@ def test_rules_of_elements_that_hold_arrays_within_bodies(around: str) -> None:
     np.testing.assert_allclose(jax.vjp(f(nj), POINT)[1](POINT)[0], jax.vjp(f(jax), POINT)[1](POINT)[0], rtol=1e-12)
 
 
+HELD: dict[str, Callable[[Any], Any]] = {
+    "NumPy's": lambda x: np.cos(np.arange(3.0)),
+    "JAX's": lambda x: jnp.asarray(np.cos(np.arange(3.0))),
+    "made within": of_constants,
+}
+
+
+@pytest.mark.parametrize("held", HELD)
+@pytest.mark.parametrize("within", ["nothing", "jit and vmap"])
+def test_rules_that_hold_arrays_under_maps(held: str, within: str) -> None:
+    """JAX makes inputs of what rules hold where it traces again, and breaks a call that is differentiated by these."""
+
+    def f(x: Any) -> Any:
+        c = HELD[held](x)
+        body = lambda h, a: jnp.sin(h) * a * c  # noqa: E731
+        ruled = jax.custom_vjp(body)
+        ruled.defvjp(lambda h, a: (ruled(h, a), (h, a)), lambda kept, g: jax.vjp(body, *kept)[1](1.5 * g))
+        if within == "nothing":
+            return jnp.sum(jnp.cos(ruled(x, x[::-1])) * x)
+        return jnp.sum(jax.vmap(jax.jit(ruled))(jnp.stack([x, 2 * x]), jnp.stack([x[::-1], x])) ** 2)
+
+    xs = jnp.stack([POINT, 0.5 * POINT])
+    for build in (lambda m: m.grad(f), lambda m: second(m, f)):
+        np.testing.assert_allclose(jax.vmap(build(nj))(xs), jax.vmap(build(jax))(xs), rtol=1e-12)
+
+
+def test_a_derivative_by_what_a_rule_holds_is_refused_as_jax_refuses_it() -> None:
+    def f(x: Any) -> Any:
+        ruled = jax.custom_vjp(lambda h: jnp.sum(h * x))
+        ruled.defvjp(lambda h: (ruled(h), h), lambda kept, g: (g * kept,))
+        return ruled(jnp.cos(x))
+
+    for m in (jax, nj):
+        with pytest.raises(Exception, match="closed-over"):
+            jax.vmap(m.grad(jax.jit(f)))(jnp.stack([POINT, POINT]))
+
+
 def test_errors_of_the_users_stay_errors() -> None:
     def fails(x: Any) -> Any:
         raise LookupError("of the user's")
