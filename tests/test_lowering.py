@@ -18,6 +18,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
+from nngrad.execution.cpu.layouts import with_substitutes
 from nngrad.execution.lower import by_itself, linearize, lower
 from nngrad.execution.passes import lowered
 from nngrad.execution.program import Program, in_one
@@ -136,6 +137,19 @@ def test_other_forwards_for_cpus_give_the_same(channel_last: bool) -> None:
         )
     small = F.sum(leaf(3, 100), axis=0).parent
     assert F.sum.on_cpu([v.spec for v in small.inputs], F.sum.named(small.arguments)) is None
+
+
+@pytest.mark.parametrize(
+    ("shape", "is_read_again", "name"),
+    [((16384, 600), False, "sum"), ((16384, 600), True, "sum_on_cpu"), ((2048, 600), False, "sum_on_cpu"),
+     ((8192, 2100), False, "sum_on_cpu")],
+)  # fmt: skip
+def test_a_large_array_that_is_computed_for_one_sum_is_added_up_as_it_is_computed(
+    shape: tuple[int, int], is_read_again: bool, name: str
+) -> None:
+    y = F.tanh(Variable(shape))
+    block = linearize([F.sum(y, axis=0), *([y] if is_read_again else [])]).program.block
+    assert [op.name for op, _, _ in with_substitutes(block).steps] == ["tanh", name]
 
 
 def test_ops_by_themselves_have_the_forward_of_the_platform() -> None:

@@ -61,7 +61,9 @@ electrons: a determinant of orbitals, attention before it, features of pairs, an
     differs="""
 folx is made for GPUs, and for larger systems than these. It looks for zeros when it compiles, which takes time then and
 none of the run. On the tanh network nngrad has the matrix products of folx, but sums the squares of derivatives over
-the directions by a product with ones, for which the compiler writes them out: that is what it takes more there.
+the directions by a product with ones, for which the compiler writes them out: that is what it takes more there. A
+reduction over directions that come first, as they do in nngrad, is no way out: of 50 directions at 512 points it made
+the Laplacian of a like network take three times as long.
 """,
     ours=OURS,
     tables=tables,

@@ -10,6 +10,7 @@ at the ends.
 from __future__ import annotations
 
 import functools
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from jax import lax
 from ...graph import Array, Op, Spec, op
 from ...graph.block import Block, bodies_in
 from ...graph.layouts import first_order, last_order, to_shape
+from ...graph.thresholds import TALL, WRITTEN_ANEW
 from ..calls import Call, block_of, calls_of, without_identities
 
 
@@ -174,15 +176,26 @@ class _Layouts:
 def with_substitutes(block: Block) -> Block:
     """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact
     `on_cpu`): barriers that it drops, what it would compute anew for each element that looks at it, and sums over
-    leading axes. Also in bodies; itself where there are none."""
+    leading axes, but those that are to add up a large array as it is computed. Also in bodies; itself where there are
+    none."""
     if not any([op.on_cpu is not None for op in block.ops]):
         return block
     calls, specs = calls_of(block)
-    steps = tuple([
-        (_substitute(op, arguments, [specs[i] for i in ins]), tuple(map(_argument, arguments)), ins)
-        for op, arguments, ins, _ in calls
-    ])
+    read = Counter([*block.outputs, *[i for call in calls for i in call.ins]])
+    taken_in = {i for call in calls if call.op.diagonal for i in call.outs if read[i] == 1 and _is_large(specs[i])}
+
+    def substituted(call: Call) -> Op:
+        op, arguments, ins, outs = call
+        if op.reduction and ins[0] in taken_in and specs[ins[0]].size >= TALL * specs[outs[0]].size ** 2:
+            return op
+        return _substitute(op, arguments, [specs[i] for i in ins])
+
+    steps = tuple([(substituted(call), tuple(map(_argument, call.arguments)), call.ins) for call in calls])
     return block if steps == block.steps else block.with_steps(steps)
+
+
+def _is_large(spec: Spec) -> bool:
+    return spec.nbytes >= WRITTEN_ANEW
 
 
 def _argument(argument: Any) -> Any:
