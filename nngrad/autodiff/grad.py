@@ -28,13 +28,12 @@ from ..graph.traverse import functions_to_results
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
-from .equal_functions import taken_for_one
 from .known_gradients import GradientResults, came_before, known_answer, remember_answer
 from .questions import question_of, question_on_answer
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
-from .walk import Grad, Retained, Sums, order_of
+from .walk import Grad, Retained, Sums, order_of, taken_for_one
 
 
 def grad(
