@@ -161,11 +161,11 @@ through the three sizes.
 The paper measured in PyTorch on a GPU, with layers eight times as wide. For Laplacians nngrad has the matrix products
 of the rule that is written by hand, and for the exact bilaplacian fewer derivatives. Where directions are few, its
 program takes more memory than that rule: it sums the squares of derivatives over the directions by a product with a row
-of ones, for which the compiler writes the squares out, where it adds the rule's sum up as it computes them. Times of
-the two are closer than other work on the machine lets them seem: with both cores to themselves, nngrad took 0.88, 0.96,
-1.1 and 0.98 of the rule's time for 4, 16, 32 and 50 directions, and as long where it summed as the rule does. What
-nngrad keeps for each direction of an estimated bilaplacian lies between standard and collapsed Taylor mode, and nested
-forward mode, which keeps less than it, is as fast for few directions.
+of ones, for which the compiler writes the squares out, where it adds the rule's sum up as it computes them. Times in
+the table were taken beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
+rule's time for 4, 16, 32 and 50 directions. What nngrad keeps for each direction of an estimated bilaplacian lies
+between standard and collapsed Taylor mode, and nested forward mode, which keeps less than it, is as fast for
+few directions.
 """,
     ours=OURS,
     tables=tables,

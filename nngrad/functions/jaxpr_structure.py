@@ -332,7 +332,7 @@ class TracedFunction:
 
         JAX runs some of them where a derivative is compiled, and that would be found again for what was applied then.
         """
-        if self.custom and structure_anew(self._jaxpr) != self._key[0]:
+        if self.custom and self._has_changed():
             raise RuntimeError(
                 f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
                 "else than where it was applied to these Variables, and is first needed now; apply it again"

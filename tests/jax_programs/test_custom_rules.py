@@ -371,7 +371,7 @@ def test_rules_that_read_what_the_function_computes_around_them(kind: str, aroun
 def test_what_rules_read_is_computed_at_once_where_it_is_constant(kind: str, around: str) -> None:
     f, x = reading_around(kind, around, of_constants), jnp.asarray(POINT)
     expected = second(jax, f)(x)
-    for opened in (nn.from_jax, F.jax_function)[: 1 if around == "vmap" else 2]:
+    for opened in (nn.from_jax, F.jax_function):
         v = nn.Variable.from_numpy_array(POINT, need_grad=True)
         (g,) = nn.grad(opened(f)(v), [v])
         np.testing.assert_allclose(nn.grad(F.sum(g**2), [v])[0].d, expected, rtol=1e-12)
