@@ -338,6 +338,13 @@ class TracedFunction:
                 "else than where it was applied to these Variables, and is first needed now; apply it again"
             )
 
+    def _has_changed(self) -> bool:
+        structure = self._key[0]
+        if structure_anew(self._jaxpr) == structure:
+            return False
+        with jax.ensure_compile_time_eval():  # as it was traced where a rule reads what is computed around it
+            return bool(structure_anew(self._jaxpr) != structure)
+
     def __eq__(self, other: object) -> bool:
         return self is other or (type(other) is type(self) and self._key == other._key)
 
