@@ -25,7 +25,7 @@ from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
 from .rows import OpenedOverRows, RowAxes
 from .surroundings import ArgumentKinds
-from .unopened import by_jax
+from .unopened import by_jax, refuse_where_all_is_left
 from .values import has_parts, parted
 
 MOST_GRAPHS = 64
@@ -156,6 +156,7 @@ class Transformed:
             leaves, tree = jax.tree.flatten(parted((args, kwargs)))
         fixed = self._all_fixed(leaves)
         try:
+            refuse_where_all_is_left()
             graph, given = self._found(leaves, tree, fixed)
         except Exception as error:
             return self.by_jax(self._build.function.__name__, error, args, kwargs)

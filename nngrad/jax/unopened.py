@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
+from contextvars import ContextVar
 from typing import Any
 
 import jax
@@ -11,6 +12,19 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph.by_jax import TRANSFORMATIONS
+
+_all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
+"""Whether transformations inside are JAX's as well: derivatives that JAX asks of their graphs are not to be had."""
+
+
+def refuse_where_all_is_left() -> None:
+    """Raise where a graph is of no use to the transformation around it, which is JAX's.
+
+    Raises:
+        NotImplementedError: It is.
+    """
+    if _all_left.get():
+        raise NotImplementedError("it is within a transformation that cannot be done on a graph, and is JAX's as well")
 
 
 def by_jax(
@@ -36,6 +50,14 @@ def by_jax(
         return _CALLS[name](fun, options, args, kwargs)
     except Exception as error:
         theirs = error
+    if isinstance(theirs, NotImplementedError) and not _all_left.get():  # of a graph of a transformation inside
+        before = _all_left.set(True)
+        try:
+            return _CALLS[name](fun, options, args, kwargs)
+        except Exception as error:
+            theirs = error
+        finally:
+            _all_left.reset(before)
     if isinstance(failed, TypeError | ValueError) and type(theirs) in (TypeError, ValueError):
         raise failed if isinstance(failed, type(theirs)) else type(theirs)(*failed.args) from failed
     if isinstance(failed, TypeError | ValueError | type(theirs)):
