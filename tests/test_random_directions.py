@@ -188,7 +188,7 @@ def test_what_squares_refuse() -> None:
     for square in (nn.unbiased_square, nj.unbiased_square):
         with pytest.raises(TypeError, match="estimate: expected a function of a key"):
             square(x)
-        with pytest.raises(ValueError, match="draws must be at least 2"):
+        with pytest.raises(ValueError, match="draws: must be 2 or more"):
             square(lambda key: x, 1)
         with pytest.raises(TypeError, match="draws"):
             square(lambda key: x, 2.5)

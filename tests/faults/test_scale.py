@@ -201,7 +201,7 @@ def test_executables_are_bounded_by_bytes(table: Any) -> None:
     table.resize(most_bytes=1)
     assert table.info().size == 1
     for limits in ({"most_bytes": 0}, {"most_bytes": 1.5}, {"most_bytes": True}, {"capacity": 0}):
-        with pytest.raises(ValueError, match=next(iter(limits))):
+        with pytest.raises((TypeError, ValueError), match=f"^{next(iter(limits))}: "):
             table.resize(**limits)
     with pytest.raises(ValueError, match="most_bytes"):
         table.resize()
