@@ -146,6 +146,7 @@ class JaxFunction:
         kind, key = (tree, described, named_axes()), traced.key
         trace = self._traces.get(kind)
         if trace is None or trace.key != key:
+            let_own_arrays(traced.closed)  # only where it is kept: the key has what is in them
             trace = self._trace_of(key, traced)
             self._keep(kind, trace)
         return trace
@@ -200,8 +201,7 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        let_own_arrays(closed)
-        # Its own constants are copied too, in the dtype that they were traced as, which depends on x64.
+        # Copied, since somebody may write to it; in the dtype that it was traced as, which depends on x64.
         consts = [
             np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
             for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)

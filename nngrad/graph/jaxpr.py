@@ -163,13 +163,8 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
 
 def constants_in(closed: ClosedJaxpr) -> list[list[Any]]:
     """The lists of what it holds as constants, and of what the functions inside hold."""
-    held = [closed.consts]
-    for equation in equations_in(closed.jaxpr):
-        for value in parameters_of(equation).values():
-            for inner in value if isinstance(value, tuple | list) else (value,):
-                if isinstance(inner, ClosedJaxpr):
-                    held.append(inner.consts)
-    return held
+    inside = [x for equation in equations_in(closed.jaxpr) for x in _held_by(equation) if isinstance(x, ClosedJaxpr)]
+    return [closed.consts, *[each.consts for each in inside]]
 
 
 def holds_tracers(closed: ClosedJaxpr) -> bool:
@@ -204,12 +199,17 @@ def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 def bodies_of(equation: Any) -> Iterator[Jaxpr]:
     """The functions inside of an equation."""
+    for inner in _held_by(equation):
+        while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
+            inner = inner.jaxpr
+        if isinstance(inner, Jaxpr):
+            yield inner
+
+
+def _held_by(equation: Any) -> Iterator[Any]:
+    """Its parameters; of tuples and lists what is in them."""
     for value in parameters_of(equation).values():
-        for inner in value if isinstance(value, tuple | list) else (value,):
-            while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
-                inner = inner.jaxpr
-            if isinstance(inner, Jaxpr):
-                yield inner
+        yield from value if isinstance(value, tuple | list) else (value,)
 
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:

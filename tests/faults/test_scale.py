@@ -200,9 +200,12 @@ def test_executables_are_bounded_by_bytes(table: Any) -> None:
     assert info.size == 3 and info.nbytes <= info.most_bytes == 3 * one.nbytes and info.capacity == one.capacity
     table.resize(most_bytes=1)
     assert table.info().size == 1
-    for limits in ({"most_bytes": 0}, {"most_bytes": 1.5}, {"most_bytes": True}, {"capacity": 0}):
-        with pytest.raises((TypeError, ValueError), match=f"^{next(iter(limits))}: "):
-            table.resize(**limits)
+    for name, limit, error in (
+        ("most_bytes", 0, ValueError), ("most_bytes", 1.5, TypeError), ("most_bytes", True, TypeError),
+        ("capacity", 0, ValueError),
+    ):  # fmt: skip
+        with pytest.raises(error, match=f"^{name}: "):
+            table.resize(**{name: limit})
     with pytest.raises(ValueError, match="most_bytes"):
         table.resize()
 

@@ -487,3 +487,29 @@ def test_a_rule_that_jax_cannot_differentiate_once_it_is_mapped() -> None:
 def test_a_map_lines_up_rows_of_one_input_with_elements_of_another(function: Callable[..., Any]) -> None:
     x, y = np.random.default_rng(0).uniform(1, 2, (3, 3)), np.array([1.0, 1.5, 2.0])
     compare(lambda t: jnp.sum(jnp.sin(jax.vmap(function)(t * x, y))), 1.0)
+
+
+AMONG: dict[str, Callable[[Callable[..., Any], Any], Any]] = {
+    "scan": lambda f, x: jax.lax.scan(lambda h, t: (f(h, x[::-1] * t), None), x, jnp.arange(1.0, 3.0))[0],
+    "fori": lambda f, x: jax.lax.fori_loop(0, 2, lambda i, h: f(h, x[::-1]), x),
+    "cond": lambda f, x: jax.lax.cond(x[0] > -9, lambda h: f(h, x[::-1]), jnp.sin, x),
+    "checkpoint": lambda f, x: jax.checkpoint(lambda h: f(h, x[::-1]))(x),
+}
+
+
+@pytest.mark.parametrize("around", AMONG)
+def test_rules_with_arrays_that_do_not_call_the_function_are_jaxs_at_each_order(around: str) -> None:
+    held = np.sin(np.arange(3.0) + 1)
+    f = jax.custom_vjp(lambda h, a: jnp.sin(h) * a * held)
+    f.defvjp(
+        lambda h, a: (jnp.sin(h) * a * held, (h, a)),
+        lambda k, g: (jnp.tanh(g) * jnp.cos(k[0]) * k[1] * held, g * jnp.sin(k[0]) * held),
+    )
+
+    def nested(m: Any, order: int) -> Callable[..., Any]:
+        g = m.grad(lambda x: jnp.sum(AMONG[around](f, x) * jnp.cos(jnp.arange(3.0))))
+        return g if order == 1 else m.grad(lambda x: jnp.sum(jnp.sin(nested(m, order - 1)(x))))
+
+    x = jnp.array([0.3, -0.7, 1.1])
+    for order in (1, 2, 3):
+        np.testing.assert_allclose(nested(nj, order)(x), nested(jax, order)(x), rtol=1e-10)
