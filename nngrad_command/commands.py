@@ -4,20 +4,22 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
-from . import __version__, doctor, documentation, launch, reproduction
+from . import __version__, doctor, launch
 from .following import command as following
+from .in_clone import command_in_clone
 
 Commands = Mapping[str, tuple[Any, str]]
-"""The module of each command, with DESCRIPTION, add_arguments and run, and what it is for."""
+"""The module of each command, with DESCRIPTION, add_arguments and run, or its file in a clone; and what it is for."""
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
 ALONE: Commands = {
     "launch": (launch, "run a script as several processes, joined by JAX"),
     "follow": (following, "show a page that follows a run, on loopback"),
-    "docs": (documentation, "build the documentation as a site, or show it"),
-    "reproduce": (reproduction, "run a comparison that a paper has published"),
+    "docs": (Path("docs_site/command.py"), "build the documentation as a site, or show it"),
+    "reproduce": (Path("benchmarks/reproducing/command.py"), "run a comparison that a paper has published"),
     "doctor": (doctor, "show versions and devices, and what is missing or broken"),
 }
 
@@ -27,12 +29,15 @@ def run(commands: Commands, arguments: Sequence[str] | None) -> int:
     top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"nngrad {__version__}")
     parsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
-    for name, (module, what) in commands.items():
+    for name, (found, what) in commands.items():
+        module = command_in_clone(name, found) if isinstance(found, Path) else found
         command = parsers.add_parser(name, help=what, description=module.DESCRIPTION,
                                      epilog=getattr(module, "EPILOG", None), formatter_class=_Paragraphs)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    given = top.parse_args(arguments)
+    given, unknown = top.parse_known_args(arguments)
+    if unknown and not hasattr(given, "takes_any"):
+        top.error(f"unrecognized arguments: {' '.join(unknown)}")
     code: int = given.run(given)
     return code
 

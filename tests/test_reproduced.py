@@ -12,10 +12,11 @@ from benchmarks.reproducing import __main__ as reproducing
 from benchmarks.reproducing import pages
 from benchmarks.reproducing.drawing import draw
 from benchmarks.reproducing.experiment import Measured, measured
-from nngrad_command import reproduction
+from nngrad_command import commands, in_clone
 from nngrad_command.entry import main
 
 NAMES = reproducing.names()
+reproduction = in_clone.command_in_clone("reproduce", commands.ALONE["reproduce"][0])
 KEPT = [path.stem for path in sorted(reproducing.PAGES.glob("*.json"))]
 
 
@@ -66,7 +67,7 @@ def test_the_command_says_what_it_lacks(monkeypatch: pytest.MonkeyPatch, capsys:
     (tmp_path / "file").touch()
     assert main(["reproduce", NAMES[0], "--out", str(tmp_path / "file")]) == 1
     assert "is no folder" in capsys.readouterr().err
-    monkeypatch.setattr(reproduction, "SOURCES", tmp_path)
+    monkeypatch.setattr(in_clone, "SOURCES", tmp_path)
     assert main(["reproduce", "--list"]) == 1
     assert "Clone the repository" in capsys.readouterr().err
 

@@ -29,11 +29,12 @@ import nngrad.solvers as S
 from benchmarks import report
 from docs_site import dialect, examples, kept, links, names, reference
 from docs_site.execution import Runner
-from nngrad_command import __version__, documentation
+from nngrad_command import __version__, commands, in_clone
 from nngrad_command.entry import main
 from nngrad_command.installation import Requirement
 
 ROOT = Path(__file__).parents[1]
+documentation = in_clone.command_in_clone("docs", commands.ALONE["docs"][0])
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", ROOT / "CHANGELOG.md", *sorted((ROOT / "docs").rglob("*.md"))]
 OTHER_PAGES = {
     "all_measurements.md", "benchmarks.md", "changes.md", "contributing.md", "gallery.md", "how_it_is_measured.md",
@@ -313,9 +314,10 @@ def test_docs_without_its_packages(monkeypatch: pytest.MonkeyPatch, capsys: pyte
 def test_docs_without_sources(
     started: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(documentation, "SOURCES", tmp_path)
-    assert main(["docs"]) == 1
-    assert "Clone the repository" in capsys.readouterr().err and not started
+    monkeypatch.setattr(in_clone, "SOURCES", tmp_path)
+    for options in [], ["--fast"]:
+        assert main(["docs", *options]) == 1
+        assert "Clone the repository" in capsys.readouterr().err and not started
 
 
 def test_docs_removes_nothing_but_a_site(started: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -363,7 +365,7 @@ def test_docs_with_wrong_arguments(wrong: list[str], capsys: pytest.CaptureFixtu
 
 def test_the_site_is_served_on_loopback(tmp_path: Path) -> None:
     (tmp_path / "index.html").write_text(json.dumps("here"))
-    code = f"from nngrad_command.documentation import *; serve(Path({str(tmp_path)!r}), 0)"
+    code = f"from docs_site.command import *; serve(Path({str(tmp_path)!r}), 0)"
     environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     with subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, env=environment) as process:
         try:

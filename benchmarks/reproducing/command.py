@@ -11,9 +11,10 @@ import subprocess
 import sys
 from pathlib import Path
 
-from .documentation import SOURCES
-from .installation import install_command, missing
-from .outcome import complain
+from nngrad_command.installation import install_command, missing
+from nngrad_command.outcome import complain
+
+SOURCES = Path(__file__).parents[2]
 
 DESCRIPTION = (
     "Run a comparison that a paper has published, at a size that two cores hold, with nngrad as one more line beside "
@@ -53,12 +54,7 @@ def run(given: argparse.Namespace) -> int:
 
 def _hindrance(given: argparse.Namespace) -> str:
     """Why nothing can be run; empty where something can."""
-    folder = SOURCES / "benchmarks" / "reproduced"
-    if not folder.is_dir():
-        return (f"the comparisons are run from the sources, which are not in the wheel, nor in {SOURCES}.\n"
-                "Clone the repository, and run there\n\n    python -m pip install -e '.[reproduce]' && "
-                "nngrad reproduce --list\n")
-    names = sorted(path.stem for path in folder.glob("[!_]*.py"))
+    names = sorted(path.stem for path in (SOURCES / "benchmarks" / "reproduced").glob("[!_]*.py"))
     if not given.list and given.name not in names:
         told = "name one" if given.name is None else f"there is no comparison {given.name!r}"
         return f"{told}: {', '.join(names)}"

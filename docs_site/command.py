@@ -18,10 +18,10 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from . import __version__
-from .arguments import port
-from .installation import install_command, missing
-from .outcome import complain
+from nngrad_command import __version__
+from nngrad_command.arguments import port
+from nngrad_command.installation import install_command, missing
+from nngrad_command.outcome import complain
 
 SOURCES = Path(__file__).parents[1]
 PORT = 8000
@@ -73,9 +73,6 @@ def run(given: argparse.Namespace) -> int:
 
 def _hindrance(site: Path, top: Path) -> str:
     """Why there can be no site; empty where there can."""
-    if not (SOURCES / "mkdocs.yml").is_file() or not (SOURCES / "docs_site").is_dir():
-        return (f"the documentation is built from the sources, which are not in the wheel, nor in {SOURCES}.\n"
-                "Clone the repository, and run there\n\n    python -m pip install -e '.[docs]' && nngrad docs\n")
     lacking = missing("docs")
     if lacking:
         names = ", ".join(r.wanted for r in lacking)

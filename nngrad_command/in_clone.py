@@ -1,0 +1,46 @@
+"""Commands that a clone of the repository has, and the wheel has not: they are its folders' business."""
+
+from __future__ import annotations
+
+import argparse
+import functools
+from importlib.util import module_from_spec, spec_from_file_location
+from pathlib import Path
+from typing import Any
+
+from .outcome import complain
+
+SOURCES = Path(__file__).parents[1]
+
+
+def command_in_clone(name: str, file: Path) -> Any:
+    """The module of a command, by its name and its file; what says that it needs a clone, where there is none."""
+    path = SOURCES / file
+    return _loaded(path) if path.is_file() else _NotHere(name)
+
+
+@functools.cache
+def _loaded(path: Path) -> Any:
+    spec = spec_from_file_location(path.stem, path)  # not by its name, which a folder of the user's may have too
+    assert spec is not None and spec.loader is not None
+    module = module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+class _NotHere:
+    DESCRIPTION = "It needs the sources, as a clone of the repository has them."
+
+    def __init__(self, name: str) -> None:
+        self._name = name
+
+    def add_arguments(self, parser: argparse.ArgumentParser) -> None:
+        """The arguments: any."""
+        parser.set_defaults(takes_any=True)
+
+    def run(self, given: argparse.Namespace) -> int:
+        """Say what to do; returns the exit code."""
+        complain(f"nngrad {self._name}: it is run from the sources, which are not in the wheel, nor in {SOURCES}.\n"
+                 f"Clone the repository, and run there\n\n    python -m pip install -e '.[{self._name}]' && nngrad "
+                 f"{self._name}\n")
+        return 1
