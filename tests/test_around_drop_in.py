@@ -9,6 +9,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.special
 from jax import lax
 from jax.experimental import io_callback
 
@@ -134,3 +135,18 @@ def test_results_of_the_host_beside_prints_are_left_to_jax() -> None:
     assert slope(0.5) == 2
     (reason,) = slope.report().unopened
     assert "io_callback with results beside jax.debug.print" in reason
+
+
+def test_jax_differentiates_zeta_functions_of_graphs_in_loops() -> None:
+    """JAX's own has no derivative, and in loops JAX forgets rules of `custom_jvp`."""
+    trigamma = nj.grad(jax.scipy.special.digamma)
+
+    def of(function: Callable[..., Any]) -> Callable[..., Any]:
+        return jax.vmap(jax.grad(jax.grad(lambda x: lax.scan(lambda c, _: (function(c), None), x, None, length=2)[0])))
+
+    at = np.array([0.4, 1.3, 2.6])
+    expected = of(lambda x: jax.scipy.special.polygamma(1, x))(at)
+    np.testing.assert_allclose(jax.jit(of(trigamma))(at), expected, rtol=1e-12)
+    opened = nj.grad(jax.grad(jax.grad(trigamma)))
+    np.testing.assert_allclose(opened(at[1]), scipy.special.polygamma(4, at[1]), rtol=1e-13)
+    assert "100%" in str(opened.report())

@@ -11,6 +11,8 @@ from typing import Annotated
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, Variable, op
 from ..graph.ranges import between
@@ -139,6 +141,20 @@ lgamma = of_floats(
 digamma = of_floats(lax.digamma, "The derivative of `lgamma`; NaN at 0, -1, -2, ...", unbounded=True, precision="high")
 
 
+def _zeta(q: jax.Array, *, x: float) -> jax.Array:
+    return lax.zeta(lax.full_like(q, x), q)
+
+
+_ZETA = Primitive("hurwitz_zeta")
+"""Hurwitz's zeta function with a derivative for JAX, which has none and may differentiate what a graph computes. It is
+no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
+_ZETA.def_impl(jax.jit(_zeta, static_argnames="x"))
+_ZETA.def_abstract_eval(lambda q, **_: q)
+ad.defjvp(_ZETA, lambda along, q, *, x: -x * _ZETA.bind(q, x=x + 1) * along)
+batching.defvectorized(_ZETA)
+mlir.register_lowering(_ZETA, mlir.lower_fun(_zeta, multiple_results=False))
+
+
 @op(diagonal=True, unbounded=True, precision="high")
 def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> jax.Array:
     """The derivative of `digamma` of an order from 1 to 100.
@@ -154,7 +170,7 @@ def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> j
     is_positive = wide > 0
     mirrored = lax.select(is_positive, wide, 1 - wide)
     sign = -1.0 if order % 2 == 0 else 1.0
-    value = sign * math.factorial(order) * lax.zeta(lax.full_like(wide, order + 1), mirrored)
+    value = sign * math.factorial(order) * _ZETA.bind(mirrored, x=order + 1)
     cotangent = 1 / lax.tan(math.pi * lax.select(is_positive, lax.full_like(wide, 0.25), wide - lax.round(wide)))
     below = -sign * value - math.pi * _polynomial(_cotangent_derivative(order), cotangent)
     return lax.convert_element_type(lax.select(is_positive, value, below), x.dtype)
@@ -211,7 +227,7 @@ def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
         raise ValueError(f"x must be above 1, where the sum converges, got {x}")
     q = floating(q)
     wide = widened(q)
-    return lax.convert_element_type(lax.zeta(lax.full_like(wide, x), wide), q.dtype)
+    return lax.convert_element_type(_ZETA.bind(wide, x=x), q.dtype)
 
 
 @explained_by_name

@@ -191,6 +191,11 @@ def _zeta(equation: JaxprEquation, x: Any, q: Any) -> Variable:
     return F.zeta(exponent, variable(q))  # type: ignore[arg-type]
 
 
+@opens("hurwitz_zeta")
+def _hurwitz_zeta(equation: JaxprEquation, q: Variable) -> Variable:
+    return F.hurwitz_zeta(q, x=equation.params["x"])
+
+
 @opens("polygamma", takes_known=True)
 def _polygamma(equation: JaxprEquation, n: Any, x: Any) -> Variable:
     order = scalar(n)
