@@ -391,6 +391,17 @@ def test_equal_functions_of_a_program_are_one_to_its_gradient() -> None:
         y, function = F.sum(F.sin(g)), lambda x, w, slope=slope: jnp.sum(jnp.sin(slope(x, w)))
 
 
+def test_rows_that_are_gathered_twice_are_one_to_their_gradient() -> None:
+    """`F.gather` has NaN for what lies outside, which no gradient is multiplied by."""
+    x, i = Variable.from_numpy_array(np.array([[0.3], [0.8], [0.1]])), np.array([2, 0, 2, 1])
+    at = Variable.from_numpy_array(i)
+    a, b = [F.sin(F.gather(x, at, axis=0)) for _ in range(2)]
+    (g,) = nn.grad(F.sum(F.exp(a) * b), x)
+    assert [f.op.name for f in functions_of([g])].count("put_points") == 1
+    expected = jax.grad(lambda x: jnp.sum(jnp.exp(jnp.sin(x[i])) * jnp.sin(x[i])))
+    np.testing.assert_allclose(g.d, by_jax(expected, x.d), rtol=1e-12)
+
+
 def test_of_equal_functions_of_a_program_what_is_asked_for_stands_for_itself() -> None:
     x = Variable.from_numpy_array(np.array([0.3, 0.8]), need_grad=True)
     a, b = [F.sin(x) * x for _ in range(2)]

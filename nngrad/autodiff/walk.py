@@ -259,7 +259,7 @@ def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal
     makes one of it. But the gradient of two equal functions is more than that of one: two that arrive, each with
     matrix products of its own, where the sum of both would do. So the reverse pass lets what arrives at the one
     arrive at the other. Not so where a number is infinite, or a zero with a sign: there the gradient of a sum is
-    not the sum of two.
+    not the sum of two. With NaN it is, and `F.gather` has one for what lies outside.
 
     Args:
         functions: All that is computed, lowest rank first.
@@ -276,7 +276,7 @@ def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal
         inputs = tuple([same.get(id(x), x) for x in f.inputs]) if same else f.inputs
         key = f.op, f.arguments, f.context, inputs
         first = found.setdefault(key, f)
-        if first is f or not all([is_exact(a) for a in f.arguments if isinstance(a, int | float)]):
+        if first is f or any([not is_exact(a) and a == a for a in f.arguments if isinstance(a, int | float)]):
             continue
         rule = registry.find(f.op)
         if rule is None or not rule.exact:  # a rule that is not linear makes something else of a sum
