@@ -178,12 +178,9 @@ def test_demo(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
 def test_demo_is_reproducible() -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.command.digits import trained
-    from nngrad.command.recipes.gan import DigitGan, GanConfiguration
+    from nngrad.command.digits import trained, untrained
 
-    first, second = (
-        trained(DigitGan(GanConfiguration(steps=12, seed=3)), nn.training_log(steps=12)) for _ in range(2)
-    )
+    first, second = (trained(untrained(12, seed=3), nn.training_log(steps=12)) for _ in range(2))
     assert [s.step for s in first] == [*range(11), 12]
     assert first == second
 

@@ -172,7 +172,6 @@ BY_NATURE: dict[str, str] = {
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
     "jax/primitives/truth.py": "a table of the functions that stand for primitives",
     "jax/recognition.py": "a table of the functions that stand for JAX's",
-    "command/recipes/pinn.py": "a choice among functions, by a name in a configuration",
 }
 """Files that ask which op something is, each with the reason."""
 

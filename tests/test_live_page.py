@@ -337,13 +337,12 @@ def test_a_server_that_does_not_start_is_said(monkeypatch: pytest.MonkeyPatch, t
 def test_the_demo_writes_what_the_page_reads(tmp_path: Path) -> None:
     pytest.importorskip("sklearn")
     pytest.importorskip("matplotlib")
-    from nngrad.command.digits import trained
-    from nngrad.command.recipes.gan import DigitGan, GanConfiguration
+    from nngrad.command.digits import trained, untrained
 
     (tmp_path / "metrics.csv").write_text("step\n1\n")
     (tmp_path / "samples").mkdir()
     (tmp_path / "samples" / "step-00000003.png").touch()
-    trained(DigitGan(GanConfiguration(steps=2)), nn.training_log(tmp_path, steps=2))
+    trained(untrained(2), nn.training_log(tmp_path, steps=2))
     run = RunFolder(tmp_path)
     head, first, *_ = run.lines("").text.splitlines()
     assert head == "step,seconds,distance,critic_loss,gradient_norm"

@@ -27,7 +27,7 @@ import nngrad as nn
 from nngrad.command import cli
 from nngrad.command.recipes import NAMES
 from nngrad.command.recipes.recipe import Recipe
-from nngrad.command.recipes.run import recipe_named
+from nngrad.command.recipes.run import recipe_file, recipe_named
 from nngrad.files.storage import read_arrays
 from nngrad.training.runs.log import MetricsFile, Shown
 
@@ -259,7 +259,7 @@ def test_a_copy_of_a_recipe_is_one(
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
 ) -> None:
-    original = Path(nn.__file__).parent / "command" / "recipes" / "pinn.py"
+    original = recipe_file("pinn")
     copy = tmp_path / "mine.py"
     copy.write_text(original.read_text().replace("    end: float", "    new: int = key(3, \"new\")\n    end: float"))
     monkeypatch.chdir(tmp_path)

@@ -19,9 +19,11 @@ from nngrad_command.following.beside import FollowedBeside
 from ..files.replacing import write_whole
 from ..training.runs import TrainingLog, training_log
 from ..training.runs.log import as_png
-from .recipes.gan import DigitGan, GanConfiguration
+from .recipes.configuration import with_values
 from .recipes.pictures import BLUE, GREY, ORANGE, draw_tiled, figure
+from .recipes.run import recipe_named
 
+_Gan: Any = recipe_named("gan")
 ROOM = 1 << 18
 """Bytes that both pictures fit in."""
 MEASURED_EVERY = 10
@@ -30,7 +32,7 @@ LIVE_PICTURES = 500
 
 
 class Standing(NamedTuple):
-    """Where training stands after some steps of the generator; see `DigitGan.critique`."""
+    """Where training stands after some steps of the generator; see `critique` in the recipe."""
 
     step: int
     distance: float
@@ -95,7 +97,7 @@ def _train_and_draw(
         f"jax {jax.__version__}.\nIts critic's loss holds the gradient of the critic (WGAN-GP), so each step "
         "differentiates a gradient.", highlight=False,
     )
-    gan = DigitGan(GanConfiguration(steps=steps, seed=seed, devices=1))
+    gan = untrained(steps, seed)
     progress = console if console.is_terminal else False
     course = trained(gan, training_log(output if live else None, steps=steps, progress=progress))
     write_whole(output / "digits.png", as_png(digits_of(gan)))
@@ -113,7 +115,12 @@ def _train_and_draw(
         console.print(f"  {path}", markup=False, highlight=False, soft_wrap=True)
 
 
-def trained(gan: DigitGan, log: TrainingLog) -> list[Standing]:
+def untrained(steps: int, seed: int = 0) -> Any:
+    """The GAN, on one device, that is trained for so many steps."""
+    return _Gan(with_values(_Gan.defaults, {"steps": steps, "seed": seed, "devices": 1}))
+
+
+def trained(gan: Any, log: TrainingLog) -> list[Standing]:
     """Take all steps; where it stands before the first one, after each of the first, and every so often later."""
     steps = log.steps or 0
     course = [Standing(0, *gan.critique(0))]
@@ -134,7 +141,7 @@ def trained(gan: DigitGan, log: TrainingLog) -> list[Standing]:
     return course
 
 
-def digits_of(gan: DigitGan) -> Any:
+def digits_of(gan: Any) -> Any:
     """A figure of ten by ten generated digits beside ten by ten real ones."""
     drawn = figure(9.5, 5)
     for axes, images, title in zip(drawn.subplots(1, 2), gan.examples(), ("generated", "real"), strict=True):

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
+import functools
 import sys
 from contextlib import ExitStack
-from importlib import import_module
+from importlib.metadata import files
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -14,13 +16,18 @@ from rich.console import Console
 
 import nngrad as nn
 from nngrad_command.following.beside import FollowedBeside
+from nngrad_command.in_clone import SOURCES
 
 from ...files.replacing import read_whole
 from ...training.runs.log import RATE, TrainingLog
+from . import NAMES
 from .configuration import ConfigurationError, as_toml
 from .folder import TrainingFolder
 from .recipe import Recipe
 from .settings import RecipeSettings
+
+_IN = "recipe in "
+"""What the name of a recipe's module begins with."""
 
 
 def recipe_named(name: str) -> type[Recipe]:
@@ -31,24 +38,39 @@ def recipe_named(name: str) -> type[Recipe]:
         OSError: It cannot be read.
         ImportError: What the recipe needs is not installed.
     """
-    if not name.endswith(".py"):
-        recipe: Any = import_module(f"{__package__}.{name}").RECIPE
-    else:
-        module = ModuleType(f"recipe in {name}")
-        module.__file__ = name
-        sys.modules[module.__name__] = module  # where dataclasses look for the types of their fields
-        exec(compile(read_whole(name), name, "exec"), module.__dict__)
-        recipe = getattr(module, "RECIPE", None)
-        if not isinstance(recipe, type) or not issubclass(recipe, Recipe):
-            raise ConfigurationError(f"{name}: has no RECIPE, a class derived from "
-                                     "nngrad.command.recipes.recipe.Recipe")
-    found: type[Recipe] = recipe
-    return found
+    return _shipped(name) if name in NAMES else _defined_in(name, Path(name))
+
+
+@functools.cache
+def _shipped(name: str) -> type[Recipe]:
+    return _defined_in(name, recipe_file(name))
+
+
+def _defined_in(name: str, file: Path) -> type[Recipe]:
+    module = ModuleType(f"{_IN}{name}")
+    module.__file__ = str(file)
+    sys.modules[module.__name__] = module  # where dataclasses look for the types of their fields
+    exec(compile(read_whole(file), str(file), "exec"), module.__dict__)
+    recipe = getattr(module, "RECIPE", None)
+    if not isinstance(recipe, type) or not issubclass(recipe, Recipe):
+        raise ConfigurationError(f"{name}: has no RECIPE, a class derived from nngrad.command.recipes.recipe.Recipe")
+    return recipe
+
+
+def recipe_file(name: str) -> Path:
+    """Where the recipe of a name is: in a clone among the examples, else where the wheel has put it."""
+    cloned = SOURCES / "examples" / "recipes" / f"{name}.py"
+    if cloned.is_file():
+        return cloned
+    for installed in files("nngrad") or ():
+        if installed.match(f"share/nngrad/recipes/{name}.py"):
+            return Path(str(installed.locate()))
+    raise FileNotFoundError(errno.ENOENT, "the recipe is not among the installed files of nngrad", f"{name}.py")
 
 
 def printed(recipe: type[Recipe], settings: RecipeSettings) -> str:
     """A configuration as a TOML file, with a comment for each key."""
-    name = recipe.__module__.removeprefix(f"{__package__}.").removeprefix("recipe in ")
+    name = recipe.__module__.removeprefix(_IN)
     return as_toml(settings, f"{recipe.title}\n`nngrad train {name} --config FILE` trains with this file.")
 
 
