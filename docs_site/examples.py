@@ -16,6 +16,7 @@ FEW = 40
 """Steps that an example is run with where its result does not matter."""
 TITLES = {
     "allen_cahn": "Sharp fronts",
+    "boundary_layer": "Points where the residual is large",
     "burgers": "Burgers' equation",
     "cavity": "A flow in a cavity",
     "data_cleaning": "Wrong labels, found by a gradient through training",

@@ -94,6 +94,7 @@ def test_gradient_penalty() -> None:
 
 FEW_STEPS = {
     "allen_cahn": 9,
+    "boundary_layer": 20,
     "burgers": 100,
     "cavity": 20,
     "data_cleaning": 6,
@@ -115,6 +116,9 @@ SMALLER = {
     ("pinn", "POINTS"): 128,
     ("allen_cahn", "POINTS"): 160,
     ("allen_cahn", "WIDTH"): 8,
+    ("boundary_layer", "CANDIDATES"): 200,
+    ("boundary_layer", "SEEDS"): 1,
+    ("boundary_layer", "WIDE"): 0.2,
     ("cavity", "POINTS"): 60,
     ("cavity", "ON_EACH_WALL"): 10,
     ("cavity", "WIDTH"): 8,
