@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import nngrad.functions as F
+from nngrad.functions.contractions import contraction_like
 from nngrad.graph import Function, Variable
 
 from .rules import backward
@@ -20,7 +21,7 @@ def contraction_backward(f: Function, gy: Variable) -> list[Variable]:
         present = {i for t in given for i in t}
         once = tuple(dict.fromkeys(term))
         kept = tuple(i for i in once if i in present)
-        gx = F.contraction(*operands, terms=given, output=kept if kept != once else term)
+        gx = contraction_like(f, operands, given, kept if kept != once else term)
         if kept != once:
             sizes = dict(zip(term, x.shape, strict=True))
             gx = F.reshape(gx, shape=tuple(sizes[i] if i in kept else 1 for i in once))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
+from .linear import product
 from .rules import backward
 
 
@@ -23,7 +24,6 @@ def batch_cofactor_backward(f: Function, gy: Variable) -> tuple[Variable | None,
 def batch_pinv_backward(f: Function, gy: Variable) -> Variable:
     """gx = -p' gy p' + (1 - x p) gy' p p' + p' p gy' (1 - p x), where the rank stays (Golub, Pereyra)"""
     (x,), (p,) = f.inputs, f.outputs
-    product = F.batch_matmul
     by_inverse = product(p, product(gy, p, False, True), True, False)  # p' gy p'
     below = product(gy, product(p, p, False, True), True, False)  # gy' p p'
     beside = product(product(p, p, True, False), gy, False, True)  # p' p gy'

@@ -11,13 +11,13 @@ from nngrad.functions.operands import Operand, reshaped, size_of
 from nngrad.graph import Function, Variable, apply
 
 from .batching import batched
-from .linear import transposed
+from .linear import product, transposed
 from .rules import backward, non_differentiable
 
 
 def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
     """-w y', which is the gradient in the matrix; for solves with transposed matrices -y w'."""
-    return -(F.batch_matmul(y, w, False, True) if transposed else F.batch_matmul(w, y, False, True))
+    return -(product(y, w, False, True) if transposed else product(w, y, False, True))
 
 
 non_differentiable(lu_factor)  # what solves with the factors depend on, their rules say of the matrix itself
@@ -32,8 +32,8 @@ def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variabl
     u = F.trilu(lu, k=0, upper=True)
     below = F.trilu(lu, k=-1, upper=False)
     own = F.trilu(g, k=-1, upper=False)
-    moved = own + F.batch_matmul(below, own, True, False)
-    inner = F.trilu(moved, k=-1, upper=False) + F.trilu(F.batch_matmul(g, u, False, True), k=0, upper=True)
+    moved = own + product(below, own, True, False)
+    inner = F.trilu(moved, k=-1, upper=False) + F.trilu(product(g, u, False, True), k=0, upper=True)
     left = solve_triangle(inner, lu, lower=True, transposed=True, unit_diagonal=True)
     turned = transposed(solve_triangle(transposed(left), lu, lower=False))
     order = F.reshape(F.argsort(permutation, axis=-1), shape=(*permutation.shape, 1))
@@ -60,8 +60,8 @@ def solve_triangle_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
 def tall_qr_backward(f: Function, gq: Variable, gr: Variable) -> Variable:
     """x = q r: gx = (gq + q (L + L')) inv(r)', L the lower half of r gr' - gq' q (Walter and Lehmann 2010)"""
     q, r = f.outputs
-    lower = F.half_lower(F.batch_matmul(r, gr, False, True) - F.batch_matmul(gq, q, True, False))
-    y = gq + F.batch_matmul(q, lower + transposed(lower))
+    lower = F.half_lower(product(r, gr, False, True) - product(gq, q, True, False))
+    y = gq + product(q, lower + transposed(lower))
     return transposed(solve_triangle(transposed(y), r, lower=False))
 
 

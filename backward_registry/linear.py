@@ -23,14 +23,14 @@ def transposed(x: Variable) -> Variable:
 def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """y = a b: ga = gy b', gb = a' gy, each as a product with transpose flags"""
     a, b = f.inputs
-    ta, tb = f.arguments
-    ga = F.batch_matmul(b, gy, tb, True) if ta else F.batch_matmul(gy, b, False, not tb)
+    ta, tb, how = f.arguments
+    ga = F.batch_matmul(b, gy, tb, True, how) if ta else F.batch_matmul(gy, b, False, not tb, how)
     if b.ndim == 2 and a.ndim > 2 and not ta:
         # One matrix for a whole batch: the sum over the batch is part of the product.
         rows, row, column = tuple(range(a.ndim - 1)), a.ndim - 1, a.ndim
         output = (column, row) if tb else (row, column)
-        return ga, F.contraction(a, gy, terms=((*rows, row), (*rows, column)), output=output)
-    gb = F.batch_matmul(gy, a, True, ta) if tb else F.batch_matmul(a, gy, not ta, False)
+        return ga, F.contraction(a, gy, terms=((*rows, row), (*rows, column)), output=output, matmul_precision=how)
+    gb = F.batch_matmul(gy, a, True, ta, how) if tb else F.batch_matmul(a, gy, not ta, False, how)
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)
 
 
@@ -38,21 +38,21 @@ def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable
 def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable | None:
     """As few products as can be: where one side has no axes but those of the matrix, all rows are one product's"""
     a, b = operands
-    ta, tb = f.arguments
+    ta, tb, how = f.arguments
     rows, columns = a.x.ndim - (1 if ta else 2), b.x.ndim - (2 if tb else 1)
     wide_a = a._replace(value=a.widened(kept=[i for i in range(a.x.ndim) if i == rows or i < a.x.ndim - 2]))
     wide_b = b._replace(value=b.widened(kept=[i for i in range(b.x.ndim) if i == columns or i < b.x.ndim - 2]))
     if not b.lead and (not a.lead or b.x.ndim == 2):
-        return F.batch_matmul(wide_a.value, wide_b.value, ta, tb)
+        return F.batch_matmul(wide_a.value, wide_b.value, ta, tb, how)
     if a.lead and b.lead:
         if b.x.ndim == 2 and a.x.ndim > 2 and not ta:
             flat = reshaped(a.widened(), (*a.size, math.prod(a.x.shape[:-1]), a.x.shape[-1]))
-            y = F.batch_matmul(flat, wide_b.value, False, tb)
+            y = F.batch_matmul(flat, wide_b.value, False, tb, how)
             return reshaped(y, (*a.size, *a.x.shape[:-1], y.shape[-1]))
         ndim = max(a.x.ndim, b.x.ndim)
-        return F.batch_matmul(wide_a.lined_up(ndim), wide_b.lined_up(ndim), ta, tb)
+        return F.batch_matmul(wide_a.lined_up(ndim), wide_b.lined_up(ndim), ta, tb, how)
     if b.lead and a.x.ndim == b.x.ndim == 2:
-        return F.transpose(F.batch_matmul(wide_b.value, wide_a.value, not tb, not ta), axes=(0, 2, 1))
+        return F.transpose(F.batch_matmul(wide_b.value, wide_a.value, not tb, not ta, how), axes=(0, 2, 1))
     return None
 
 
@@ -69,10 +69,16 @@ def embed_filter_grad_backward(f: Function, gw: Variable) -> tuple[Variable, Non
     return F.embed(x0, gw), None
 
 
+def product(a: Variable, b: Variable, transpose_a: bool = False, transpose_b: bool = False) -> Variable:
+    """The product of matrices by which a factor or an inverse is differentiated. It multiplies as exactly as the device
+    can: the factors are computed so as well, and a product of a few bits would lose what they have."""
+    y: Variable = F.batch_matmul(a, b, transpose_a, transpose_b, "highest")
+    return y
+
+
 gradients(
-    F.batch_inv, "y = inv(x): gx = -y' gy y'",
-    lambda gy, y: -F.batch_matmul(F.batch_matmul(y, gy, True, False), y, False, True),
-)  # fmt: skip
+    F.batch_inv, "y = inv(x): gx = -y' gy y'", lambda gy, y: -product(product(y, gy, True, False), y, False, True)
+)
 
 
 def per_matrix(number: Variable, x: Variable) -> Variable:
@@ -94,8 +100,8 @@ def batch_cholesky_backward(f: Function, gy: Variable) -> Variable:
     if f.args["upper"]:
         y, gy = transposed(y), transposed(gy)
     inverse = F.batch_inv(y)
-    p = F.half_lower(F.batch_matmul(y, gy, True, False))
-    gx = F.batch_matmul(F.batch_matmul(inverse, p, True, False), inverse)
+    p = F.half_lower(product(y, gy, True, False))
+    gx = product(product(inverse, p, True, False), inverse)
     return 0.5 * (gx + transposed(gx))
 
 

@@ -10,10 +10,8 @@ from nngrad.functions.factors import differentiated_if
 from nngrad.functions.spectra import eigh, svd
 from nngrad.graph import Function, Variable
 
-from .linear import per_matrix, transposed
+from .linear import per_matrix, product, transposed
 from .rules import backward
-
-product = F.batch_matmul
 
 
 def column(x: Variable) -> Variable:

@@ -22,6 +22,7 @@ from typing import NamedTuple
 import nngrad.functions as F
 from backward_registry.batching import forms
 
+from ..functions.contractions import contraction_like
 from ..functions.operands import Operand, Shape, reshaped
 from ..graph import Function, Variable
 from ..rewrite.numbers import is_zero, number_of
@@ -265,7 +266,7 @@ def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variab
     given_terms[i] = tuple([term[k] for k in left])
     repeated = thin - others
     result = tuple([b for b in output if b is not None and b not in repeated])
-    y = _product(factors, given_terms, (*directions, *result), i)
+    y = _product(f, factors, given_terms, (*directions, *result), i)
     if f.op.axes is not None and f.op.axes.adds == "mean":
         y = F.mul_scalar(y, val=f.specs[0].size / f.inputs[0].size)
     shape = [1 if b in repeated else n for b, n in zip(output, f.specs[0].shape, strict=True)]
@@ -278,9 +279,9 @@ def _repeats(indices: Sequence[int]) -> bool:
 
 
 def _product(
-    factors: Sequence[Variable], terms: Sequence[tuple[int, ...]], output: tuple[int, ...], i: int
+    f: Function, factors: Sequence[Variable], terms: Sequence[tuple[int, ...]], output: tuple[int, ...], i: int
 ) -> Variable:
-    """The sum of products, without factor `i` if that is nothing but ones: a unit vector selects."""
+    """The sum of products that `f` becomes, without factor `i` if that is nothing but ones: a unit vector selects."""
     if number_of(factors[i]) == 1 and len(factors) == 2 and {*terms[i]} <= {*terms[1 - i]}:
         factors, terms = [factors[1 - i]], [terms[1 - i]]
     y: Variable
@@ -288,7 +289,7 @@ def _product(
         order = tuple([terms[0].index(index) for index in output])
         y = factors[0] if order == tuple(range(len(order))) else F.transpose(factors[0], axes=order)
     else:
-        y = F.contraction(*factors, terms=tuple(terms), output=output)
+        y = contraction_like(f, factors, terms, output)
     return y
 
 

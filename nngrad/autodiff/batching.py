@@ -11,6 +11,7 @@ import nngrad.functions as F
 from backward_registry.batching import forms
 
 from ..functions.bodies.mapping import mapped
+from ..functions.contractions import contraction_like
 from ..functions.operands import Operand, Shape, reshaped, size_of
 from ..graph import Function, Variable, apply
 from ..graph.axes import AxisMap, Indices
@@ -130,7 +131,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
     """The op itself, with one more axis; None where it cannot take it."""
     indices = indices_of(f)
     if indices is not None:
-        return contracted(operands, *indices)
+        return contracted(f, operands, *indices)
     if axes.inputs is not None and any([each.lead for i, each in enumerate(operands) if i not in axes.inputs]):
         return None
     size, first = size_of(operands), operands[0]
@@ -177,11 +178,12 @@ def indices_of(f: Function) -> Indices | None:
     return terms, output
 
 
-def contracted(operands: Sequence[Operand], terms: Sequence[Shape], output: Shape, kept: bool = True) -> Variable:
-    """The contraction of operands, in which the leading axis is one more index; it is summed over unless `kept`."""
+def contracted(
+    f: Function, operands: Sequence[Operand], terms: Sequence[Shape], output: Shape, kept: bool = True
+) -> Variable:
+    """The contraction `f` of operands, in which the leading axis is one more index; it is summed over unless `kept`."""
     index = 1 + max([i for term in (*terms, output) for i in term], default=-1)
     added = [(index,) * each.lead for each in operands]
     given = tuple([(*lead, *term) for lead, term in zip(added, terms, strict=True)])
     result = (index, *output) if kept and any(added) else output
-    y: Variable = F.contraction(*[each.widened() for each in operands], terms=given, output=result)
-    return y
+    return contraction_like(f, [each.widened() for each in operands], given, result)

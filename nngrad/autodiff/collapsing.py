@@ -83,4 +83,4 @@ def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
         return times_factors(F.sum(batched_product(with_axis, ndim), axis=0), without, ndim)
     indices = indices_of(f)
     assert indices is not None
-    return contracted(operands, *indices, kept=False)
+    return contracted(f, operands, *indices, kept=False)

@@ -103,7 +103,9 @@ class NetworkWriter:
         special = _SPECIAL.get(op.name)
         kind = _TYPES.get(_OTHER_NAMES.get(op.name, op.name))
         if special is not None:
-            special(self, op, arguments, ins, given[0], shapes[0])
+            # Of how exactly a device multiplies, nnabla's files say nothing.
+            said = {name: value for name, value in arguments.items() if name != "matmul_precision"}
+            special(self, op, said, ins, given[0], shapes[0])
         elif kind is None:
             raise CannotBeSaved(f"nnabla has no function {op.name}")
         else:

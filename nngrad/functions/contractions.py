@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import functools
 import math
+from collections.abc import Sequence
 from typing import Any
 
 import jax
@@ -13,6 +14,7 @@ from jax import lax
 from ..graph import Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Static, as_ints, axis_of
 from ..graph.axes import Indices, contracts
+from ..graph.ranges import MatmulPrecision
 from .linear import batch_matmul
 from .movement import reshape
 
@@ -31,7 +33,7 @@ def _index_cost(f: Function) -> int:
 
 def _contracted(*given: Any) -> tuple[int, ...] | None:
     """The shape of a contraction, from the shapes of the factors, the terms and the output."""
-    *shapes, terms, output = given
+    *shapes, terms, output, _ = given
     _check_indices(shapes, terms, output)
     sizes = {i: n for shape, term in zip(shapes, terms, strict=True) for i, n in zip(term, shape, strict=True)}
     return tuple([sizes[i] for i in output])
@@ -39,7 +41,9 @@ def _contracted(*given: Any) -> tuple[int, ...] | None:
 
 @op(type_name="Einsum", linear="each", axes=contracts(_indices_of), cost=_index_cost, precision="low",
     shape=_contracted)
-def contraction(*x: Array, terms: Static, output: Static) -> jax.Array:
+def contraction(
+    *x: Array, terms: Static, output: Static, matmul_precision: MatmulPrecision | None = None
+) -> jax.Array:
     """Sum of products over indices: what `einsum` is made of.
 
     Args:
@@ -54,7 +58,8 @@ def contraction(*x: Array, terms: Static, output: Static) -> jax.Array:
     """
     _check_indices([each.shape for each in x], terms, output)
     once = tuple(dict.fromkeys(output))
-    y = jnp.einsum(*[part for pair in zip(x, terms, strict=True) for part in pair], once)
+    given = [part for pair in zip(x, terms, strict=True) for part in pair]
+    y = jnp.einsum(*given, once, precision=matmul_precision)
     if len(once) == len(output):
         return y
     sizes = dict(zip(once, y.shape, strict=True))
@@ -66,6 +71,15 @@ def contraction(*x: Array, terms: Static, output: Static) -> jax.Array:
             here, first = (lax.broadcasted_iota(jnp.int32, shape, a) for a in (axis, output.index(i)))
             kept = lax.bitwise_and(kept, lax.eq(here, first))
     return lax.select(kept, spread, lax.full_like(spread, 0))
+
+
+def contraction_like(
+    f: Function, x: Sequence[Variable], terms: Sequence[Sequence[int]], output: Sequence[int]
+) -> Variable:
+    """A contraction that takes part in derivatives of the product `f`, and multiplies as exactly as that."""
+    how = f.args.get("matmul_precision")
+    y: Variable = contraction(*x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=how)
+    return y
 
 
 def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> None:
@@ -103,7 +117,7 @@ def einsum(*x: Array, equation: str) -> Variable:
     operands = tuple([
         each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)
     ])
-    y: Variable = apply(contraction, operands, (terms, output))
+    y: Variable = apply(contraction, operands, (terms, output, None))
     return y
 
 

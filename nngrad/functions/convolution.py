@@ -15,6 +15,7 @@ from ..graph.arguments import Ints, Shape, as_ints, per_axis
 from ..graph.axes import rows
 from ..graph.barrier import known_after
 from ..graph.layouts import with_flag
+from ..graph.ranges import MatmulPrecision
 from ..graph.spec import has_name
 from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating
@@ -111,7 +112,7 @@ def _padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
 
 def _windows(f: Function) -> Variable | None:
     x, weight = f.inputs
-    pad, stride, dilation, group, channel_last = f.arguments
+    pad, stride, dilation, group, channel_last, _ = f.arguments
     if group != 1 or channel_last:
         return None
     y: Variable = im2col(x, ksize=weight.shape[2:], stride=stride, pad=pad, dilate=dilation)
@@ -123,7 +124,8 @@ def _windows(f: Function) -> Variable | None:
     on_cpu=_product_on_cpu, windows=_windows,
 )  # fmt: skip
 def convolve(
-    x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+    x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
+    matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
     """Cross-correlation of `x` with `weight` over 1 to 3 spatial axes: what `convolution` is made of.
 
@@ -145,14 +147,9 @@ def convolve(
     check_convolution(x.shape, weight.shape, pad, stride, dilation, group, channel_last)
     x, weight = alike(floating(x), floating(weight))
     return lax.conv_general_dilated(
-        x,
-        weight,
-        stride,
-        [(p, p) for p in pad],
-        rhs_dilation=dilation,
-        dimension_numbers=_layout(len(pad), channel_last),
-        feature_group_count=group,
-    )
+        x, weight, stride, [(p, p) for p in pad], rhs_dilation=dilation, feature_group_count=group,
+        dimension_numbers=_layout(len(pad), channel_last), precision=matmul_precision,
+    )  # fmt: skip
 
 
 # Both transposes are those of the undilated product. Differentiating them once more comes back to the product itself,
@@ -161,7 +158,7 @@ def convolve(
 
 def _data_grad(
     y: Any, weight: Any, /, keeps_places: bool, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int,
-    channel_last: bool,
+    channel_last: bool, matmul_precision: str | None,
 ) -> jax.Array:
     """What `convolve_data_grad` computes; y gets zeros at its ends if XLA shall not exchange it with the kernel."""
     y, weight = alike(floating(y), floating(weight))
@@ -172,7 +169,7 @@ def _data_grad(
     larger[spatial] = [n + s * m for n, s, m in zip(shape[spatial], as_ints(stride), more, strict=True)]
 
     def product(x: Any) -> Any:
-        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
 
     found = transposed(product, tuple(larger), _padded(y, ends) if any(more) else y, "y")
     return found[tuple(map(slice, shape))] if any(more) else found
@@ -197,7 +194,8 @@ def _data_grad_by_library(y: Any, weight: Any, **arguments: Any) -> jax.Array:
     precision="low", on_cpu=_data_grad_on_cpu,
 )  # fmt: skip
 def convolve_data_grad(
-    y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+    y: Array, weight: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
+    matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
     """The transpose of `convolve` in its first input.
 
@@ -209,12 +207,13 @@ def convolve_data_grad(
     # With strides and groups XLA ends the process at some strides as long as the kernel, when it has exchanged it with
     # y: it takes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
     return _data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
-                      channel_last)  # fmt: skip
+                      channel_last, matmul_precision)  # fmt: skip
 
 
 @op(type_name="ConvolutionFilterGrad", linear="each", channels_last=with_flag, cost=_filter_cost, precision="low")
 def convolve_filter_grad(
-    y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool
+    y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
+    matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
     """The transpose of `convolve` in its second input: the weights that `y` and `x` pull at.
 
@@ -226,7 +225,7 @@ def convolve_filter_grad(
     y, x = alike(floating(y), floating(x))
 
     def product(weight: Any) -> Any:
-        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last)
+        return convolve.forward(x, weight, pad, stride, dilation, group, channel_last, matmul_precision)
 
     return transposed(product, shape, y, "y")
 
@@ -257,7 +256,7 @@ def convolution(
     """
     x, batch, count = with_one_batch_axis(x, base_axis)
     pad, stride, dilation = steps_of(count, pad, stride, dilation)
-    y = apply(convolve, (x, weight), (pad, stride, dilation, group, channel_last))
+    y = apply(convolve, (x, weight), (pad, stride, dilation, group, channel_last, None))
     return finished(y, bias, batch, channel_last)
 
 
@@ -303,7 +302,7 @@ def deconvolution(
     if min(wide) < 1:
         raise ValueError(f"pad {pad} leaves nothing: the result would have spatial sizes {wide}")
     shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
-    y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last))
+    y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last, None))
     return finished(y, bias, batch, channel_last)
 
 
@@ -333,7 +332,7 @@ def depthwise_convolution(
             f"with {channels} channels, multiplier={multiplier} and {count} spatial axes"
         )
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
-    y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False))
+    y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False, None))
     return finished(y, bias, batch, False)
 
 

@@ -14,6 +14,7 @@ from ..graph import Array, Function, NdArray, Variable, apply, composite, op
 from ..graph.arguments import Shape, Static, as_shape
 from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
+from ..graph.ranges import MatmulPrecision
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .movement import reshape, transpose
 
@@ -24,7 +25,7 @@ def _matrix_indices(f: Function) -> Indices:
     """Rows, what is summed over, columns; and then the leading axes."""
     batch = range(3, len(f.specs[0].shape) + 1)
     a, b = [tuple(batch)[len(batch) - (x.ndim - 2) :] for x in f.inputs]
-    turned_a, turned_b = f.arguments
+    turned_a, turned_b, _ = f.arguments
     return ((*a, *((1, 0) if turned_a else (0, 1))), (*b, *((2, 1) if turned_b else (1, 2)))), (*batch, 0, 2)
 
 
@@ -32,14 +33,19 @@ def _matrix_cost(f: Function) -> int:
     return 2 * f.specs[0].size * f.inputs[0].shape[-2 if f.args["transpose_a"] else -1]
 
 
-def _multiplied(a: tuple[int, ...], b: tuple[int, ...], transpose_a: bool, transpose_b: bool) -> tuple[int, ...] | None:
+def _multiplied(
+    a: tuple[int, ...], b: tuple[int, ...], transpose_a: bool, transpose_b: bool, matmul_precision: str | None
+) -> tuple[int, ...] | None:
     m, k = a[-2:][::-1] if transpose_a else a[-2:]
     l, n = b[-2:][::-1] if transpose_b else b[-2:]  # noqa: E741
     return (*np.broadcast_shapes(a[:-2], b[:-2]), m, n) if k == l else None
 
 
 @op(linear="each", axes=contracts(_matrix_indices), cost=_matrix_cost, precision="low", shape=_multiplied)
-def batch_matmul(a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False) -> jax.Array:
+def batch_matmul(
+    a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False,
+    matmul_precision: MatmulPrecision | None = None,
+) -> jax.Array:
     """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
 
     Args:
@@ -74,7 +80,7 @@ def batch_matmul(a: Array, b: Array, /, transpose_a: bool = False, transpose_b: 
     if b.ndim == 2 and transpose_a and a.ndim > 2:
         a, transpose_a = jnp.swapaxes(a, -1, -2), False
     contracted = ((a.ndim - (2 if transpose_a else 1),), (b.ndim - (1 if transpose_b else 2),))
-    return lax.dot_general(a, b, (contracted, (axes, axes)))
+    return lax.dot_general(a, b, (contracted, (axes, axes)), precision=matmul_precision)
 
 
 @composite
@@ -97,7 +103,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
     shape, w = x.spec.shape, weight.spec.shape
     if base_axis == 1 and len(shape) == 2 and len(w) == 2 and shape[1] == w[0]:
         batch, out = shape[:1], w[1:]
-        y = apply(batch_matmul, (x, weight), (False, False))
+        y = apply(batch_matmul, (x, weight), (False, False, None))
     else:
         if not -len(shape) <= base_axis <= len(shape):
             raise ValueError(f"base_axis {base_axis} is out of range for x of shape {shape}")
@@ -154,7 +160,7 @@ def _dot(a: Variable, b: Variable) -> Variable:
         return mul2(a, b)
     y: Variable
     if a.ndim == b.ndim == 2:
-        y = apply(batch_matmul, (a, b), (False, False))
+        y = apply(batch_matmul, (a, b), (False, False, None))
         return y
     k = a.shape[-1]
     if k != b.shape[-2 if b.ndim > 1 else 0]:
@@ -187,7 +193,7 @@ def matmul(a: Array, b: Array, /) -> Variable:
         raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
     y: Variable
     if a.ndim > 1 and b.ndim > 1:
-        y = apply(batch_matmul, (a, b), (False, False))
+        y = apply(batch_matmul, (a, b), (False, False, None))
         return y
     if a.ndim > 1 or b.ndim == 1:
         return _dot(a, b)

@@ -28,6 +28,8 @@ USUAL = {
     "shape": "Shape of the result.",
     "dtype": "Dtype of the result.",
     "key": "uint32[2]; equal keys give equal samples.",
+    "matmul_precision": "How exactly a device multiplies, as `jax.lax.Precision` has it, or by which algorithm "
+    "(`jax.lax.DotAlgorithmPreset`); derivatives do it in the same way. None for `jax.default_matmul_precision`.",
     "seed": "-1 for the stream that `nn.seed` starts, or the seed, 0 or more, of a stream of its own.",
     "inplace": "Ignored; accepted for nnabla's sake.",
     "n_outputs": "Ignored.",

@@ -6,6 +6,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple, TypeAlias
 
+from jax import lax
+
 
 class Range(NamedTuple):
     """Which values of its kind an argument may have: `Annotated[int, Range(...)]`."""
@@ -45,3 +47,6 @@ Share: TypeAlias = Annotated[
 ]
 AtLeastOne: TypeAlias = Annotated[int, at_least(1)]
 Size: TypeAlias = Annotated[int, _NOT_NEGATIVE]
+MatmulPrecision: TypeAlias = Annotated[
+    str, one_of("default", "high", "highest", *[preset.name for preset in lax.DotAlgorithmPreset])
+]

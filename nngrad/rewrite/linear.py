@@ -147,16 +147,16 @@ def _order(axes: tuple[int, ...] | None, ndim: int) -> tuple[int, ...]:
 @rule("transposes-in-products", F.batch_matmul)
 def _transposed(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -> Variable | None:
     """x' w = a product that reads x transposed"""
-    flags, given = list(arguments), list(inputs)
+    (*flags, matmul_precision), given = arguments, list(inputs)
     for i, x in enumerate(inputs):
         f = x.parent
         if f is not None and f.op is F.transpose and f.order:
             axes = _order(f.arguments[0], x.ndim)
             if axes == (*range(x.ndim - 2), x.ndim - 1, x.ndim - 2):
                 given[i], flags[i] = f.inputs[0], not flags[i]
-    if tuple(flags) == arguments:
+    if tuple(flags) == arguments[:2]:
         return None
-    y: Variable = table.emit(op, tuple(given), tuple(flags))
+    y: Variable = table.emit(op, tuple(given), (*flags, matmul_precision))
     return y
 
 

@@ -58,6 +58,7 @@ class Product(NamedTuple):
     factors: tuple[Factor, ...]
     terms: tuple[Numbers, ...]
     output: Numbers
+    matmul_precision: str | None
 
 
 class StepBack(NamedTuple):
@@ -168,7 +169,7 @@ def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
     step = 1 + max([i for term in terms for i in term], default=0)
     factors = tuple([known[id(x)] for x in f.inputs])
     with_step = [(step, *term) if x.changes else tuple(term) for x, term in zip(factors, terms, strict=True)]
-    return Product(factors, tuple(with_step), tuple(output))
+    return Product(factors, tuple(with_step), tuple(output), f.args.get("matmul_precision"))
 
 
 def loop_gradients(
@@ -227,7 +228,10 @@ def loop_gradients(
     found = {"residual": residuals, "seed": seeds, "stack": outputs[back.carries :]}
     for k, products, combined in step.products:
         parts = tuple([
-            contraction(*[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output)
+            contraction(
+                *[found[x.kind][x.place] for x in each.factors], terms=each.terms, output=each.output,
+                matmul_precision=each.matmul_precision,
+            )
             for each in products
         ])
         gxs[gradient.reached[k]] = parts[0] if combined is None else apply(combined[0], parts, combined[1])

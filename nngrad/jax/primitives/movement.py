@@ -74,8 +74,8 @@ def transposed_once(x: Variable, order: tuple[int, ...]) -> Variable:
     if f is not None and f.op is F.batch_matmul and order == (*range(ndim - 2), ndim - 1, ndim - 2):
         a, b = f.inputs
         if a.ndim == b.ndim:
-            transpose_a, transpose_b = f.arguments
-            return F.batch_matmul(b, a, not transpose_b, not transpose_a)
+            transpose_a, transpose_b, how = f.arguments
+            return F.batch_matmul(b, a, not transpose_b, not transpose_a, how)
     return F.transpose(x, axes=order)
 
 

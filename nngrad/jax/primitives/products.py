@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import itertools
 
+from jax import lax
+
 from ... import functions as F
 from ...graph import Variable
 from .movement import reshaped_once, transposed_once
@@ -19,21 +21,34 @@ def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
         require(a.dtype == b.dtype == equation.dtype, "of whole numbers of several dtypes")
     elif a.dtype != equation.dtype or b.dtype != equation.dtype:
         a, b = F.cast(a, dtype=equation.dtype), F.cast(b, dtype=equation.dtype)
-    n = len(batch_a)
+    n, how = len(batch_a), _precision_of(equation)
     leading = batch_a == batch_b == tuple(range(n))
     if leading and len(contracted_a) == 1 and a.ndim == b.ndim == n + 2:
-        return F.batch_matmul(a, b, contracted_a[0] == n, contracted_b[0] == n + 1)
+        return F.batch_matmul(a, b, contracted_a[0] == n, contracted_b[0] == n + 1, how)
     if n == 0 and len(contracted_a) == 1 and b.ndim == 2 and contracted_a[0] == a.ndim - 1 and a.ndim > 2:
-        return F.batch_matmul(a, b, False, contracted_b[0] == 1)
+        return F.batch_matmul(a, b, False, contracted_b[0] == 1, how)
     if n == 0 and len(contracted_a) == 1 and sorted((a.ndim, b.ndim)) == [1, 2]:
         vector, matrix, axis = (a, b, contracted_b[0]) if a.ndim == 1 else (b, a, contracted_a[0])
         row = reshaped_once(vector, (1, vector.shape[0]))
-        return reshaped_once(F.batch_matmul(row, matrix, False, axis == 1), equation.shape)
-    return _contraction(a, b, (contracted_a, contracted_b), (batch_a, batch_b))
+        return reshaped_once(F.batch_matmul(row, matrix, False, axis == 1, how), equation.shape)
+    return _contraction(a, b, (contracted_a, contracted_b), (batch_a, batch_b), how)
+
+
+def _precision_of(equation: JaxprEquation) -> str | None:
+    """How exactly the equation multiplies: where it says so of each factor, as the more exact of the two."""
+    given = equation.params["precision"]
+    if isinstance(given, tuple):
+        given = max(given, key=lambda each: each.value)
+    if isinstance(given, lax.Precision):
+        return given.name.lower()
+    if given is not None:
+        require(isinstance(given, lax.DotAlgorithmPreset), "by an algorithm of its own")
+    return None if given is None else str(given.name)
 
 
 def _contraction(
-    a: Variable, b: Variable, contracted: tuple[tuple[int, ...], ...], batch: tuple[tuple[int, ...], ...]
+    a: Variable, b: Variable, contracted: tuple[tuple[int, ...], ...], batch: tuple[tuple[int, ...], ...],
+    how: str | None,
 ) -> Variable:
     """A product with an index for each axis: those of the batch, then those of `a` alone, then those of `b` alone."""
     numbers = itertools.count()
@@ -47,7 +62,7 @@ def _contraction(
         *[k for i, k in enumerate(of_a) if i not in (*batch[0], *contracted[0])],
         *[k for i, k in enumerate(of_b) if i not in (*batch[1], *contracted[1])],
     )
-    return F.contraction(a, b, terms=(tuple(of_a), tuple(of_b)), output=output)
+    return F.contraction(a, b, terms=(tuple(of_a), tuple(of_b)), output=output, matmul_precision=how)
 
 
 @opens("conv_general_dilated")
@@ -80,7 +95,7 @@ def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> 
         groups = batch_groups
     y = F.convolve(
         x, w, pad=pads, stride=tuple(map(int, p["window_strides"])), dilation=tuple(map(int, p["rhs_dilation"])),
-        group=groups, channel_last=last,
+        group=groups, channel_last=last, matmul_precision=_precision_of(equation),
     )  # fmt: skip
     return y if last else transposed_once(y, tuple([list(numbers.out_spec).index(i) for i in range(count + 2)]))
 
