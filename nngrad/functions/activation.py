@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, composite, op
+from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
 from ..graph.arguments import Ignored, axis_of
 from ..graph.axes import AxisMap, Places, Shape, mixes
 from . import movement
@@ -56,11 +56,10 @@ def _slopes_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]
 
 
 @op(type_name="PReLU", axes=AxisMap(places=_slopes, leading=_slopes_leading, inputs=(0,)), fuses="in place")
-def prelu(x0: Array, x1: Array, /, base_axis: int = 1) -> jax.Array:
+def prelu(x0: AsFloats, x1: Array, /, base_axis: int = 1) -> jax.Array:
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1 (He et al., 2015).
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: The slopes below 0: one element, or `(channels,)`, one for each channel of `x0`.
         base_axis: The axis of the channels in `x0`.
 
@@ -107,11 +106,10 @@ hard_tanh = of_floats(
 
 
 @composite
-def crelu(x: Array, /, axis: int = 1) -> Variable:
+def crelu(x: WithAxis, /, axis: int = 1) -> Variable:
     """Concatenated ReLU: `relu(x)` and `relu(-x)`, joined along `axis` (Shang et al., 2016).
 
     Args:
-        x: Any shape of at least one axis.
         axis: The axis that becomes twice as long.
     """
     return _both_signs(relu, x, axis)

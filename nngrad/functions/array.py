@@ -11,7 +11,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import AnyArray, Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
 from ..graph.leaf import refuse_too_many
@@ -29,22 +29,14 @@ def filled_like(x: Variable, val: float) -> Variable:
 
 
 @composite
-def zeros_like(x: Array, /) -> Variable:
-    """Zeros in the shape and dtype of `x`, through which no gradient passes.
-
-    Args:
-        x: Any shape and dtype.
-    """
+def zeros_like(x: AnyArray, /) -> Variable:
+    """Zeros in the shape and dtype of `x`, through which no gradient passes."""
     return filled_like(x, 0)
 
 
 @composite
-def ones_like(x: Array, /) -> Variable:
-    """Ones in the shape and dtype of `x`, through which no gradient passes.
-
-    Args:
-        x: Any shape and dtype.
-    """
+def ones_like(x: AnyArray, /) -> Variable:
+    """Ones in the shape and dtype of `x`, through which no gradient passes."""
     return filled_like(x, 1)
 
 
@@ -233,11 +225,10 @@ def whole_indices(indices: jax.Array) -> jax.Array:
 
 
 @op
-def shape(x: Array, /, start: int | None = None, end: int | None = None) -> jax.Array:
+def shape(x: AnyArray, /, start: int | None = None, end: int | None = None) -> jax.Array:
     """The sizes of the axes of `x` as int32 `(n,)`, or `[start:end]` of them.
 
     Args:
-        x: Any shape and dtype.
         start: The first axis whose size is given; None for the first of all. Negative ones count from the end.
         end: The first axis after those; None for all that follow. Negative ones count from the end.
     """
@@ -245,11 +236,10 @@ def shape(x: Array, /, start: int | None = None, end: int | None = None) -> jax.
 
 
 @op(diagonal=True, linear=True)
-def cast(x: Array, /, dtype: DTypeName) -> jax.Array:
+def cast(x: AnyArray, /, dtype: DTypeName) -> jax.Array:
     """`x` in another dtype. The gradient comes back in the dtype of `x`.
 
     Args:
-        x: Any shape and dtype.
         dtype: The dtype, such as "float64" or `np.int32`.
     """
     return lax.convert_element_type(x, dtype)

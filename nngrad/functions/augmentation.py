@@ -117,7 +117,6 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         shape: The sizes of a window; fewer than a sample has axes stand for the last ones. None for those of a sample.
-        base_axis: Number of batch axes.
 
     Returns:
         `(*batch, *shape)`.
@@ -151,7 +150,6 @@ def random_shift(
         border_mode: What comes in: "nearest", the outermost element; "reflect", the elements mirrored at it;
             "constant", a number.
         constant_value: That number.
-        base_axis: Number of batch axes.
 
     Raises:
         ValueError: A shift is negative, 2**30 or more, or in mode "reflect" not below the size of the axis; there are
@@ -181,7 +179,6 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         axes: The axes of `x`, one or several of those of a sample; None for the last.
-        base_axis: Number of batch axes.
 
     Raises:
         ValueError: An axis is a batch axis, out of range or named twice, `base_axis` is out of range, or `seed` is
@@ -227,7 +224,6 @@ def random_erase(
         replacements: Least and greatest value of the noise, which is uniform and drawn for each element.
         n: Number of rectangles; None for 1.
         share: Whether the rectangles of an image are the same in all its channels.
-        base_axis: Number of batch axes.
         channel_last: Whether the channels are the last axis.
         ste_fine_grained: Whether the gradient is 0 where an element was replaced; else it passes everywhere, as if
             nothing had been (an estimator).
@@ -301,7 +297,6 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating. A sample of zeros stays 0.
         w: What gets the gradient, of the shape of `x`.
-        base_axis: Number of batch axes.
         eps: The norm of the noise of each sample.
     """
     batch, _ = _split(x, base_axis)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Annotated
 
-from ..graph import Array, Variable, composite
+from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
 from ..graph.ranges import NotNegative, one_of
 from . import activation, array, collectives, control, movement, reduction
@@ -17,7 +17,7 @@ from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, s
 
 @composite
 def batch_normalization(
-    x: Array, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
+    x: Floats, beta: Array | None = None, gamma: Array | None = None, mean: Array | None = None,
     variance: Array | None = None, /, axes: Axes = (1,), decay_rate: float = 0.9, eps: NotNegative = 1e-5,
     batch_stat: bool = True, output_stat: bool = False, n_outputs: Ignored = None, group: int = 1,
 ) -> Normalised:
@@ -37,7 +37,6 @@ def batch_normalization(
     to itself, but the same on any number of devices. Running statistics follow the mean of m and of v over the groups.
 
     Args:
-        x: Any shape; floating.
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
         gamma: Scale, of that shape too; None for 1.
         mean: Running mean, of that shape too; None to keep none.
@@ -194,7 +193,7 @@ def sync_batch_normalization(
 
 @composite
 def mean_subtraction(
-    x: Array, mean: Array, t: Array | None = None, /, base_axis: int = 1, update_running_mean: bool = True
+    x: Floats, mean: Array, t: Array | None = None, /, base_axis: int = 1, update_running_mean: bool = True
 ) -> Variable:
     """`x` minus the running mean of all batches so far, this one among them.
 
@@ -206,7 +205,6 @@ def mean_subtraction(
     leaves. Without it, `mean` is subtracted, and nothing is updated.
 
     Args:
-        x: Any shape; floating.
         mean: Running mean, of the shape of `x` from `base_axis` on.
         t: Number of batches so far, of one element; may be None if nothing is updated.
         base_axis: Number of batch axes; from the end of the axes of `x` if negative.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import jax
 import jax.numpy as jnp
 
-from ..graph import Array, Function, Variable, composite, op
+from ..graph import AnyShape, Array, Floats, Function, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.ranges import Positive
@@ -16,13 +16,12 @@ from .reduction import norm
 
 
 @composite
-def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Variable:
+def clip(x: AnyShape, min: Array | None = None, max: Array | None = None, /) -> Variable:
     """`x` within bounds, either of which may be left out.
 
     The gradient is 0 where a bound takes the place of `x`, and is shared equally where both are the same.
 
     Args:
-        x: Any shape.
         min: The lower bound, a number or an array that broadcasts with `x`; None for none.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
     """
@@ -32,11 +31,10 @@ def clip(x: Array, min: Array | None = None, max: Array | None = None, /) -> Var
 
 
 @composite
-def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
+def clip_by_value(x: AnyShape, min: Array, max: Array, /) -> Variable:
     """`min(max(x, min), max)`. The gradient is 0 where a bound takes the place of `x`, and then goes to the bound.
 
     Args:
-        x: Any shape.
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
     """
@@ -45,11 +43,10 @@ def clip_by_value(x: Array, min: Array, max: Array, /) -> Variable:
 
 
 @composite
-def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Variable:
+def clip_by_norm(x: Floats, clip_norm: Array, /, axis: Axes | None = None) -> Variable:
     """`x`, made shorter where its Euclidean norm is above a bound: `x clip_norm / max(norm(x), clip_norm)`.
 
     Args:
-        x: Any shape; floating.
         clip_norm: The bound, a positive number or an array that broadcasts with the norms.
         axis: The axes over which a norm is taken; None for all. They stay in the norms, with size 1.
     """
@@ -62,7 +59,7 @@ def clip_by_norm(x: Array, clip_norm: Array, /, axis: Axes | None = None) -> Var
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
-def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
+def clip_grad_by_value(x: Floats, min: Array, max: Array, /) -> jax.Array:
     """`x` unchanged; each element of a gradient that passes is brought within bounds.
 
     This holds of gradients of every order: a clipped gradient is differentiated as any other result, so that an element
@@ -70,7 +67,6 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
     unchanged.
 
     Args:
-        x: Any shape; floating.
         min: The lower bound, a number or an array that broadcasts with `x`.
         max: The upper bound, likewise.
     """
@@ -78,7 +74,7 @@ def clip_grad_by_value(x: Array, min: Array, max: Array, /) -> jax.Array:
 
 
 @op(forwards_inputs=True, axes=mixes("axes"))
-def clip_grad_by_norm(x: Array, /, clip_norm: Positive | None = None, axes: Axes | None = None) -> jax.Array:
+def clip_grad_by_norm(x: Floats, /, clip_norm: Positive | None = None, axes: Axes | None = None) -> jax.Array:
     """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
 
     A gradient of 0 stays 0, and has derivative 0. This holds of gradients of every order: a gradient of given norm is
@@ -86,7 +82,6 @@ def clip_grad_by_norm(x: Array, /, clip_norm: Positive | None = None, axes: Axes
     given that norm in turn. Tangents pass unchanged.
 
     Args:
-        x: Any shape; floating.
         clip_norm: The Euclidean norm that gradients get; None for 1.
         axes: The axes over which a norm is taken; None for all.
     """
@@ -119,7 +114,6 @@ def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> ja
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating.
         k: How many.
         abs: Whether elements are compared by magnitude.
-        base_axis: Number of batch axes.
 
     Raises:
         ValueError: A sample has fewer than `k` elements, `k` is below 1, or `base_axis` is out of range.

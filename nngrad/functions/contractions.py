@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, apply, composite, op
+from ..graph import AnyShape, Array, Function, Variable, apply, composite, op
 from ..graph.arguments import Static, as_ints, axis_of
 from ..graph.axes import Indices, contracts
 from ..graph.ranges import MatmulPrecision
@@ -185,12 +185,10 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
 
 
 @composite
-def tensordot(a: Array, b: Array, /, axes: Static = 2) -> Variable:
+def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
     """The sum of products over axes of `a` and of `b`, as NumPy's `tensordot`.
 
     Args:
-        a: Any shape.
-        b: Any shape.
         axes: How many of the last axes of `a` meet the first ones of `b`, in their order; or the pair of those of `a`
             and those of `b` that meet, each an axis or a list of them.
 

@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Op, Variable, apply, composite, op
+from ..graph import AnyArray, Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places
 from ..graph.barrier import known_after
@@ -37,12 +37,8 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
 
 
 @op(elementwise=True, diagonal=True, forwards_inputs=True, constant=True)
-def unlink(x: Array, /) -> jax.Array:
-    """`x` unchanged; no gradient passes.
-
-    Args:
-        x: Any shape and dtype.
-    """
+def unlink(x: AnyArray, /) -> jax.Array:
+    """`x` unchanged; no gradient passes."""
     y: jax.Array = lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
     return y
 
@@ -85,13 +81,12 @@ def optimization_barrier(*x: Array) -> jax.Array:
 
 
 @op(elementwise=True, linear=True, fuses="in place")
-def sharding_constraint(x: Array, /, axes: Static) -> jax.Array:
+def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
     """`x` unchanged, divided over axes of the mesh that it is computed on; its gradient is divided in the same way.
 
     This is what `nn.shard` puts into the middle of a graph. Without a mesh it does nothing.
 
     Args:
-        x: Any shape and dtype.
         axes: For each axis of `x` the name of an axis of the mesh, several in a tuple, or None; what is left out is
             None. A name alone stands for whichever axis of `x` is the largest that is divisible.
 

@@ -7,7 +7,7 @@ from typing import Any
 import jax
 from jax import lax
 
-from ..graph import Array, op
+from ..graph import Array, WithAxis, op
 from ..graph.arguments import axis_of
 from ..graph.axes import mixes
 from .arithmetic import widened
@@ -71,11 +71,10 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
 
 
 @op(linear=True, axes=mixes("axis"))
-def displace(x: Array, /, axis: int = 0, by: int = 1) -> jax.Array:
+def displace(x: WithAxis, /, axis: int = 0, by: int = 1) -> jax.Array:
     """The elements of `x` moved along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
 
     Args:
-        x: Any shape of at least one axis.
         by: By how many places; towards the start if negative. What moves out is lost.
     """
     return moved_by(x, _scan_axis(x, axis), by)

@@ -7,7 +7,7 @@ from typing import Annotated, Any, TypeAlias
 
 import numpy as np
 
-from ..graph import Array, Variable, as_variable, composite
+from ..graph import Array, AsFloats, Variable, as_variable, composite
 from ..graph.ranges import NotNegative, Positive, one_of
 from .activation import relu
 from .arithmetic import maximum_scalar
@@ -30,11 +30,10 @@ def reduced_loss(loss: Variable, reduce: str) -> Variable:
 
 
 @composite
-def mean_squared_error(x0: Array, x1: Array, /) -> Variable:
+def mean_squared_error(x0: AsFloats, x1: Array, /) -> Variable:
     """The mean of `(x0 - x1)^2` over all elements.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: The same shape.
     """
     d = _difference(x0, x1)
@@ -42,11 +41,10 @@ def mean_squared_error(x0: Array, x1: Array, /) -> Variable:
 
 
 @composite
-def mean_absolute_error(x0: Array, x1: Array, /) -> Variable:
+def mean_absolute_error(x0: AsFloats, x1: Array, /) -> Variable:
     """The mean of `|x0 - x1|` over all elements.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: The same shape.
     """
     return mean(abs(_difference(x0, x1)))

@@ -11,7 +11,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, op
+from ..graph import AnyArray, Array, KeptDtype, op
 from ..graph.ranges import between
 from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, of_floats, widened
 
@@ -19,12 +19,8 @@ from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating,
 
 
 @op(elementwise=True, diagonal=True)
-def abs(x: Array, /) -> jax.Array:
-    """Absolute value; its derivative at 0 is 1.
-
-    Args:
-        x: Any shape and dtype, which the result has too.
-    """
+def abs(x: KeptDtype, /) -> jax.Array:
+    """Absolute value; its derivative at 0 is 1."""
     return lax.abs(x) if jnp.issubdtype(x.dtype, jnp.signedinteger) or is_floating(x) else x
 
 
@@ -41,32 +37,20 @@ def sign(x: Array, /, alpha: float = 1.0) -> jax.Array:
 
 
 @op(elementwise=True, diagonal=True)
-def floor(x: Array, /) -> jax.Array:
-    """The largest whole number that is not above `x`. Gradients pass as through the identity.
-
-    Args:
-        x: Any shape and dtype, which the result has too.
-    """
+def floor(x: KeptDtype, /) -> jax.Array:
+    """The largest whole number that is not above `x`. Gradients pass as through the identity."""
     return lax.floor(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
-def ceil(x: Array, /) -> jax.Array:
-    """The smallest whole number that is not below `x`. Gradients pass as through the identity.
-
-    Args:
-        x: Any shape and dtype, which the result has too.
-    """
+def ceil(x: KeptDtype, /) -> jax.Array:
+    """The smallest whole number that is not below `x`. Gradients pass as through the identity."""
     return lax.ceil(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
-def round(x: Array, /) -> jax.Array:
-    """The nearest whole number; halves go away from zero. Gradients pass as through the identity.
-
-    Args:
-        x: Any shape and dtype, which the result has too.
-    """
+def round(x: KeptDtype, /) -> jax.Array:
+    """The nearest whole number; halves go away from zero. Gradients pass as through the identity."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if is_floating(x) else x
 
 
@@ -206,11 +190,7 @@ atanh = of_floats(
 
 
 @op(elementwise=True, diagonal=True, linear=True, forwards_inputs=True)
-def identity(x: Array, /) -> jax.Array:
-    """`x` unchanged.
-
-    Args:
-        x: Any shape and dtype.
-    """
+def identity(x: AnyArray, /) -> jax.Array:
+    """`x` unchanged."""
     y: jax.Array = x
     return y

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Function, Variable, as_variable, composite, op
+from ..graph import AnyShape, Array, Function, Variable, WithAxis, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints, axis_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.leaf import common_floating
@@ -32,7 +32,7 @@ def _selected(f: Function) -> tuple[Places, ...]:
 @op(
     elementwise=True, diagonal=True, broadcasts=True, selects=True, linear=(1, 2), axes=AxisMap(places=_selected)
 )
-def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
+def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
     """`x_true` where `condition` is not 0, else `x_false`.
 
     Where a value is not taken its gradient is 0, even if what arrives is infinite.
@@ -40,7 +40,6 @@ def where(condition: Array, x_true: Array, x_false: Array, /) -> jax.Array:
     Args:
         condition: Of the shape of the first axes of the result, each of its elements standing for all that lies below
             it, or else of a shape that broadcasts with it as in NumPy.
-        x_true: Any shape.
         x_false: Any shape that broadcasts with that of `x_true`; the result has their common dtype.
     """
     x_true, x_false = alike(x_true, x_false)
@@ -281,11 +280,10 @@ def _points_last(indices: Variable, ndim: int) -> tuple[Variable, tuple[int, ...
 
 
 @op(type_name="Sort", axes=mixes("axis"))
-def sort_values(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
+def sort_values(x: WithAxis, /, axis: int = -1, reverse: bool = False) -> jax.Array:
     """The elements in ascending order along an axis. NaN counts as largest.
 
     Args:
-        x: Any shape of at least one axis.
         reverse: Whether the order is descending.
     """
     return _sorted(x, axis, reverse)[0]
@@ -342,7 +340,6 @@ def top_k_data(
         abs: Whether elements are compared by magnitude.
         reduce: Whether the result is `(*batch, k)`, largest first. Else it has the shape of `x`, and 0 at all other
             elements.
-        base_axis: Number of batch axes.
         largest: False for the smallest.
         with_index: Whether the elements' indices `(*batch, k)` in the flattened sample are returned too.
 

@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import Array, AsFloats, Variable, composite, op
 from ..graph.arguments import DTypeName, axis_of
 from ..graph.axes import mixes
 from ..graph.ranges import NotNegative, Positive
@@ -176,36 +176,33 @@ def difference(x0: Any, x1: Any) -> Any:
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
-def squared_error(x0: Array, x1: Array, /) -> jax.Array:
+def squared_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     """`(x0 - x1)^2`, elementwise, broadcast together.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: Likewise.
     """
     return lax.integer_pow(difference(x0, x1), 2)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
-def absolute_error(x0: Array, x1: Array, /) -> jax.Array:
+def absolute_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     """`|x0 - x1|`, elementwise, broadcast together. Where both are equal, the derivative in `x0` is 1.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: Likewise; its derivative is that of `x0` times -1.
     """
     return lax.abs(difference(x0, x1))
 
 
 @op(diagonal=True, broadcasts=True, precision="high")
-def huber_loss(x0: Array, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
+def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
     """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
 
     Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
     1 where `|d| = delta`.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: Likewise.
         delta: Where the square turns into a line; positive.
     """
@@ -216,11 +213,10 @@ def huber_loss(x0: Array, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
 
 
 @op(diagonal=True, broadcasts=True, precision="high")
-def epsilon_insensitive_loss(x0: Array, x1: Array, /, epsilon: NotNegative) -> jax.Array:
+def epsilon_insensitive_loss(x0: AsFloats, x1: Array, /, epsilon: NotNegative) -> jax.Array:
     """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together. At `|x0 - x1| = epsilon` the derivative is 0.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: Likewise.
         epsilon: The difference up to which nothing is lost; not negative.
     """

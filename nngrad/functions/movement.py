@@ -10,7 +10,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import AnyArray, AnyShape, Array, Variable, WithAxis, composite, op
 from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
 from ..graph.axes import inserts, mixes, reduces, rowwise
 from ..graph.layouts import along_axis, to_shape
@@ -29,11 +29,10 @@ def _reshaped(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 @op(linear=True, axes=axis_maps.RESHAPED, view=True, shape=_reshaped)
-def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
+def reshape(x: AnyArray, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     """The elements of `x`, in their order, in a new shape.
 
     Args:
-        x: Any shape and dtype.
         shape: The new shape; one size may be -1, for what is left over.
 
     Raises:
@@ -43,11 +42,10 @@ def reshape(x: Array, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
 
 
 @op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
-def transpose(x: Array, /, axes: Ints | None = None) -> jax.Array:
+def transpose(x: AnyArray, /, axes: Ints | None = None) -> jax.Array:
     """The axes of `x` in another order: axis `i` of the result is axis `axes[i]` of `x`.
 
     Args:
-        x: Any shape and dtype.
         axes: Each axis once; None reverses the order.
 
     Raises:
@@ -64,11 +62,8 @@ def _repeated(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 
 
 @op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving", shape=_repeated)
-def broadcast(x: Array, /, shape: Shape) -> jax.Array:
+def broadcast(x: AnyArray, /, shape: Shape) -> jax.Array:
     """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
-
-    Args:
-        x: Any shape and dtype.
 
     Raises:
         ValueError: `x` does not broadcast to `shape`.
@@ -96,11 +91,8 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
 
 
 @composite
-def sum_to(x: Array, /, shape: Shape) -> Variable:
+def sum_to(x: AnyShape, /, shape: Shape) -> Variable:
     """`x` summed over the axes along which `shape` would be repeated to give `x.shape`: the transpose of `broadcast`.
-
-    Args:
-        x: Any shape.
 
     Raises:
         ValueError: `shape` does not broadcast to that of `x`.
@@ -116,11 +108,10 @@ def sum_to(x: Array, /, shape: Shape) -> Variable:
 
 
 @composite
-def tile(x: Array, /, reps: Ints) -> Variable:
+def tile(x: AnyArray, /, reps: Ints) -> Variable:
     """`x` repeated as a whole along each axis.
 
     Args:
-        x: Any shape and dtype.
         reps: How often along each axis; where there are fewer than axes, or fewer axes, the missing first ones are 1.
 
     Raises:
@@ -139,11 +130,10 @@ def tile(x: Array, /, reps: Ints) -> Variable:
 
 
 @op(linear=True, axes=mixes("axes", none=-1), fuses="moving")
-def flip(x: Array, /, axes: Axes | None = None) -> jax.Array:
+def flip(x: AnyArray, /, axes: Axes | None = None) -> jax.Array:
     """The order of the elements reversed along axes.
 
     Args:
-        x: Any shape and dtype.
         axes: One axis or several; None for the last.
     """
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
@@ -189,11 +179,8 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
 
 
 @op(multiple_results=True, linear=True, axes=reduces("axis", one=True), slice_keys=entries)
-def split(x: Array, /, axis: int = 0) -> tuple[jax.Array, ...]:
+def split(x: WithAxis, /, axis: int = 0) -> tuple[jax.Array, ...]:
     """The slices of `x` along an axis, without that axis.
-
-    Args:
-        x: Any shape of at least one axis.
 
     Returns:
         A tuple of `x.shape[axis]` arrays.
@@ -217,11 +204,10 @@ Mode: TypeAlias = Annotated[str, one_of("constant", "reflect", "repeat")]
 
 
 @op(axes=axis_maps.PADDED, fuses="moving")
-def pad(x: Array, /, pad_width: Ints, mode: Mode = "constant", constant_value: float = 0) -> jax.Array:
+def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value: float = 0) -> jax.Array:
     """`x` with margins.
 
     Args:
-        x: Any shape and dtype.
         pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
         mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without
             repeating them, again and again where a margin is wider than what there is to mirror; "repeat" repeats

@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from ..graph import Array, Variable, composite
+from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of
 from ..graph.leaf import as_variables
 from ..graph.ranges import AtLeastOne, NotNegative, Positive
@@ -125,12 +125,11 @@ def group_normalization(
 
 @composite
 def norm_normalization(
-    x: Array, /, p: float | None = None, axes: Axes | None = None, eps: NotNegative = 1e-12
+    x: Floats, /, p: float | None = None, axes: Axes | None = None, eps: NotNegative = 1e-12
 ) -> Variable:
     """`x` divided by its p-norm over `axes`, or by `eps` where the norm is less: so 0 stays 0.
 
     Args:
-        x: Any shape; floating.
         p: The order of the norm, a finite number of at least 1; None for 2.
         axes: The axis or axes whose elements make up a vector; None for all.
         eps: What is divided by at least.

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import Array, Floats, Variable, composite, op
 from ..graph.arguments import DTypeName
 from ..graph.ranges import Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
@@ -214,7 +214,7 @@ def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
 
 @composite
 def min_max_quantize(
-    x: Array, qr_min: Array, qr_max: Array, ql_min: Array, ql_max: Array, /, decay: Probability = 0.999,
+    x: Floats, qr_min: Array, qr_max: Array, ql_min: Array, ql_max: Array, /, decay: Probability = 0.999,
     x_min_max: bool = False, ema: bool = False, ste_fine_grained: bool = True, eps: Positive = 0.01,
     quantize: bool = True,
 ) -> Variable:
@@ -229,7 +229,6 @@ def min_max_quantize(
     `qr_min` and `qr_max`, where they are leaves.
 
     Args:
-        x: Any shape; floating.
         qr_min: Lower end of the range, of a shape with as many axes as `x`, along each the size of `x` or 1.
         qr_max: Upper end, of that shape too; where it is not `eps` above the lower one, what is `eps` above is taken.
         ql_min: The lowest level, a whole number, of that shape too.

@@ -14,7 +14,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, NdArray, Variable, composite, op
+from ..graph import Array, Floats, NdArray, Variable, composite, op
 from ..graph.arguments import Ints, as_ints
 from ..graph.ranges import between, one_of
 from ..graph.variable import leaf_of
@@ -131,7 +131,7 @@ Algorithm: TypeAlias = Annotated[str, one_of("largest_abs", "random")]
 
 @op(multiple_results=True)
 def inq_quantize(
-    weight: Array, indicators: Array, kept_weight: Array, kept_indicators: Array, count: Array,
+    weight: Floats, indicators: Array, kept_weight: Array, kept_indicators: Array, count: Array,
     coins: Array | None = None, /, num_bits: Annotated[int, between(2, MOST_BITS)] = 4, inq_iterations: Ints = (),
 ) -> tuple[jax.Array, jax.Array]:
     """One step of incremental network quantisation: `weight` with powers of two where it is fixed, and where that is.
@@ -139,7 +139,6 @@ def inq_quantize(
     The gradient passes to `weight` everywhere.
 
     Args:
-        weight: Any shape; floating.
         indicators: 1 where a weight is fixed, else 0; of the shape of `weight`, as the next two are.
         kept_weight: What the step before has returned, which fixed weights go back to.
         kept_indicators: Where that step had fixed them.

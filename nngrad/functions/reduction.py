@@ -10,7 +10,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, Op, Spec, Variable, composite, op
+from ..graph import AnyArray, AnyShape, Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, axes_of
 from ..graph.axes import reduces
 from ..graph.layouts import over_axes
@@ -100,31 +100,22 @@ def mean(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
 
 @composite
-def reduce_sum(x: Array, /) -> Variable:
-    """Sum of all elements, a scalar.
-
-    Args:
-        x: Any shape.
-    """
+def reduce_sum(x: AnyShape, /) -> Variable:
+    """Sum of all elements, a scalar."""
     return sum(x)
 
 
 @composite
-def reduce_mean(x: Array, /) -> Variable:
-    """Mean of all elements, a scalar.
-
-    Args:
-        x: Any shape.
-    """
+def reduce_mean(x: AnyShape, /) -> Variable:
+    """Mean of all elements, a scalar."""
     return mean(x)
 
 
 @composite
-def reduce(x: Array, /, op: Annotated[str, one_of("sum", "mean")] = "sum") -> Variable:
+def reduce(x: AnyShape, /, op: Annotated[str, one_of("sum", "mean")] = "sum") -> Variable:
     """Sum or mean of all elements, a scalar.
 
     Args:
-        x: Any shape.
         op: "sum" or "mean".
     """
     return sum(x) if op == "sum" else mean(x)
@@ -158,11 +149,8 @@ def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 @op(type_name="Max", axes=reduces("axis"), channels_last=over_axes, reduction="max")
-def amax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
+def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
-
-    Args:
-        x: Any shape and dtype.
 
     Raises:
         ValueError: There are no elements.

@@ -8,7 +8,7 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import Array, op
+from ..graph import KeptDtype, op
 from .arithmetic import is_floating
 
 _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -21,11 +21,10 @@ _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 @op(diagonal=True)
-def rounded(x: Array, /, to: str = "nearest even") -> jax.Array:
+def rounded(x: KeptDtype, /, to: str = "nearest even") -> jax.Array:
     """A whole number beside `x`. The derivative is 0, as almost everywhere.
 
     Args:
-        x: Any shape and dtype, which the result has too.
         to: Which one: "down", "up", "to zero", "nearest", of which halves go away from zero, or "nearest even".
 
     Raises:
@@ -37,10 +36,6 @@ def rounded(x: Array, /, to: str = "nearest even") -> jax.Array:
 
 
 @op(elementwise=True, diagonal=True)
-def signum(x: Array, /) -> jax.Array:
-    """1 where `x` is positive, -1 where it is negative, and 0 where it is 0. The derivative is 0.
-
-    Args:
-        x: Any shape and dtype, which the result has too.
-    """
+def signum(x: KeptDtype, /) -> jax.Array:
+    """1 where `x` is positive, -1 where it is negative, and 0 where it is 0. The derivative is 0."""
     return x if x.dtype == bool else lax.sign(x)

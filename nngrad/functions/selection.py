@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from ..graph import Array, Variable, composite
+from ..graph import Array, Variable, WithAxis, composite
 from ..graph.arguments import axis_of
 from .indexing import argsort, gather
 from .movement import transpose
@@ -48,11 +48,10 @@ def select_item(x: Array, t: Array, /) -> Variable:
 
 
 @composite
-def permutate(x: Array, indices: Array, /, axis: int = 0, inv: bool = False) -> Variable:
+def permutate(x: WithAxis, indices: Array, /, axis: int = 0, inv: bool = False) -> Variable:
     """The slices along an axis in another order: `y[i] = x[indices[i]]`.
 
     Args:
-        x: Any shape of at least one axis.
         indices: (n,), each of 0, ..., n - 1 once, for `n` slices.
         inv: Whether to undo that order: `y[indices[i]] = x[i]`.
 

@@ -15,7 +15,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import AnyShape, Array, Variable, composite, op
 from ..graph.arguments import axis_of
 from ..graph.axes import AxisMap
 from ..graph.ranges import Size
@@ -66,11 +66,10 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
 
 
 @op
-def true_places(mask: Array, /, size: Size, whole: bool = False) -> jax.Array:
+def true_places(mask: AnyShape, /, size: Size, whole: bool = False) -> jax.Array:
     """The indices of the elements of `mask` that are not 0, in their order.
 
     Args:
-        mask: Any shape.
         size: How many are returned. Where there are fewer, the rows that are left hold the sizes of the axes, which are
             out of range.
         whole: Whether all rows are so where there are not just `size` elements.
@@ -95,12 +94,8 @@ def true_places(mask: Array, /, size: Size, whole: bool = False) -> jax.Array:
 
 
 @op
-def true_ranks(mask: Array, /) -> jax.Array:
-    """For each element of `mask` that is not 0 how many such come before it, as int32; for the others -1.
-
-    Args:
-        mask: Any shape.
-    """
+def true_ranks(mask: AnyShape, /) -> jax.Array:
+    """For each element of `mask` that is not 0 how many such come before it, as int32; for the others -1."""
     true = lax.reshape(holds(mask), (mask.size,))
     rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
     return lax.reshape(lax.select(true, rank, lax.full_like(rank, -1)), mask.shape)
@@ -123,11 +118,10 @@ def known_values(x: Variable) -> Any:
 
 
 @composite
-def nonzero(x: Array, /, size: Size | None = None) -> Variable:
+def nonzero(x: AnyShape, /, size: Size | None = None) -> Variable:
     """The indices of the elements that are not 0, in their order.
 
     Args:
-        x: Any shape.
         size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
             are; where there are fewer, what is left holds the sizes of the axes, which are out of range. Without it,
             all is out of range in a later `forward()` in which there are not just as many.
@@ -143,12 +137,11 @@ def nonzero(x: Array, /, size: Size | None = None) -> Variable:
 
 
 @composite
-def bool_gather(input: Array, mask: Array, /, size: Size | None = None) -> Variable:
+def bool_gather(input: Array, mask: AnyShape, /, size: Size | None = None) -> Variable:
     """The elements, or slices, of `input` where `mask` is not 0, one after the other.
 
     Args:
         input: Any shape, of which the axes of `mask` are the first ones.
-        mask: Any shape.
         size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
             are; where there are fewer, the rest is 0. Without it, all is NaN (in integers, the least number) in a later
             `forward()` in which there are not just as many.
@@ -170,13 +163,12 @@ def bool_gather(input: Array, mask: Array, /, size: Size | None = None) -> Varia
 
 
 @composite
-def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> Variable:
+def bool_scatter(input: Array, mask: AnyShape, output: Array | None = None, /) -> Variable:
     """An array with the elements, or slices, of `input` where `mask` is not 0: the inverse of `bool_gather`.
 
     Args:
         input: `(k, *rest)`: at least as many as `mask` has elements that are not 0; NaN stands in place of what is
             missing, and what is left over is not used.
-        mask: Any shape.
         output: `(*mask.shape, *rest)`, or with these axes not flattened: what stands where `mask` is 0; None for zeros.
             If it is a leaf, `forward()` writes the result to it.
 
@@ -205,11 +197,10 @@ def bool_scatter(input: Array, mask: Array, output: Array | None = None, /) -> V
 
 
 @composite
-def bool_fill(data: Array, mask: Array, /, value: float = 0) -> Variable:
+def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
     """`data` with `value` where `mask` is not 0; the gradient there is 0.
 
     Args:
-        data: Any shape.
         mask: Any shape that broadcasts to that of `data`.
         value: What is put there.
 
@@ -233,12 +224,11 @@ def _check_mask(x: Variable, mask: Variable, name: str) -> None:
 
 @op(multiple_results=True)
 def distinct(
-    x: Array, /, size: Size, axis: int | None = None, whole: bool = False
+    x: AnyShape, /, size: Size, axis: int | None = None, whole: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The distinct elements of `x`, or slices along an axis, in ascending order.
 
     Args:
-        x: Any shape.
         size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0; where there are
             none at all, zeros.
         axis: The axis; None for the elements of the flattened `x`.
@@ -271,13 +261,12 @@ def _least(dtype: Any) -> Any:
 
 @composite
 def unique(
-    x: Array, /, flatten: bool = True, axis: int | None = None, sorted: bool = True, with_index: bool = False,
+    x: AnyShape, /, flatten: bool = True, axis: int | None = None, sorted: bool = True, with_index: bool = False,
     with_inverse: bool = False, with_counts: bool = False, size: Size | None = None,
 ) -> Variable | Any:
     """The distinct elements of `x`, or slices along an axis. No gradient passes: where two are equal, there is none.
 
     Args:
-        x: Any shape.
         flatten: Whether the elements of the flattened `x` are compared; else `axis` is to be given.
         axis: The axis along which slices are compared, where `flatten` is False.
         sorted: Whether they are in ascending order; else in the order in which they come first.

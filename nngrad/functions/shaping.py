@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated
 
-from ..graph import Array, Variable, composite
+from ..graph import AnyArray, Array, Variable, composite
 from ..graph.arguments import Axes, Ints, as_ints, axes_of, axis_of
 from ..graph.ranges import AtLeastOne, one_of
 from .movement import broadcast, concatenate, flip, pad, reshape, transpose
@@ -14,11 +14,10 @@ from .slicing import take_slices
 
 
 @composite
-def expand_dims(x: Array, /, axis: Axes) -> Variable:
+def expand_dims(x: AnyArray, /, axis: Axes) -> Variable:
     """`x` with axes of size 1 more.
 
     Args:
-        x: Any shape and dtype.
         axis: Where they are in the result: one or several.
     """
     ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
@@ -27,11 +26,10 @@ def expand_dims(x: Array, /, axis: Axes) -> Variable:
 
 
 @composite
-def squeeze(x: Array, /, axis: Axes | None = None) -> Variable:
+def squeeze(x: AnyArray, /, axis: Axes | None = None) -> Variable:
     """`x` without axes of size 1.
 
     Args:
-        x: Any shape and dtype.
         axis: Which: one or several; None for all.
 
     Raises:
@@ -48,12 +46,8 @@ def squeeze(x: Array, /, axis: Axes | None = None) -> Variable:
 
 
 @composite
-def flatten(x: Array, /) -> Variable:
-    """The elements of `x`, in their order, along one axis.
-
-    Args:
-        x: Any shape and dtype.
-    """
+def flatten(x: AnyArray, /) -> Variable:
+    """The elements of `x`, in their order, along one axis."""
     return reshape(x, shape=(x.size,))
 
 
@@ -61,11 +55,10 @@ def flatten(x: Array, /) -> Variable:
 
 
 @composite
-def moveaxis(x: Array, /, source: Ints, destination: Ints) -> Variable:
+def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
     """`x` with some axes in other places; the others keep their order.
 
     Args:
-        x: Any shape and dtype.
         source: The axes, one or several.
         destination: Where each is in the result.
 
@@ -96,11 +89,10 @@ def _moved(ndim: int, places: dict[int, int]) -> tuple[int, ...]:
 
 
 @composite
-def swapaxes(x: Array, /, axis1: int, axis2: int) -> Variable:
+def swapaxes(x: AnyArray, /, axis1: int, axis2: int) -> Variable:
     """`x` with two axes in each other's place.
 
     Args:
-        x: Any shape and dtype.
         axis1: An axis.
         axis2: Another one.
 
@@ -114,11 +106,10 @@ def swapaxes(x: Array, /, axis1: int, axis2: int) -> Variable:
 
 
 @composite
-def rollaxis(x: Array, /, axis: int, start: int = 0) -> Variable:
+def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
     """`x` with an axis moved before another one.
 
     Args:
-        x: Any shape and dtype.
         axis: What is moved.
         start: Before which axis it comes; the number of axes for behind all.
     """
@@ -163,11 +154,10 @@ def flipud(x: Array, /) -> Variable:
 
 
 @composite
-def repeat(x: Array, /, repeats: Ints, axis: int | None = None) -> Variable:
+def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
     """Each element, or each slice along an axis, repeated so many times, one copy after the other.
 
     Args:
-        x: Any shape and dtype.
         repeats: How often: one number, or one for each index along the axis.
         axis: The axis; None repeats the elements of the flattened `x`.
 
@@ -240,7 +230,7 @@ def _image(x: Variable) -> tuple[int, ...]:
 
 @composite
 def shift(
-    x: Array, /, shifts: Ints | None = None, border_mode: Annotated[str, one_of("nearest", "reflect")] = "nearest"
+    x: AnyArray, /, shifts: Ints | None = None, border_mode: Annotated[str, one_of("nearest", "reflect")] = "nearest"
 ) -> Variable:
     """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
 
@@ -248,7 +238,6 @@ def shift(
     `depthwise_convolution` with a kernel for each channel that has a single 1.
 
     Args:
-        x: Any shape and dtype.
         shifts: By how much along each of the last axes, of which there are as many as entries; negative ones move
             towards the front. None for 0.
         border_mode: "nearest" repeats the outermost elements; "reflect" mirrors at the borders, so that the outermost

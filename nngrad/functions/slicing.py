@@ -11,7 +11,7 @@ import jax
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, as_variable, composite, op
+from ..graph import AnyArray, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
 from ..graph.layouts import by_key
 from ..graph.parts import told_by_key
@@ -31,11 +31,10 @@ def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | 
 
 @op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", slice_keys=told_by_key,
     shape=_taken)
-def take_slices(x: Array, /, key: Static) -> jax.Array:
+def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
 
     Args:
-        x: Any shape and dtype.
         key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be
             negative; and None wherever a new axis of size 1 goes.
 
@@ -92,11 +91,12 @@ def _shape_of(key: tuple[Entry, ...]) -> tuple[int, ...]:
 
 
 @composite
-def slice(x: Array, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None) -> Variable:
+def slice(
+    x: AnyArray, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None
+) -> Variable:
     """`x[start:stop:step]` along each axis, as Python's slices are.
 
     Args:
-        x: Any shape and dtype.
         start: One number, or None for the default, per axis; fewer stand for the last axes.
         stop: Likewise.
         step: Likewise; it may be negative.

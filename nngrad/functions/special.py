@@ -14,7 +14,7 @@ from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
-from ..graph import Array, Variable, op
+from ..graph import Array, AsFloats, Variable, op
 from ..graph.ranges import between
 from ..graph.refusals import explained_by_name
 from .arithmetic import broadcast_pair, floating, of_floats, widened
@@ -40,11 +40,10 @@ rsqrt = of_floats(
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
-def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
+def logaddexp(x0: AsFloats, x1: Array, /) -> jax.Array:
     """`log(exp(x0) + exp(x1))`, without overflow.
 
     Args:
-        x0: Any shape; integers are taken as float32.
         x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
     """
     x0, x1 = broadcast_pair(x0, x1)
@@ -52,24 +51,16 @@ def logaddexp(x0: Array, x1: Array, /) -> jax.Array:
 
 
 @op(broadcasts=True, diagonal=True, unbounded=True, precision="high")
-def xlogy(x0: Array, x1: Array, /) -> jax.Array:
-    """`x0 log(x1)`, and 0 where `x0` is 0.
-
-    Args:
-        x0: Any shape; integers are taken as float32.
-    """
+def xlogy(x0: AsFloats, x1: Array, /) -> jax.Array:
+    """`x0 log(x1)`, and 0 where `x0` is 0."""
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     zero = lax.full_like(x0, 0)
     return lax.select(lax.eq(x0, zero), zero, x0 * lax.log(x1))
 
 
 @op(broadcasts=True, diagonal=True, unbounded=True, precision="high")
-def xlog1py(x0: Array, x1: Array, /) -> jax.Array:
-    """`x0 log(1 + x1)`, accurate where `x1` is small, and 0 where `x0` is 0.
-
-    Args:
-        x0: Any shape; integers are taken as float32.
-    """
+def xlog1py(x0: AsFloats, x1: Array, /) -> jax.Array:
+    """`x0 log(1 + x1)`, accurate where `x1` is small, and 0 where `x0` is 0."""
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     zero = lax.full_like(x0, 0)
     return lax.select(lax.eq(x0, zero), zero, x0 * lax.log1p(x1))

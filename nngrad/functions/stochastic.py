@@ -16,7 +16,7 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import Array, Floats, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.leaf import drawn_leaf
 from ..graph.ranges import Probability, Share, Size
@@ -187,13 +187,12 @@ def subkey(key: Array, /, index: Size) -> jax.Array:
 
 
 @composite
-def dropout(x: Array, /, p: Share = 0.5, seed: int = -1) -> Variable:
+def dropout(x: Floats, /, p: Share = 0.5, seed: int = -1) -> Variable:
     """`x * mask / (1 - p)`, with a mask that is 0 with probability `p` and 1 otherwise (Srivastava et al., 2014).
 
     The mask is drawn once per `forward()`; `x`'s gradients of every order share it.
 
     Args:
-        x: Any shape; floating.
         p: Probability of an element to be dropped: 0 <= p < 1.
         seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of masks of its own.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Array, Variable, composite
+from ..graph import Array, Variable, WithAxis, composite
 from ..graph.arguments import axis_of
 from .activation import sigmoid, tanh
 from .movement import concatenate, reshape, split
@@ -10,11 +10,10 @@ from .reduction import max as maximum
 
 
 @composite
-def maxout(x: Array, /, pool_size: int, axis: int = 1) -> Variable:
+def maxout(x: WithAxis, /, pool_size: int, axis: int = 1) -> Variable:
     """The maximum of each `pool_size` consecutive entries along an axis (Goodfellow et al., 2013).
 
     Args:
-        x: Any shape of at least one axis.
         pool_size: How many entries one maximum is of.
 
     Raises:

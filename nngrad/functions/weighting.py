@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from ..graph import Array, Variable, composite
+from ..graph import AnyShape, Array, Variable, composite
 from ..graph.arguments import Axes, as_axes, axes_of, axis_of
 from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
@@ -69,11 +69,10 @@ def _placed(x: Variable, y: Variable, axis: int) -> Variable:
 
 
 @composite
-def bias(x: Array, y: Array, /, axis: int = 1) -> Variable:
+def bias(x: AnyShape, y: Array, /, axis: int = 1) -> Variable:
     """`x + y`, where the axes of `y` are those of `x` from `axis` on.
 
     Args:
-        x: Any shape.
         y: One number for each index along those axes.
         axis: The first of them.
 
@@ -99,13 +98,11 @@ def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
 
 
 @composite
-def linear_interpolate(p: Array, x: Array, y: Array, /) -> Variable:
+def linear_interpolate(p: Array, x: AnyShape, y: AnyShape, /) -> Variable:
     """`p x + (1 - p) y`, elementwise, broadcast together.
 
     Args:
         p: The share of `x`.
-        x: Any shape.
-        y: Any shape.
     """
     broadcast_shape(p=p, x=x, y=y)
     result: Variable = y + p * (x - y)

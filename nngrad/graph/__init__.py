@@ -1,5 +1,6 @@
 """What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
 
+from .docstrings import AnyArray, AnyShape, AsFloats, Floats, KeptDtype, WithAxis
 from .engine import engine
 from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
@@ -11,7 +12,8 @@ from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable
 
 __all__ = [
-    "Array", "Composite", "Function", "NdArray", "Op", "RuleCall", "Spec", "Variable", "among", "apply", "as_variable",
-    "build_options", "by_rank", "composite", "contained", "create", "engine", "functions_of", "leaves_of", "op",
-    "path_between", "set_switches", "spec_of", "switched",
+    "AnyArray", "AnyShape", "Array", "AsFloats", "Composite", "Floats", "Function", "KeptDtype", "NdArray", "Op",
+    "RuleCall", "Spec", "Variable", "WithAxis", "among", "apply", "as_variable", "build_options", "by_rank",
+    "composite", "contained", "create", "engine", "functions_of", "leaves_of", "op", "path_between", "set_switches",
+    "spec_of", "switched",
 ]  # fmt: skip

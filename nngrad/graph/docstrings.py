@@ -14,7 +14,7 @@ import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Any, TypeVar
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
 
 from .arguments import Axes, range_of, without_range
 
@@ -33,12 +33,26 @@ USUAL = {
     "seed": "-1 for the stream that `nn.seed` starts, or the seed, 0 or more, of a stream of its own.",
     "inplace": "Ignored; accepted for nnabla's sake.",
     "n_outputs": "Ignored.",
+    "base_axis": "Number of batch axes.",
 }
 """What is said of an input or argument of F where its function says nothing else."""
 WITH_NUMBER = "Any shape; an integer `x` becomes float32 if its dtype does not hold `val`."
 """What is said of an input `x` that meets a number."""
 SHAPES, AXIS = "shapes", "axis"
 """Of what the clauses are that name no argument."""
+class Words(NamedTuple):
+    """What is said of an input whose annotation it is in."""
+
+    said: str
+
+
+AnyArray: TypeAlias = Annotated[Any, Words("Any shape and dtype.")]
+KeptDtype: TypeAlias = Annotated[Any, Words("Any shape and dtype, which the result has too.")]
+AnyShape: TypeAlias = Annotated[Any, Words("Any shape.")]
+AsFloats: TypeAlias = Annotated[Any, Words("Any shape; integers are taken as float32.")]
+Floats: TypeAlias = Annotated[Any, Words("Any shape; floating.")]
+WithAxis: TypeAlias = Annotated[Any, Words("Any shape of at least one axis.")]
+"""Inputs of ops, as `Array` is one, that say so themselves."""
 AXES = "One axis or several; None for all."
 """What is said of an argument `axis` that is annotated as Axes."""
 _SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
@@ -52,7 +66,12 @@ def usual_of(function: Callable[..., Any]) -> dict[str, str]:
     """The usual words for the arguments of a function of F."""
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
     with_number = {"x": WITH_NUMBER} if "val" in _names(function) else {}
-    return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."} | with_number
+    annotated = {
+        p.name: each.said
+        for p in inspect.signature(function, eval_str=True).parameters.values()
+        for each in getattr(p.annotation, "__metadata__", ()) if isinstance(each, Words)
+    }
+    return USUAL | {"axis": AXES if kind.startswith("Axes") else "The axis."} | with_number | annotated
 
 
 def refused_by(function: Callable[..., Any], broadcasts: bool = False) -> dict[str, str]:
