@@ -146,29 +146,99 @@ def sparsity(y: Variable, x: Variable) -> Sparsity:
         ValueError: A list of more than one Variable is given.
     """
     y, x = one_floating(y, "sparsity: y"), one_floating(x, "sparsity: x")
-    sets = ElementSets(x.size)
-    labels = _followed(y, own_leaves([y], [x])[0], sets).ravel()
+    return _sparsity([y], [x])
+
+
+def _sparsity(ys: Sequence[Variable], xs: Sequence[Variable]) -> Sparsity:
+    """That of the elements of all `ys` with respect to those of all `xs`, each one after another."""
+    ends = np.cumsum([x.size for x in xs])
+    sets = ElementSets(int(ends[-1]))
+    starts = [
+        (own, sets.singletons((x.size,)).reshape(x.shape) + end - x.size)
+        for x, end, owners in zip(xs, ends, own_leaves([*ys], [*xs]), strict=True)
+        for own in owners
+    ]
+    labels, places = np.unique(
+        np.concatenate([each.ravel() for each in _followed(ys, starts, sets)]), return_inverse=True
+    )
     members = [np.array(sorted(sets.members[label]), np.int64) for label in labels]
-    rows = np.repeat(np.arange(y.size), [len(each) for each in members])
-    return Sparsity(rows, np.concatenate([np.zeros(0, np.int64), *members]), (y.size, x.size))
+    rows = np.repeat(np.arange(len(places)), np.array([len(each) for each in members], np.int64)[places])
+    columns = np.concatenate([np.zeros(0, np.int64), *[members[k] for k in places]])
+    return Sparsity(rows, columns, (len(places), int(ends[-1])))
 
 
-def hessian_sparsity(y: Variable, x: Variable) -> Sparsity:
-    """Where the Hessian of the sum of `y` may be other than zero."""
-    (gradient,) = built([y, x], lambda: gradients_at([y], [x], [None]))
-    found = sparsity(gradient, x)
-    n = x.size
+def hessian_sparsity(y: Variable, xs: Sequence[Variable]) -> Sparsity:
+    """Where the Hessian of the sum of `y` with respect to the elements of all `xs` may be other than zero. No one of
+    these depends on another."""
+    gradients = built([y, *xs], lambda: gradients_at([y], [*xs], [None]))
+    found = _sparsity(gradients, xs)
+    n = found.shape[0]
     both = np.intersect1d(found.rows * n + found.columns, found.columns * n + found.rows)  # it is symmetric
     return Sparsity(both // n, both % n, (n, n))
 
 
+class Read(NamedTuple):
+    """Variables that hold elements of another one, or constants."""
+
+    variables: list[Variable]
+    elements: Labels
+    """Which element each of theirs is, counted from 1, one Variable after another; 0 for a constant."""
+
+
 @contained
-def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
-    """For each element of `y` the set of those elements of `xs`, which are one leaf, that it depends on."""
+def elements_read(y: Variable, x: Variable) -> Read:
+    """What `y` is computed of: elements of `x` that have been taken, moved and repeated, but not changed. None of the
+    Variables depends on another."""
+    set_switches(auto_forward=False, deterministic=True)
+    own = own_leaves([y], [x])[0]
+    sets = ElementSets(x.size)
+    path = path_between([y], own)[0]
+    found = {id(each): sets.singletons(x.shape) for each in own}
+    variables = {id(each): each for each in own}
+    read: set[int] = {id(y)} & found.keys()
+    changed: set[int] = set()
+    for f in path:
+        labels = None if any([id(each) in changed for each in f.inputs]) else _taken(f, found, sets, own)
+        if labels is None:
+            read |= found.keys() & {id(each) for each in f.inputs}
+            changed |= {id(each) for each in f.outputs}
+        else:
+            found[id(f.outputs[0])], variables[id(f.outputs[0])] = labels, f.outputs[0]
+    below: set[int] = set()
+    for f in path:
+        if any([id(each) in read or id(each) in below for each in f.inputs]):
+            below |= {id(each) for each in f.outputs}
+    first = [each for each in found if each in read - below]
+    elements = [np.zeros(0, np.int64), *[found[each].ravel() for each in first]]
+    return Read([variables[each] for each in first], np.concatenate(elements))
+
+
+def _taken(f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]) -> Labels | None:
+    """Which elements the output of `f` has, where it does nothing but take some of what is `found`."""
+    given = [i for i, x in enumerate(f.inputs) if id(x) in found]
+    moves = f.op.fuses == "moving" or all([f.op.linear_in(i) for i in given])
+    if len(f.specs) > 1 or not moves or f.specs[0].dtype != xs[0].dtype or _is_users_surrogate(f):
+        return None
+    if (f.op.view and f.op.reads is None) or f.op.slice_keys is not None or f.op.update_keys is not None:
+        return _of_outputs(f, found, sets, xs)[0]
+    moved = _moved(f, given[0], xs) if len(given) == 1 else None
+    if moved is None or len(np.unique(moved[0])) < len(moved[0]):
+        return None
+    labels = np.zeros(f.specs[0].size, np.int64)
+    labels[moved[0]] = found[id(f.inputs[given[0]])].ravel()[moved[1]]
+    return labels.reshape(f.specs[0].shape)
+
+
+@contained
+def _followed(
+    ys: Sequence[Variable], starts: Sequence[tuple[Variable, Labels]], sets: ElementSets
+) -> list[Labels]:
+    """For each element of `ys` the set of what it depends on; `starts` says this for the Variables at the start."""
     set_switches(auto_forward=False, deterministic=True)  # functions that are tried are no calls of the user's
-    found = {id(x): sets.singletons(x.shape) for x in xs}
+    xs = [x for x, _ in starts]
+    found = {id(x): labels for x, labels in starts}
     held: list[Any] = []  # ids are those of Variables that live
-    waiting: list[Function | _Same] = [*path_between([y], xs)[0][::-1]]
+    waiting: list[Function | _Same] = [*path_between(ys, xs)[0][::-1]]
     while waiting:
         f = waiting.pop()
         if isinstance(f, _Same):
@@ -183,7 +253,7 @@ def _followed(y: Variable, xs: Sequence[Variable], sets: ElementSets) -> Labels:
         elif given:
             labels = zip(f.outputs, _of_outputs(f, found, sets, xs), strict=True)
             found.update({id(each): own for each, own in labels if each.spec.differentiable})
-    return found.get(id(y), np.zeros(y.shape, np.int64))
+    return [found.get(id(y), np.zeros(y.shape, np.int64)) for y in ys]
 
 
 class _Same(NamedTuple):

@@ -18,7 +18,7 @@ from ..autodiff.vectorize import vectorize
 from ..graph import NdArray, Variable
 from ..graph.variable import leaf_of
 from .parts import built, forward_or_reverse, gradients_at, one_floating, pushed
-from .patterns import Sparsity, hessian_sparsity, scipy_csr, sparsity
+from .patterns import Read, Sparsity, elements_read, hessian_sparsity, scipy_csr, sparsity
 
 if TYPE_CHECKING:
     import jax.experimental.sparse
@@ -83,16 +83,16 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
     pattern = sparsity(y, x)
     by_column = column_colors(pattern.rows, pattern.columns, pattern.shape)
     by_row = column_colors(pattern.columns, pattern.rows, pattern.shape[::-1])
-    columns = Directions(x, by_column, pattern.columns, pattern.rows)
-    rows = Directions(y, by_row, pattern.rows, pattern.columns)
+    columns = Directions([x], by_column, pattern.columns, pattern.rows)
+    rows = Directions([y], by_row, pattern.rows, pattern.columns)
 
     def backward() -> Variable:
-        return rows.read(lambda t: gradients_at([y], [x], [t])[0])
+        return rows.elements(lambda ts: gradients_at([y], [x], ts))
 
     def build() -> Variable:
         if rows.count < columns.count:
             return backward()
-        return forward_or_reverse(lambda: columns.read(lambda t: pushed([y], [x], [t])[0]), backward)
+        return forward_or_reverse(lambda: columns.elements(lambda ts: pushed([y], [x], ts)), backward)
 
     (values,) = built([y, x], lambda: [build()])
     return SparseMatrix(values, pattern, min(rows.count, columns.count))
@@ -101,8 +101,10 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
 def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
     """The Hessian of the sum of `y` with respect to `x`, computed where the graph shows that it may be other than zero.
 
-    Since it is symmetric, each element can be read in two places, and a star colouring of the pattern gives the
-    products with vectors, forward over reverse, that show all of them.
+    Where `y` reads of `x` what falls apart into blocks, as the nodes of finite elements that a gather takes, all blocks
+    are computed at once, by as many products with vectors, forward over reverse, as the largest has elements, and added
+    up. Else each element can be read in two places, since the matrix is symmetric, and a star colouring of its pattern
+    gives the products that show all of them.
 
     Args:
         y: Of a floating dtype; an energy, or a loss.
@@ -115,21 +117,62 @@ def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
         TypeError, MissingRule: As for `sparse_jacobian`.
     """
     y, x = one_floating(y, "sparse_hessian: y"), one_floating(x, "sparse_hessian: x")
-    pattern = hessian_sparsity(y, x)
+    read = elements_read(y, x)
+    if read.variables:
+        blocks = _blocks(hessian_sparsity(y, read.variables), read.elements)
+        if blocks is not None:
+            return _sum_of_blocks(y, x, read, *blocks)
+    pattern = hessian_sparsity(y, [x])
     colors = star_colors(pattern.rows, pattern.columns, x.size)
     alone = _alone(pattern, colors)
     rows = np.where(alone, pattern.rows, pattern.columns)
     columns = np.where(alone, pattern.columns, pattern.rows)
-    directions = Directions(x, colors, columns, rows)
+    directions = Directions([x], colors, columns, rows)
+    (values,) = built([y, x], lambda: [_of_hessian(y, [x], directions.elements)])
+    return SparseMatrix(values, pattern, directions.count)
 
-    def build() -> Variable:
-        (gx,) = gradients_at([y], [x], [None])
-        return forward_or_reverse(
-            lambda: directions.read(lambda t: pushed([gx], [x], [t])[0]),
-            lambda: directions.read(lambda t: gradients_at([gx], [x], [t])[0]),
-        )
 
-    (values,) = built([y, x], lambda: [build()])
+def _of_hessian(y: Variable, xs: list[Variable], read: Callable[[Along], Variable]) -> Variable:
+    """What is read of products with the Hessian of `y` with respect to `xs`."""
+    gradients = gradients_at([y], xs, [None])
+    return forward_or_reverse(
+        lambda: read(lambda ts: pushed(gradients, xs, ts)), lambda: read(lambda ts: gradients_at(gradients, xs, ts))
+    )
+
+
+def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | None:
+    """A symmetric pattern without the rows and columns of constants, and colours, all of them different within a block,
+    where it consists of blocks none of which has one of `elements` twice; else None.
+
+    A Hessian of these elements has each block in it: it cannot be had by fewer products.
+    """
+    count = pattern.shape[0]
+    kept = (elements[pattern.rows] > 0) & (elements[pattern.columns] > 0)
+    rows, columns = pattern.rows[kept], pattern.columns[kept]
+    block = np.arange(count)
+    np.minimum.at(block, rows, columns)
+    sizes = np.bincount(block, minlength=count)
+    beside = np.bincount(rows[rows != columns], minlength=count)
+    if np.any(block[rows] != block[columns]) or np.any(beside != sizes[block] - 1):
+        return None
+    used = np.flatnonzero(beside + np.isin(np.arange(count), rows))
+    if len(np.unique(block[used] * (1 + elements.max()) + elements[used])) < len(used):
+        return None
+    order = np.argsort(block, kind="stable")
+    colors = np.empty(count, np.int64)
+    colors[order] = np.arange(count) - np.searchsorted(block[order], block[order])
+    return Sparsity(rows, columns, pattern.shape), colors
+
+
+def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, colors: Indices) -> SparseMatrix:
+    """The Hessian of `y` as the sum of blocks, each of which belongs to some elements of `x`."""
+    directions = Directions(read.variables, colors, blocks.columns, blocks.rows)
+    elements = read.elements - 1
+    found, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)
+    pattern = Sparsity(found // x.size, found % x.size, (x.size, x.size))
+    (values,) = built(
+        [y, x], lambda: [_of_hessian(y, read.variables, lambda along: directions.sums(along, places, len(found)))]
+    )
     return SparseMatrix(values, pattern, directions.count)
 
 
@@ -140,16 +183,20 @@ def _alone(pattern: Sparsity, colors: Indices) -> Any:
     return counts[places] == 1
 
 
+Along = Callable[[list[Variable]], list[Variable]]
+"""Builds the product with a vector."""
+
+
 @dataclass(frozen=True, eq=False)
 class Directions:
     """The products with vectors that show the elements of a matrix."""
 
-    v: Variable
-    """What the vectors have the shape and dtype of."""
+    vs: list[Variable]
+    """What the vectors have the shapes and dtypes of, one after another."""
     colors: Indices
-    """For each element of `v`: the vector of a colour has ones at the elements that have it."""
+    """For each element of `vs`: the vector of a colour has ones at the elements that have it."""
     moved: Indices
-    """For each element of the matrix the element of `v` along which it is a derivative."""
+    """For each element of the matrix the element of `vs` along which it is a derivative."""
     places: Indices
     """For each element of the matrix where it is in the product."""
 
@@ -158,17 +205,39 @@ class Directions:
         """The number of products."""
         return 1 + int(self.colors.max(initial=-1)) if len(self.moved) else 0
 
-    def read(self, along: Callable[[Variable], Variable]) -> Variable:
-        """The elements of the matrix: `along` builds the product with a vector."""
-        t = leaf_of(NdArray.of_spec(self.v.spec))
-        product = along(t)
+    def elements(self, along: Along) -> Variable:
+        """The elements of the matrix."""
+        products = self._products(along)
+        found = self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places
+        return F.gather(products, Variable.from_numpy_array(found.astype(np.int32)))
+
+    def sums(self, along: Along, groups: Indices, count: int) -> Variable:
+        """The sums of the elements of the matrix of each of `count` groups."""
+        products = self._products(along)
+        group_of = np.full((products.size, 1), count, np.int32)
+        group_of[self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places, 0] = groups
+        found: Variable = F.put_points(products, group_of, axes=(0,), shape=(count,))
+        return found
+
+    def _products(self, along: Along) -> Variable:
+        """All products, one after another."""
+        ts = [leaf_of(NdArray.of_spec(v.spec)) for v in self.vs]
+        products = along(ts)
         if not self.count:
-            return F.constant(val=0, shape=(0,), dtype=product.dtype)
-        vectors = self.colors == np.arange(self.count)[:, None]
-        given = Variable.from_numpy_array(vectors.reshape(self.count, *self.v.shape).astype(self.v.dtype))
-        (products,) = vectorize([product], {t: given})
-        found = self.colors[self.moved] * product.size + self.places
-        return F.gather(F.reshape(products, shape=(-1,)), Variable.from_numpy_array(found))
+            return F.constant(val=0, shape=(0,), dtype=products[0].dtype)
+        parts = np.split(self.colors, np.cumsum([v.size for v in self.vs])[:-1])
+        given = {t: self._vectors(part.reshape(t.shape), t) for t, part in zip(ts, parts, strict=True)}
+        rows = [F.reshape(each, shape=(self.count, -1)) for each in vectorize(products, given)]
+        return F.reshape(F.concatenate(*rows, axis=1) if len(rows) > 1 else rows[0], shape=(-1,))
+
+    def _vectors(self, colors: Indices, v: Variable) -> Variable:
+        """For each colour the part of its vector that has the shape of `v`; of size 1 along axes along which it
+        repeats."""
+        for a in range(colors.ndim):
+            first = colors[(slice(None),) * a + (slice(1),)]
+            colors = first if np.array_equal(colors, np.broadcast_to(first, colors.shape)) else colors
+        vectors = colors == np.arange(self.count).reshape(-1, *(1,) * colors.ndim)
+        return Variable.from_numpy_array(vectors.astype(v.dtype))
 
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
