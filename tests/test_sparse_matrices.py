@@ -198,6 +198,73 @@ def test_a_tridiagonal_hessian_takes_three_directions() -> None:
         np.testing.assert_allclose(found.to_bcoo().todense(), expected, rtol=1e-12, atol=1e-12)
 
 
+def blocks_of(x: Variable) -> list[tuple[Variable, int]]:
+    """Energies, and how many directions their Hessians take: as many as the largest block has elements."""
+    triangles = np.array([[0, 1, 2], [1, 2, 3], [2, 3, 4], [0, 2, 4]])
+    a, b = np.array([0, 1, 2, 3]), np.array([1, 2, 3, 4])
+
+    def area(nodes: Variable) -> Variable:
+        p, q = nodes[:, 1] - nodes[:, 0], nodes[:, 2] - nodes[:, 0]
+        return (p[:, 0] * q[:, 1] - p[:, 1] * q[:, 0] - 1) ** 2 * F.sum(nodes**2, axis=(1, 2))
+
+    apart = F.sum((x[a] - x[b]) ** 2, axis=1)
+    padded = F.pad(F.reshape(x, (10,)), (1, 1))
+    return [
+        (area(x[triangles]), 6),
+        (F.exp(apart) * np.arange(1.0, 5.0), 4),
+        (area(F.concatenate(x, x * 0)[triangles]), 6),
+        (F.prod(F.reshape(padded, (3, 4)), axis=1) ** 2, 4),
+        (F.sum(x[:, 0][a] * x[:, 1][b] ** 2), 2),
+        (F.tanh(F.transpose(x)[:, ::-1][0, 1:] * F.take_along_axis(x, np.array([[0], [1], [0], [1], [0]]))[:4, 0]), 2),
+    ]
+
+
+@pytest.mark.parametrize("case", range(6))
+def test_blocks_of_elements_are_computed_at_once_and_added_up(case: int) -> None:
+    x = leaf(5, 2)
+    y, most = blocks_of(x)[case]
+    found = nn.sparse_hessian(y, x)
+    dense = F.reshape(nn.hessian(F.sum(y), x, batched=False), (10, 10))
+    assert found.directions == most
+    again = [nn.grad([F.sum(F.sin(m))], [x])[0] for m in (found.to_dense(), dense)]
+    nn.forward_all([found.values, dense, *again])
+    np.testing.assert_allclose(found.to_dense().d, dense.d, rtol=1e-12, atol=1e-12)
+    np.testing.assert_allclose(again[0].d, again[1].d, rtol=1e-12, atol=1e-12)
+
+
+def test_a_finite_element_energy_has_the_hessian_that_jax_finds() -> None:
+    rng = np.random.default_rng(0)
+    points, triangles = rng.standard_normal((6, 2)), np.array([[0, 1, 2], [1, 2, 3], [3, 4, 5], [2, 3, 5]])
+
+    def energy(m: Any, x: Any) -> Any:
+        edges = x[triangles][:, 1:] - x[triangles][:, :1]
+        return m.sum(m.sum(edges**2, axis=(1, 2)) ** 2 + m.exp(edges[:, 0, 0] * edges[:, 1, 1]))
+
+    x = Variable.from_numpy_array(points, need_grad=True)
+    found = nn.sparse_hessian(energy(F, x), x)
+    with jax.enable_x64(True):
+        dense = jax.hessian(lambda x: energy(jnp, x))(jnp.asarray(points)).reshape(12, 12)
+    assert found.directions == 6
+    assert np.array_equal(found.pattern.to_scipy().toarray(), np.asarray(dense) != 0)
+    np.testing.assert_allclose(found.to_dense().d, dense, rtol=1e-12, atol=1e-12)
+
+
+def test_what_is_read_twice_or_changed_or_has_another_gradient_is_no_block() -> None:
+    x = leaf(4)
+    twice, order = np.array([[0, 0], [1, 2], [3, 3]]), np.array([2, 0, 3, 1])
+    for y in (
+        F.prod(x[twice], axis=1) ** 2,
+        F.sum(x[order] ** 3) + F.sum(x**2 * x[order]),
+        F.sin((2 * x)[order] * x),
+        F.sum(F.clip_grad_by_value(x[order], -0.1, 0.1) ** 2),
+        F.sum(x[order].get_unlinked_variable() * x**2),
+        F.sum(x[order][:2] * x[order][2:] ** 2),
+        x[order],
+    ):
+        dense = nn.hessian(F.sum(y), x, batched=False)
+        np.testing.assert_allclose(nn.sparse_hessian(y, x).to_dense().d, dense.d, rtol=1e-12, atol=1e-12)
+
+
 def test_an_arrow_takes_rows_back_or_columns_forward() -> None:
     x = leaf(30)
     assert nn.sparse_jacobian(F.concatenate(F.sum(x**2, keepdims=True), F.sin(x)), x).directions == 2

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
 import nngrad.functions as F
@@ -33,7 +33,7 @@ def pushed(
     return Pushforward(stop_ids=stop_ids)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
-def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: list[Variable | None]) -> list[Variable]:
+def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequence[Variable | None]) -> list[Variable]:
     """The gradients. A leaf that is not in the graph stands for those there that share its data."""
     return emitted(Request(outputs, inputs, seeds)).gradients
 

@@ -156,7 +156,7 @@ def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | 
     if np.any(block[rows] != block[columns]) or np.any(beside != sizes[block] - 1):
         return None
     used = np.flatnonzero(beside + np.isin(np.arange(count), rows))
-    if len(np.unique(block[used] * (1 + elements.max()) + elements[used])) < len(used):
+    if len(np.unique(block[used] * (1 + elements.max(initial=0)) + elements[used])) < len(used):
         return None
     order = np.argsort(block, kind="stable")
     colors = np.empty(count, np.int64)
