@@ -115,7 +115,7 @@ BY_NUMPY: dict[str, Callable[..., Any]] = {
     "stop_gradient": lambda x, **_: x,
     "convert_element_type": lambda x, **_: x,
     "broadcast_in_dim": broadcast,
-    "reshape": lambda x, new_sizes, **_: x.reshape(new_sizes),
+    "reshape": lambda x, new_sizes, dimensions, **_: np.transpose(x, dimensions or [*range(x.ndim)]).reshape(new_sizes),
     "squeeze": lambda x, dimensions: np.squeeze(x, tuple(dimensions)),
     "transpose": lambda x, permutation: np.transpose(x, permutation),
     "reduce_sum": lambda x, axes, **_: np.sum(x, tuple(axes)),
