@@ -9,7 +9,10 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching
 
+import nngrad as nn
 import nngrad.jax as nj
 
 X3 = np.ones(3, np.float32)
@@ -163,3 +166,28 @@ def test_what_arrives_at_whole_numbers_is_not_read() -> None:
         assert back(results) == (54,)
         with pytest.raises(ValueError, match=r"\[2\]"):
             back((results[0], jnp.arange(2)))
+
+
+def test_what_jax_runs_op_by_op_alone_is_left_to_it() -> None:
+    """A primitive with an `impl` and no lowering: none of XLA's programs holds it."""
+    cube = Primitive("cube")
+    cube.def_impl(lambda x: jnp.asarray(np.asarray(x) ** 3))
+    cube.def_abstract_eval(lambda x: x)
+    ad.defjvp(cube, lambda along, x: 3 * x**2 * along)
+    batching.defvectorized(cube)
+
+    def f(x: Any) -> Any:
+        return jnp.sum(jnp.sin(x) * cube.bind(x))
+
+    x = np.array([0.5, 0.75])
+    first = np.sin(x) * 3 * x**2 + np.cos(x) * x**3
+    second = np.sin(x) * 6 * x + 2 * np.cos(x) * 3 * x**2 - np.sin(x) * x**3
+    with jax.enable_x64(True):
+        for got in (nj.grad(f)(x), nj.vjp(f, x)[1](1.0)[0], jax.vmap(nj.grad(f))(x[:, None])[:, 0]):
+            np.testing.assert_allclose(got, first, rtol=1e-14)
+        np.testing.assert_allclose(nj.linearize(f, x)[1](x), first @ x, rtol=1e-14)
+        for got in (nj.hessian(f)(x), jax.jacobian(nj.grad(f))(x), nj.jacrev(nj.grad(f))(x)):
+            np.testing.assert_allclose(got, np.diag(second), rtol=1e-14)
+        for compiled in (jax.jit(nj.grad(f)), lambda x: nn.from_jax(f)(nn.Variable.from_numpy_array(x))):
+            with pytest.raises(NotImplementedError, match="translation rule for primitive 'cube'"):
+                compiled(x)

@@ -6,16 +6,31 @@ from collections.abc import Callable
 from typing import Any
 
 import jax
+from jax.extend.core import jaxpr_as_fun
 
 from .. import functions as F
 from ..functions.key_data import is_key
 from ..graph import Variable
-from ..graph.jaxpr import name_of
+from ..graph.jaxpr import alone, equations_in, name_of
 from .evaluating import evaluated
 from .values import ComplexPair, Delayed, Keys, KnownArray, Value
 
 Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 """A function of arrays, the Variables whose arrays it takes, and the names of the primitives in it."""
+
+
+def require_compiled(equation: Any) -> None:
+    """Raise where JAX cannot compile an equation, or one inside: it is of a primitive that the user lets JAX run op by
+    op alone, with an `impl` and no lowering.
+
+    Raises:
+        NotImplementedError: It is.
+    """
+    for each in equations_in(alone(equation).jaxpr):
+        run = each.primitive.impl
+        if not getattr(run, "func", run).__module__.startswith(("jax.", "nngrad.")):
+            single = alone(each)
+            jax.jit(jaxpr_as_fun(single)).lower(*single.in_avals)
 
 
 def closure_of(equation: Any, given: list[Value]) -> Closure:

@@ -19,7 +19,7 @@ from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, count_closed_ove
 from ..graph.options import switch_to
 from .calls import graph_called
 from .evaluating import evaluated_now
-from .opaque import closure_of
+from .opaque import closure_of, require_compiled
 from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
 from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.registry import require, variable
@@ -224,6 +224,7 @@ class Opening:
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
         """What an equation gives as a function of nngrad that is not looked into."""
+        require_compiled(equation)
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
         if self._inlined and name in POINTWISE and alike:

@@ -41,7 +41,7 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "test_fwd_caching", "test_linearize_caching", "test_name_stack_annotation", "test_no_cse_widget_on_primals",
         "test_no_cse_widget_on_primals_new", "test_no_cse_widget_on_primals_policy", "test_remat_basic",
         "test_remat_basic_policy", "test_remat_checkpoint_dots_inside_cond", "test_remat_checkpoint_dots_inside_scan",
-        "test_remat_residual_logging", "test_remat_scan", "test_remat_scan_new",
+        "test_remat_eval_counter", "test_remat_residual_logging", "test_remat_scan", "test_remat_scan_new",
     ),
     "asks that a policy saves what is in a loop or branch within a checkpoint": (
         "test_remat_checkpoint_dots_outside_cond", "test_remat_checkpoint_dots_outside_scan",
@@ -52,9 +52,6 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "testDotGeneralContractAndBatchGrads", "testDotGrad",
     ),
     "asks for NaN where nngrad's derivative is finite": ("testPowSecondDerivative",),
-    "has a primitive that XLA has no rule for: JAX runs it as Python code": (
-        "test_remat_eval_counter",
-    ),
     "asks for a Python number; here results are arrays": (
         "test_symbolic_zero_custom_jvp", "test_symbolic_zero_custom_vjp",
     ),
