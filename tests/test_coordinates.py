@@ -402,6 +402,21 @@ def test_rows_that_are_gathered_twice_are_one_to_their_gradient() -> None:
     np.testing.assert_allclose(g.d, by_jax(expected, x.d), rtol=1e-12)
 
 
+def test_what_is_computed_of_equal_numbers_is_one_to_its_gradient() -> None:
+    x = Variable.from_numpy_array(np.array([0.3, -0.8, 2.5]))
+
+    def layer(other: float) -> Variable:
+        return F.exp(F.maximum2(F.where(x > 0, F.sin(x), other), 0.125))
+
+    layers = layer(0.25), layer(0.25), layer(0.5)
+    once, twice, apart = (nn.grad(F.sum(layers[0] * each), x)[0] for each in layers)
+    counts = [sum([f.order > 0 for f in functions_of([g])]) for g in (once, twice, apart)]
+    assert counts[1] - counts[0] <= 1 < counts[2] - counts[0]  # the sum of two gradients in place of a square's
+    y = np.exp(np.maximum(np.where(x.d > 0, np.sin(x.d), 0.25), 0.125))
+    inside = (x.d > 0) & (np.sin(x.d) > 0.125)
+    np.testing.assert_allclose(twice.d, np.where(inside, 2 * y**2 * np.cos(x.d), 0), rtol=1e-12)
+
+
 def test_of_equal_functions_of_a_program_what_is_asked_for_stands_for_itself() -> None:
     x = Variable.from_numpy_array(np.array([0.3, 0.8]), need_grad=True)
     a, b = [F.sin(x) * x for _ in range(2)]

@@ -231,9 +231,20 @@ def test_a_functions_output_is_made_anew_when_nobody_held_it() -> None:
     assert again.d == 6 and again.parent is f and f.outputs[0] is again
 
 
-def test_constants_and_numbers_become_leaves() -> None:
-    y = F.add2(np.float32([1, 2]), 3.0)
-    assert y.d.tolist() == [4, 5] and [x.is_leaf for x in y.parent.inputs] == [True, True]
+def test_arrays_and_ints_become_leaves_and_floats_constants() -> None:
+    for number in 3.0, 3:
+        y = F.add2(np.float32([1, 2]), number)
+        array, constant = y.parent.inputs
+        assert y.d.tolist() == [4, 5] and array.is_leaf and constant.is_leaf == isinstance(number, int)
+        assert constant.dtype == (np.int32 if isinstance(number, int) else np.float32)
+
+
+@pytest.mark.parametrize("dtype", ["float16", "float32", "float64"])
+def test_a_constant_has_the_bits_of_the_number_in_the_dtype_of_the_others(dtype: str) -> None:
+    x = nn.Variable.from_numpy_array(np.zeros(3, dtype))
+    for number in 0.1, -0.0, 1e-7, -np.inf, np.nan, 1 / 3:
+        y = F.where(np.array([False] * 3), x, number)
+        assert y.dtype == dtype and y.d.tobytes() == np.full(3, number, dtype).tobytes()
 
 
 # ---------------------------------------------------------------- operators

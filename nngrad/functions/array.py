@@ -14,6 +14,7 @@ from jax import lax
 from ..graph import AnyArray, Array, Variable, composite, op
 from ..graph.arguments import DTypeName, Shape
 from ..graph.axes import rowwise
+from ..graph.engine import engine, provide
 from ..graph.leaf import refuse_too_many
 from ..graph.ranges import Size
 from ..graph.spec import FLOAT32
@@ -67,6 +68,9 @@ def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> j
         dtype: The dtype; by default float32.
     """
     return lax.full(shape, val, dtype)
+
+
+provide(engine, {"constant": constant})
 
 
 @op

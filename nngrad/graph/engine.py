@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from .arguments import Axes
     from .function import Function
     from .ndarray import NdArray
-    from .spec import Shape
+    from .spec import DType, Shape
     from .variable import Variable
 
 
@@ -67,8 +67,8 @@ class Engine:
     """What runs and differentiates graphs."""
 
     __slots__ = (
-        "backward", "body_batched", "body_gradient", "body_tangent", "evaluate", "forget", "forward", "run_function",
-        "run_functions",
+        "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
+        "run_function", "run_functions",
     )  # fmt: skip
 
     evaluate: Callable[[Variable], None]
@@ -89,6 +89,9 @@ class Engine:
     """What `Block.tangent` asks."""
     body_batched: Callable[..., Any]
     """What `Block.batched` asks."""
+
+    constant: Callable[[float, Shape, DType], Variable]
+    """A constant of a number, a shape and a dtype."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:

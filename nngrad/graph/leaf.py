@@ -7,9 +7,10 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax.numpy as jnp
+import numpy as np
 
 from .conversion import refuse_tracer
-from .engine import KeySource
+from .engine import KeySource, engine
 from .in_place import raw_together
 from .mesh import Mesh
 from .ndarray import NdArray, host_array
@@ -107,6 +108,27 @@ def as_variables(
         None if value is None and required is not None and i >= required else as_variable(value, name, op, floating)
         for i, (value, name) in enumerate(zip(values, names, strict=True))
     ])
+
+
+def as_operands(
+    values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
+) -> tuple[Any, ...]:
+    """The same, but a float is a constant, so that what is computed of equal numbers is equal. Not so an int, which an
+    executable would not take beside it, and NaN, which equals nothing."""
+    given = tuple(values)
+    if any(map(_is_number, given)):
+        floating = common_floating(given)
+        given = tuple([_constant(x, floating) if _is_number(x) else x for x in given])
+    return as_variables(given, names, op, required)
+
+
+def _is_number(value: object) -> bool:
+    return isinstance(value, float | np.floating) and value == value
+
+
+def _constant(number: object, floating: DType | None) -> Variable:
+    array = host_array(number, None, floating=floating)
+    return engine.constant(float(array), (), array.dtype)
 
 
 def common_floating(values: Iterable[object]) -> DType | None:

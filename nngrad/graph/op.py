@@ -15,6 +15,7 @@ from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .jaxpr import does_much
+from .leaf import as_operands, as_variables
 from .process import unharmed
 from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
@@ -105,7 +106,10 @@ class Op(Facts, Generic[P, R]):
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
-        self._call: Callable[..., R] = schema.compile([*schema.conversions, *_application(schema)], op=self)
+        # A forward of the user's takes no numbers beside it: as a constant each would be an executable of its own.
+        variables = as_operands if self.is_own else as_variables
+        lines = [*schema.conversions, *_application(schema)]
+        self._call: Callable[..., R] = schema.compile(lines, op=self, variables=variables)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> R:
         try:
