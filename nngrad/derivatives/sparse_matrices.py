@@ -236,8 +236,11 @@ class Directions:
         for a in range(colors.ndim):
             first = colors[(slice(None),) * a + (slice(1),)]
             colors = first if np.array_equal(colors, np.broadcast_to(first, colors.shape)) else colors
-        vectors = colors == np.arange(self.count).reshape(-1, *(1,) * colors.ndim)
-        return Variable.from_numpy_array(vectors.astype(v.dtype))
+        numbers = np.arange(self.count, dtype=np.int32).reshape(-1, *(1,) * colors.ndim)
+        # Computed where they are read: a number for each element is less to read than one for each of each vector.
+        same = F.equal(*map(Variable.from_numpy_array, (colors[None].astype(np.int32), numbers)))
+        vectors: Variable = F.cast(same, dtype=v.dtype)
+        return vectors
 
 
 Indices = np.ndarray[Any, np.dtype[np.int64]]
