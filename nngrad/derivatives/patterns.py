@@ -42,11 +42,12 @@ class ElementSets:
     def union(self, a: Labels, b: Labels) -> Labels:
         """The union of two arrays of sets, which are broadcast together."""
         a, b = np.broadcast_arrays(a, b)
-        low, high = np.minimum(a, b), np.maximum(a, b)
-        pairs, places = np.unique(low * len(self.members) + high, return_inverse=True)
+        low, high = np.minimum(a, b).ravel(), np.maximum(a, b).ravel()
+        differ = np.flatnonzero((low != 0) & (low != high))
         count = len(self.members)
-        labels = np.array([self._of_pair(*divmod(int(pair), count)) for pair in pairs], np.int64)
-        return labels[places].reshape(a.shape)
+        pairs, places = np.unique(low[differ] * count + high[differ], return_inverse=True)
+        high[differ] = np.array([self._of_pair(*divmod(pair, count)) for pair in pairs.tolist()], np.int64)[places]
+        return high.reshape(a.shape)
 
     def along(self, labels: Labels, axes: Iterable[int]) -> Labels:
         """The union along some axes, which stay with size 1."""
@@ -78,8 +79,6 @@ class ElementSets:
         return united
 
     def _of_pair(self, a: int, b: int) -> int:
-        if a == 0 or a == b:
-            return b
         label = self._unions.get((a, b))
         if label is None:
             members = self.members[a] | self.members[b]
@@ -173,7 +172,8 @@ def hessian_sparsity(y: Variable, xs: Sequence[Variable]) -> Sparsity:
     gradients = built([y, *xs], lambda: gradients_at([y], [*xs], [None]))
     found = _sparsity(gradients, xs)
     n = found.shape[0]
-    both = np.intersect1d(found.rows * n + found.columns, found.columns * n + found.rows)  # it is symmetric
+    here, mirrored = found.rows * n + found.columns, found.columns * n + found.rows
+    both = np.intersect1d(here, mirrored, assume_unique=True)  # it is symmetric
     return Sparsity(both // n, both % n, (n, n))
 
 
