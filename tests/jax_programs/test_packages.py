@@ -18,6 +18,11 @@ MATRIX = np.array([[3.0, 1.0, 0.2], [1.0, 2.5, 0.3], [0.2, 0.3, 4.0]])
 VECTOR = np.array([0.3, 0.5, 0.9])
 
 
+def orders(usual: int) -> Any:
+    """Derivatives up to an order in the fast tests, and to the third in the slow ones."""
+    return pytest.mark.parametrize("order", [usual, pytest.param(3, marks=pytest.mark.slow)])
+
+
 @pytest.mark.parametrize("kind", ["checkpointed", "bounded"])
 def test_loops_of_equinox(kind: str) -> None:
     loops = package("equinox.internal")
@@ -79,8 +84,9 @@ def root_of(solver: str, a: Any) -> Any:
     return jnp.sum(found.value**2)
 
 
-def test_a_root_of_optimistix() -> None:
-    agree_to_order(1, lambda a: root_of("Newton", a), np.array([0.9, 1.2]))
+@orders(1)
+def test_a_root_of_optimistix(order: int) -> None:
+    agree_to_order(order, lambda a: root_of("Newton", a), np.array([0.9, 1.2]))
 
 
 def ridge(w: Any, strength: Any) -> Any:
@@ -89,10 +95,11 @@ def ridge(w: Any, strength: Any) -> Any:
     return jnp.mean((x @ w - y) ** 2) + strength * jnp.sum(w**2) + 0.1 * jnp.sum(jnp.log(jnp.cosh(w)))
 
 
-def test_lbfgs_of_jaxopt() -> None:
+@orders(1)
+def test_lbfgs_of_jaxopt(order: int) -> None:
     jaxopt = package("jaxopt")
     solver = jaxopt.LBFGS(ridge, maxiter=30, tol=1e-9)
-    agree_to_order(1, lambda s: jnp.sum(solver.run(jnp.zeros(3), s).params ** 2), 0.3, rtol=1e-6)
+    agree_to_order(order, lambda s: jnp.sum(solver.run(jnp.zeros(3), s).params ** 2), 0.3, rtol=1e-6)
 
 
 def test_a_solver_of_lineax() -> None:
@@ -102,7 +109,7 @@ def test_a_solver_of_lineax() -> None:
         matrix = lineax.MatrixLinearOperator(MATRIX + t * jnp.eye(3) + t**2 * jnp.outer(b, b))
         return jnp.sum(lineax.linear_solve(matrix, b, lineax.LU()).value ** 2)
 
-    agree_to_order(2, f, 0.4, VECTOR, rtol=1e-7)
+    agree_to_order(3, f, 0.4, VECTOR, rtol=1e-7)
 
 
 def log_density(w: Any) -> Any:
@@ -111,7 +118,8 @@ def log_density(w: Any) -> Any:
     return -jnp.sum(jnp.logaddexp(0.0, -x @ w)) - 0.5 * jnp.sum(w**2)
 
 
-def test_hmc_of_blackjax() -> None:
+@orders(1)
+def test_hmc_of_blackjax(order: int) -> None:
     blackjax = package("blackjax")
 
     def chain(w: Any) -> Any:
@@ -123,10 +131,11 @@ def test_hmc_of_blackjax() -> None:
 
         return jnp.sum(jax.lax.scan(step, kernel.init(w), jax.random.split(jax.random.key(3), 2))[1] ** 2)
 
-    agree_to_order(1, chain, VECTOR)
+    agree_to_order(order, chain, VECTOR)
 
 
-def test_tensor_products_of_e3nn() -> None:
+@orders(2)
+def test_tensor_products_of_e3nn(order: int) -> None:
     e3nn = package("e3nn_jax")
 
     def energy(positions: Any, weights: Any) -> Any:
@@ -135,4 +144,4 @@ def test_tensor_products_of_e3nn() -> None:
         products = e3nn.tensor_product(harmonics, harmonics, filter_ir_out=["0e", "1o"]).array
         return jnp.sum(jnp.tanh(products @ weights[: products.shape[-1]]))
 
-    agree_to_order(2, energy, RNG.standard_normal((3, 3)), RNG.standard_normal(40))
+    agree_to_order(order, energy, RNG.standard_normal((3, 3)), RNG.standard_normal(40))
