@@ -81,16 +81,17 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
     """
     y, x = one_floating(y, "sparse_jacobian: y"), one_floating(x, "sparse_jacobian: x")
     pattern = sparsity(y, x)
-    by_column = column_colors(pattern.rows, pattern.columns, pattern.shape)
     by_row = column_colors(pattern.columns, pattern.rows, pattern.shape[::-1])
-    columns = Directions([x], by_column, pattern.columns, pattern.rows)
-    rows = Directions([y], by_row, pattern.rows, pattern.columns)
+    rows = columns = Directions([y], by_row, pattern.rows, pattern.columns)
+    if rows.count >= _longest(pattern.rows):  # else it takes more products forward
+        by_column = column_colors(pattern.rows, pattern.columns, pattern.shape)
+        columns = Directions([x], by_column, pattern.columns, pattern.rows)
 
     def backward() -> Variable:
         return rows.elements(lambda ts: gradients_at([y], [x], ts))
 
     def build() -> Variable:
-        if rows.count < columns.count:
+        if columns is rows or rows.count < columns.count:
             return backward()
         return forward_or_reverse(lambda: columns.elements(lambda ts: pushed([y], [x], ts)), backward)
 
@@ -264,7 +265,7 @@ def column_colors(rows: Indices, columns: Indices, shape: tuple[int, int]) -> In
                 used[i] |= 1 << colors[j]
         return colors
 
-    return _fewest(colored, of_column)
+    return _fewest(colored, of_column, _longest(rows))
 
 
 def star_colors(rows: Indices, columns: Indices, count: int) -> Indices:
@@ -301,7 +302,7 @@ def star_colors(rows: Indices, columns: Indices, count: int) -> Indices:
                 around[w] |= 1 << color
         return colors
 
-    return _fewest(colored, beside)
+    return _fewest(colored, beside, 1)
 
 
 def _lists(rows: Indices, columns: Indices, count: int) -> list[list[int]]:
@@ -312,10 +313,19 @@ def _lists(rows: Indices, columns: Indices, count: int) -> list[list[int]]:
     return result
 
 
-def _fewest(colored: Callable[[list[int]], list[int]], beside: list[list[int]]) -> Indices:
-    as_they_come = list(range(len(beside)))
-    found = [colored(order) for order in (as_they_come, sorted(as_they_come, key=lambda j: -len(beside[j])))]
-    return np.array(min(found, key=lambda colors: max(colors, default=0)), np.int64)
+def _longest(rows: Indices) -> int:
+    """How many elements the longest row has: so many colours the columns take at least."""
+    return int(np.bincount(rows).max(initial=0))
+
+
+def _fewest(colored: Callable[[list[int]], list[int]], beside: list[list[int]], least: int) -> Indices:
+    """The colours of one of two orders; the second is not tried where the first takes but the `least` number."""
+    order = list(range(len(beside)))
+    colors = colored(order)
+    if max(colors, default=0) >= least:
+        others = colored(sorted(order, key=lambda j: -len(beside[j])))
+        colors = min(colors, others, key=max)
+    return np.array(colors, np.int64)
 
 
 def _first_free(taken: int) -> int:
