@@ -2,7 +2,8 @@
 
 The network passes messages along the edges of a crystal of 200 atoms: 3,602 of them, filled up to 4,000. What is timed
 is the loss and the gradients of all weights, so third derivatives. In chunks, messages are summed over a part of the
-edges after another, and gradients compute them again, and the layers of the atoms as well. As an Equinox model, the
+edges after another, and gradients compute them again, and the layers of the atoms as well; what is kept of each edge is
+its length. As an Equinox model, the
 weights are those of its layers.
 """
 
@@ -29,7 +30,7 @@ from ..timing import Row, forget, medians, row, wait_for
 
 OURS, BY_JAX, PEER, CHUNKED = "nngrad", "nngrad.jax", "jax", "nngrad, in chunks"
 BY_MODEL, MODEL = "nngrad.jax, Equinox", "jax, Equinox"
-CUTOFF, RADIAL, CHUNKS = 1.6, 20, 20
+CUTOFF, RADIAL, CHUNKS = 1.6, 20, 40
 Array = np.ndarray[Any, Any]
 Sums = Callable[[Callable[[Any], Any], Any, Any], Any]
 """What a function gives of all edges, summed: `sums(function, edges, begin)`, from zeros."""
@@ -54,6 +55,15 @@ class Edges(NamedTuple):
     exists: Any
 
 
+class Messages(NamedTuple):
+    """What goes along edges depends on: the atoms at both ends, the length, and whether there is such an edge."""
+
+    start: Any
+    end: Any
+    length: Any
+    exists: Any
+
+
 class Crystal(NamedTuple):
     """A structure, and what it is trained on."""
 
@@ -75,13 +85,15 @@ class Library(NamedTuple):
     gather: Callable[[Any, Any], Any]
     scatter: Callable[[Any, Any, int], Any]
     """Rows that belong to the same atom, summed."""
+    array: Callable[[Any], Any]
 
 
 WITH_F = Library(
     F, F.swish, F.minimum_scalar, lambda x, i: F.gather(x, i, axis=0),
     lambda x, i, n: F.scatter_nd(x, F.reshape(i, shape=(1, -1)), shape=(n, x.shape[1]), add=True),
+    nn.Variable.from_numpy_array,
 )  # fmt: skip
-WITH_JAX = Library(jnp, jax.nn.swish, jnp.minimum, lambda x, i: x[i], jax.ops.segment_sum)
+WITH_JAX = Library(jnp, jax.nn.swish, jnp.minimum, lambda x, i: x[i], jax.ops.segment_sum, jnp.asarray)
 
 
 def crystal(rng: np.random.Generator, cells: tuple[int, int, int], edges: int) -> Crystal:
@@ -106,30 +118,40 @@ def weights(rng: np.random.Generator, width: int, layers: int) -> list[Array]:
     return [(rng.standard_normal(s) / s[0] ** 0.5).astype("f") for s in shapes]
 
 
-def radial_basis(lib: Library, edges: Edges, x: Any, strain: Any) -> Any:
-    """What depends on the length of each edge, (edges, RADIAL)."""
-    m, centres = lib.of, np.linspace(0.6, CUTOFF, RADIAL, dtype=np.float32)[None]
+def lengths(lib: Library, edges: Edges, x: Any, strain: Any) -> Messages:
+    """The edges by their lengths, (edges, 1)."""
     apart = lib.gather(x, edges.end) - lib.gather(x, edges.start) + edges.offset
     apart = apart + apart @ strain
-    r = m.where(edges.exists, m.sum(apart**2, axis=1, keepdims=True), 1.0) ** 0.5
+    length = lib.of.where(edges.exists, lib.of.sum(apart**2, axis=1, keepdims=True), 1.0) ** 0.5
+    return Messages(edges.start, edges.end, length, edges.exists)
+
+
+def centres() -> Array:
+    """Of the radial basis."""
+    return np.linspace(0.6, CUTOFF, RADIAL, dtype=np.float32)[None]
+
+
+def radial_basis(lib: Library, edges: Messages, centres: Any) -> Any:
+    """What depends on the length of each edge, (edges, RADIAL)."""
+    m, r = lib.of, edges.length
     cut = (1 - lib.minimum(r / CUTOFF, 1.0) ** 2) ** 4
     return m.where(edges.exists, m.exp(-((RADIAL / 2 * (r - centres)) ** 2)) * cut, 0.0)
 
 
 def energy(lib: Library, parts: Parts, ws: list[Any], edges: Edges, x: Any, strain: Any) -> Any:
     """Of all atoms."""
-    m, each = lib.of, iter(ws)
+    m, each, middles, along = lib.of, iter(ws), lib.array(centres()), lengths(lib, edges, x, strain)
     sent = parts.layers(lambda h, w: lib.swish(h) @ w)
     updated = parts.layers(lambda h, arrived, inner, added: h + lib.swish(arrived @ inner) @ added)
     summed = parts.layers(lambda h, inner, last: m.sum(lib.swish(h @ inner) @ last))
 
     def message(w: Any, sent: Any) -> Any:
-        def of_edges(edges: Edges) -> Any:
-            radial = radial_basis(lib, edges, x, strain)
+        def of_edges(edges: Messages) -> Any:
+            radial = radial_basis(lib, edges, middles)
             each = radial @ w if sent is None else (radial @ w) * lib.gather(sent, edges.end)
             return lib.scatter(each, edges.start, x.shape[0])
 
-        return parts.sums(of_edges, edges, np.zeros((x.shape[0], w.shape[1]), x.dtype))
+        return parts.sums(of_edges, along, np.zeros((x.shape[0], w.shape[1]), x.dtype))
 
     h = message(next(each), None)
     for _ in range(len(ws) // 4):  # and three more weights
@@ -139,14 +161,14 @@ def energy(lib: Library, parts: Parts, ws: list[Any], edges: Edges, x: Any, stra
     return summed(h, next(each), next(each))
 
 
-def at_once(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
+def at_once(function: Callable[[Any], Any], edges: Messages, begin: Any) -> Any:
     """All edges together."""
     return function(edges)
 
 
-def in_chunks(function: Callable[[Any], Any], edges: Edges, begin: Any) -> Any:
+def in_chunks(function: Callable[[Any], Any], edges: Messages, begin: Any) -> Any:
     """A chunk after another, which gradients compute again; the sum is carried, where a map would stack all of them."""
-    stacks = Edges(*[F.reshape(e, shape=(CHUNKS, -1, *e.shape[1:])) for e in edges])
+    stacks = Messages(*[F.reshape(e, shape=(CHUNKS, -1, *e.shape[1:])) for e in edges])
     of_chunk = nn.checkpoint(function)
     total, _ = F.scan(lambda total, chunk: (total + of_chunk(chunk), None), begin, stacks)
     return total
@@ -211,7 +233,7 @@ class Potential(eqx.Module):
         self.last = eqx.nn.Linear(width, 1, use_bias=False, key=next(keys))
 
     def __call__(self, edges: Edges, x: Any, strain: Any) -> Any:
-        radial = radial_basis(WITH_JAX, edges, x, strain)
+        radial = radial_basis(WITH_JAX, lengths(WITH_JAX, edges, x, strain), centres())
         h = jax.ops.segment_sum(jax.vmap(self.first)(radial), edges.start, len(x))
         for interaction in self.interactions:
             h = interaction(h, radial, edges)
