@@ -96,8 +96,8 @@ SECTIONS: dict[str, Sequence[Headline]] = {
         Headline("gradient through 100 steps of training", "training",
                  "100 steps of training, 1,024 samples: hypergradients",
                  ("jax.grad of a scan", "jax, forward over reverse"), ours="nngrad:"),
-        Headline("training on the forces of a potential, by nngrad.jax", "potential",
-                 "potential, 200 atoms, 4,000 edges: loss and gradients", ("jax",), ours="nngrad.jax"),
+        Headline("training on the forces of a potential", "potential",
+                 "potential, 200 atoms, 4,000 edges: loss and gradients", ("jax:",), ours="nngrad:"),
     ),
     "Memory of a gradient": (
         Headline("64 layers, recomputed by segments", "memory", "64 layers of 256, batch 4096: temporaries",
