@@ -57,6 +57,38 @@ def loop(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
     return value
 
 
+def scanned(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """A checkpoint with a scan in it."""
+
+    def inner(x: Any) -> Any:
+        return jax.lax.scan(lambda h, w: (block(h, w), None), jnp.sin(x), WEIGHTS)[0]
+
+    return lambda x: jnp.sum(checkpoint(inner)(x) ** 2)
+
+
+def branched(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """A checkpoint with a branching between other functions."""
+    first, second = WEIGHTS
+
+    def inner(x: Any) -> Any:
+        y = jax.lax.cond(x[0, 0] > 0, lambda x: block(x, first), lambda x: block(x @ second, first), jnp.sin(x))
+        return 2 * y
+
+    return lambda x: jnp.sum(checkpoint(inner)(x) ** 2)
+
+
+def nested(checkpoint: Callable[..., Any]) -> Callable[..., Any]:
+    """A checkpoint with a scan of scans, and products around it; it gives its argument as well."""
+
+    def step(h: Any, w: Any) -> Any:
+        return jax.lax.scan(lambda h, v: (jnp.sin(checkpoint_name(h @ v, "product")), None), jnp.cos(h @ w), WEIGHTS)
+
+    def inner(x: Any) -> Any:
+        return jnp.tanh(jax.lax.scan(step, x @ WEIGHTS[0], WEIGHTS)[0] @ WEIGHTS[1]), x
+
+    return lambda x: sum(jnp.sum(y**2) for y in checkpoint(inner)(x))
+
+
 def with_policy(checkpoint: Callable[..., Any], policy: Any) -> Callable[..., Any]:
     return lambda f: checkpoint(f, policy=policy)
 
@@ -77,8 +109,20 @@ def test_what_a_policy_saves_is_not_computed_again(name: str) -> None:
     )
 
 
-@pytest.mark.parametrize("shape", [chain, loop])
-@pytest.mark.parametrize("name", ["none", "products", "one name"])
+@pytest.mark.parametrize("shape", [scanned, branched, nested])
+@pytest.mark.parametrize("name", ["none", "products", "one name", "a function"])
+def test_what_a_policy_saves_in_loops_and_branches_is_not_computed_again(name: str, shape: Any) -> None:
+    def products(grad: Any, checkpoint: Any) -> int:
+        return jax.jit(grad(shape(with_policy(checkpoint, POLICIES[name])))).lower(X).as_text().count("dot_general")
+
+    theirs = products(jax.grad, jax.checkpoint)
+    assert products(nj.grad, jax.checkpoint) == products(nj.grad, nj.checkpoint) <= theirs
+
+
+@pytest.mark.parametrize(("name", "shape"), [
+    *[(name, shape) for name in ("none", "products", "one name") for shape in (chain, loop)],
+    ("products", scanned), ("one name", branched), ("one name", nested),
+])
 def test_higher_orders(name: str, shape: Any) -> None:
     def third(grad: Any) -> Any:
         value = shape(with_policy(jax.checkpoint, POLICIES[name]))

@@ -24,8 +24,8 @@ def checkpoint(
         fun: A function of arrays.
         prevent_cse: Is of no effect: what is computed again here is never one with what was computed first.
         policy: One of `jax.checkpoint_policies`, or a function like them: what it saves is kept, so that first
-            derivatives do not compute it again. In loops and branches within `fun` nothing is saved. What a policy
-            would move to the host's memory is computed again.
+            derivatives do not compute it again, in loops and branches within `fun` neither. Such a loop keeps its
+            carries too. What a policy would move to the host's memory is computed again.
         static_argnums: Which positional arguments `fun` is given as they are; they must be hashable.
 
     Raises:

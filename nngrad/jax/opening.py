@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import numpy as np
 from jax.core import ShapedArray, Tracer
-from jax.extend.core import ClosedJaxpr, Jaxpr, Literal
+from jax.extend.core import ClosedJaxpr, Jaxpr
 
 from .. import functions as F
 from ..functions.jaxpr_structure import frozen
@@ -38,6 +39,7 @@ from .values import (
     is_complex,
     is_held,
     known,
+    read,
 )
 
 
@@ -58,21 +60,21 @@ class Opening:
         self._found: dict[Any, list[Value]] = {}
         self._kept: list[Any] = []  # what is found by identity, so that it stays what it is
         self._saving: Saving | None = None
+        self.policy: Any = None
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
         """What a jaxpr gives. Calls are followed; they are nested a few levels deep at most."""
         values: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
+        self.follow(jaxpr.eqns, values)
+        return read(jaxpr.outvars, values)
 
-        def read(v: Any) -> Value:
-            return known(np.asarray(v.val, getattr(v.aval, "dtype", None))) if isinstance(v, Literal) else values[v]
-
-        for equation in jaxpr.eqns:
-            given = [read(v) for v in equation.invars]
-            results = self._results(equation, given)
+    def follow(self, equations: Iterable[Any], values: dict[Any, Value]) -> None:
+        """Add what equations give to the values of variables."""
+        for equation in equations:
+            results = self._results(equation, read(equation.invars, values))
             if self._saving is not None:
                 self._saving.take(equation, results)
             values.update(zip(equation.outvars, results, strict=True))
-        return [read(v) for v in jaxpr.outvars]
 
     def constant(self, array: Any) -> Value:
         """An array that the function closes over."""
@@ -86,15 +88,19 @@ class Opening:
         """What a jaxpr with its constants gives."""
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
-    def run_saving(
-        self, closed: ClosedJaxpr, args: Sequence[Value], saving: Saving | None
-    ) -> list[Value]:
-        """The same; `saving` takes what a policy saves, beside what is in loops and branches."""
-        before, self._saving = self._saving, saving
+    @contextlib.contextmanager
+    def saving(self, saving: Saving | None = None, policy: Any = None) -> Iterator[None]:
+        """What is opened within is in a checkpoint.
+
+        Args:
+            saving: Takes what a policy saves, beside what is in loops and branches.
+            policy: That of the checkpoints that bodies of loops and branches are; None where they are none.
+        """
+        before, self._saving, self.policy = (self._saving, self.policy), saving, policy
         try:
-            return self.run_closed(closed, args)
+            yield
         finally:
-            self._saving = before
+            self._saving, self.policy = before
 
     def _results(self, equation: Any, given: list[Value]) -> list[Value]:
         name = name_of(equation)
@@ -181,11 +187,8 @@ class Opening:
             values = [v.variable() if isinstance(v, KnownArray) and not rule.takes_known else v for v in given]
             results = rule.function(JaxprEquation(equation), *values)
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
-            before, self._saving = self._saving, None
-            try:
+            with self.saving(policy=self.policy):
                 results = CONTROL[name](self, JaxprEquation(equation), given)
-            finally:
-                self._saving = before
         require(results is not None, "there is no rule for it")
         self.report.opened[name] += 1
         return self._of_the_right_kind(equation, results if isinstance(results, list) else [results])

@@ -6,9 +6,10 @@ from collections.abc import Sequence
 from typing import Any
 
 import jax
+from jax.extend.core import Jaxpr
 
 from ..graph import Variable
-from ..graph.jaxpr import CALLS, CUSTOM_RULES, name_of, parameters_of
+from ..graph.jaxpr import CALLS, CUSTOM_RULES, bodies_of, equations_in, name_of, parameters_of
 from .primitives.registry import CONTROL
 from .values import ComplexPair, Delayed, Value, is_complex, is_held
 
@@ -27,12 +28,39 @@ class Saving:
     def take(self, equation: Any, results: Sequence[Value]) -> None:
         """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations.
         What it would move to the host's memory is computed again: that takes no memory of the device either."""
-        name = name_of(equation)
-        if self._policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
-            return
-        said = self._policy(equation.primitive, *[v.aval for v in equation.invars], **equation.params)
-        if said is True or type(said).__name__ == "SaveableType":
+        if _is_saved(equation, self._policy):
             self.saved += [y for y in results if isinstance(y, Variable)]
+
+
+def _is_saved(equation: Any, policy: Any) -> bool:
+    name = name_of(equation)
+    if policy is None or name in CALLS or name in CONTROL or name in CUSTOM_RULES:
+        return False
+    said = policy(equation.primitive, *[v.aval for v in equation.invars], **equation.params)
+    return said is True or type(said).__name__ == "SaveableType"
+
+
+def runs_of(jaxpr: Jaxpr, policy: Any) -> list[tuple[Any, ...]]:
+    """The equations of a checkpoint in runs: each loop over known steps and each branching in which the policy saves
+    something is a run by itself, `is_apart`. One run where what goes from one to the next is more than arrays."""
+    runs: list[tuple[Any, ...]] = [()]
+    for equation in jaxpr.eqns:
+        if is_apart((equation,), policy):
+            runs += [(equation,), ()]
+        else:
+            runs[-1] += (equation,)
+    handed_on = [v for run in runs for equation in run if is_apart(run, policy) for v in equation.invars]
+    made = [v for run in runs for equation in run for v in equation.outvars]
+    if len(runs) == 1 or not all([is_held(v.aval) and not is_complex(v.aval) for v in (*handed_on, *made)]):
+        return [tuple(jaxpr.eqns)]
+    return [run for run in runs if run]
+
+
+def is_apart(run: tuple[Any, ...], policy: Any) -> bool:
+    """Whether a run is a loop or a branching in which the policy saves something."""
+    if len(run) != 1 or name_of(run[0]) not in ("scan", "cond"):
+        return False
+    return any([_is_saved(inner, policy) for body in bodies_of(run[0]) for inner in equations_in(body)])
 
 
 def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:

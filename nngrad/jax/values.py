@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import jax
 import numpy as np
+from jax.extend.core import Literal
 
 from ..functions.array import constant
 from ..functions.key_data import KeyData, is_key
@@ -151,6 +153,14 @@ def known(array: Any) -> KnownArray:
     if host.size and host.dtype.kind in "fiub" and _is_filled(host):
         return KnownArray(None, host.flat[0].item(), host.shape, host.dtype)
     return KnownArray(host)
+
+
+def read(variables: Iterable[Any], values: Mapping[Any, Value]) -> list[Value]:
+    """The values of variables of a jaxpr, and of its literals."""
+    return [
+        known(np.asarray(v.val, getattr(v.aval, "dtype", None))) if isinstance(v, Literal) else values[v]
+        for v in variables
+    ]
 
 
 def constant_of(array: Any) -> Value:

@@ -42,13 +42,11 @@ REFUSED: dict[str, tuple[str, ...]] = {
         "test_no_cse_widget_on_primals_new", "test_no_cse_widget_on_primals_policy", "test_remat_basic",
         "test_remat_basic_policy", "test_remat_checkpoint_dots_inside_cond", "test_remat_checkpoint_dots_inside_scan",
         "test_remat_eval_counter", "test_remat_residual_logging", "test_remat_scan", "test_remat_scan_new",
-    ),
-    "asks that a policy saves what is in a loop or branch within a checkpoint": (
         "test_remat_checkpoint_dots_outside_cond", "test_remat_checkpoint_dots_outside_scan",
         "test_remat_of_cond_funky_custom_jvp", "test_remat_of_cond_funky_custom_jvp2",
         "test_remat_of_scan_funky_custom_jvp", "test_remat_of_scan_funky_custom_jvp2",
     ),
-    "asks that a product keeps the precision that it names": (
+    "looks for the precision of a product in a jaxpr's text": (
         "testDotGeneralContractAndBatchGrads", "testDotGrad",
     ),
     "asks for NaN where nngrad's derivative is finite": ("testPowSecondDerivative",),

@@ -8,7 +8,7 @@ from typing import Any
 import jax
 import numpy as np
 from jax import numpy as jnp
-from jax.extend.core import ClosedJaxpr
+from jax.extend.core import ClosedJaxpr, Literal
 
 from ... import functions as F
 from ...functions.checkpoints import applied_checkpoint
@@ -16,8 +16,8 @@ from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
 from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
-from ..saving import Saving
-from ..values import Keys, KnownArray, Value, implementation_of, is_held
+from ..saving import Saving, is_apart, runs_of
+from ..values import Keys, KnownArray, Value, implementation_of, is_held, known, read
 from .registry import JaxprEquation, controls, require
 
 
@@ -63,7 +63,7 @@ def _scan(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
     stacked = _as_variables(values[fixed + carries :], equation.inputs[fixed + carries :])
 
     def step(carry: list[Variable], xs: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-        results = opening.run_closed(body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
+        results = _run_body(opening, body, [*outside, *_as_values(carry, carried), *_as_values(xs, sliced)])
         given = _as_variables(results, body.out_avals)
         return given[:carries], given[carries:]
 
@@ -124,7 +124,7 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
     (index,) = _as_variables([which], equation.inputs[:1])
 
     def branch(closed: Any) -> Any:
-        return lambda: _as_variables(opening.run_closed(closed, operands), closed.out_avals)
+        return lambda: _as_variables(_run_body(opening, closed, operands), closed.out_avals)
 
     index = F.cast(index, dtype=np.int32) if index.dtype == bool else index
     return _as_values(F.switch(index, [branch(closed) for closed in branches]), equation.outputs)
@@ -134,15 +134,48 @@ def _cond(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[An
 def _checkpoint(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     body = equation.params["jaxpr"]
     closed = body if isinstance(body, ClosedJaxpr) else ClosedJaxpr(body, [])
-    moving = [i for i, v in enumerate(values) if not isinstance(v, KnownArray)]
-    described = [equation.inputs[i] for i in moving]
+    return _checkpointed(opening, closed, values, equation.params["policy"])
+
+
+def _run_body(opening: Any, closed: ClosedJaxpr, values: Sequence[Value]) -> list[Any]:
+    """What a step of a loop or a branch gives."""
+    if opening.policy is None:
+        return list(opening.run_closed(closed, values))
+    return _checkpointed(opening, closed, values, opening.policy)
+
+
+def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], policy: Any) -> list[Any]:
+    """What a checkpoint gives. A loop or a branching in which the policy saves something is no part of it: its bodies
+    are checkpoints, and what these save is kept as all is that the derivative of a loop reads."""
+    jaxpr = closed.jaxpr
+    found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, closed.consts), *values), strict=True))
+    runs = runs_of(jaxpr, policy)
+    for n, run in enumerate(runs):
+        if is_apart(run, policy):
+            with opening.saving(policy=policy):
+                opening.follow(run, found)
+        else:
+            after = [v for later in runs[n + 1 :] for each in later for v in each.invars]
+            _as_checkpoint(opening, run, found, [*after, *jaxpr.outvars], policy)
+    return list(read(jaxpr.outvars, found))
+
+
+def _as_checkpoint(
+    opening: Any, equations: Sequence[Any], found: dict[Any, Value], after: Sequence[Any], policy: Any
+) -> None:
+    """Add to what is found what equations give that is read after them, computed by a checkpoint."""
+    made = {v for each in equations for v in each.outvars}
+    wanted = list(dict.fromkeys([v for v in after if not isinstance(v, Literal) and v in made]))
+    taken = dict.fromkeys([v for each in equations for v in each.invars if not isinstance(v, Literal)])
+    moving = [v for v in taken if v in found and not isinstance(found[v], KnownArray)]
+    described = [v.aval for v in moving]
 
     def of_moving(given: list[Variable]) -> tuple[list[Variable], list[Variable]]:
-        own, saving = list(values), Saving(equation.params["policy"])
-        for i, v in zip(moving, _as_values(given, described), strict=True):
-            own[i] = v
-        results = opening.run_saving(closed, own, saving)
-        return _as_variables(results, closed.out_avals), saving.saved
+        own, saving = found | dict(zip(moving, _as_values(given, described), strict=True)), Saving(policy)
+        with opening.saving(saving):
+            opening.follow(equations, own)
+        return _as_variables([own[v] for v in wanted], [v.aval for v in wanted]), saving.saved
 
-    inputs = _as_variables([values[i] for i in moving], described)
-    return _as_values(applied_checkpoint(of_moving, inputs, opening.run_saving), equation.outputs)
+    inputs = _as_variables([found[v] for v in moving], described)
+    results = applied_checkpoint(of_moving, inputs, opening.follow)
+    found.update(zip(wanted, _as_values(results, [v.aval for v in wanted]), strict=True))
