@@ -54,7 +54,7 @@ class FusedKey(NamedTuple):
     """The leaves that need a gradient, by their number."""
     asked: Places
     """The Variables in the middle whose `need_grad` was set to True."""
-    stops: Places
+    stop_gradients: Places
     """Those at which gradients stop."""
     seeded: tuple[bool, ...]
     """Which outputs are given a gradient."""

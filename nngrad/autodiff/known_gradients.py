@@ -66,7 +66,7 @@ class DerivationOf(NamedTuple):
     outputs: Numbers
     inputs: Numbers
     seeds: tuple[int | None, ...]
-    stops: Numbers
+    stop_gradients: Numbers
     mode: Mode
     order: int
 
@@ -96,8 +96,8 @@ class Answer:
 
         gradients, known = at(self.block.outputs), self.derived_by
         if isinstance(known, DerivationOf):
-            outputs, variables, seeds, stops = map(at, known[:4])
-            derivation = Derivation(outputs, variables, seeds, stops, gradients)
+            outputs, variables, seeds, stop_gradients = map(at, known[:4])
+            derivation = Derivation(outputs, variables, seeds, stop_gradients, gradients)
             derivation.remember(known.mode, known.order)
             if build_options().applying.body is None:
                 places = sorted([~i for i in self.block.outputs])
@@ -200,8 +200,8 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     block = closing.block(closing.numbers(gradients))
     derived_by: ResultDerivation | DerivationOf | None = known
     if known is not None and derivation is not None:
-        outputs, inputs, seeds, stops = map(closing.numbers, of)
-        derived_by = DerivationOf(outputs, inputs, seeds, stops, known.mode, known.order)
+        outputs, inputs, seeds, stop_gradients = map(closing.numbers, of)
+        derived_by = DerivationOf(outputs, inputs, seeds, stop_gradients, known.mode, known.order)
     return Answer(
         block,
         _origins(closing, block, calls, own, len(made)),

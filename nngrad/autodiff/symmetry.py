@@ -75,7 +75,7 @@ def obstacle(path: Sequence[Function]) -> str:
                 return f"the rule of {op.name}{place} is not its derivative"
         if any([y._need_grad is False for y in f.outputs]):
             return f"need_grad is False at an output of {f.op.name}"
-        if any([body.has_stops for body in bodies]):
+        if any([body.stops_gradients for body in bodies]):
             return f"need_grad is False in the body of {f.op.name}"
     return ""
 

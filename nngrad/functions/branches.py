@@ -113,7 +113,8 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
         body = each.body.with_inputs(specs, [place[id(x)] for x in given])
         new = {id(x): number for x, number in zip(each.updated, body.outputs, strict=False)}
         after = [new.get(id(x), place[id(x)]) for x in updated]
-        return Block(body.inputs, body.steps, body.orders, (*after, *body.outputs[len(new) :]), body.stops, body.places)
+        outputs = (*after, *body.outputs[len(new) :])
+        return Block(body.inputs, body.steps, body.orders, outputs, body.stop_gradients, body.places)
 
     bodies = tuple([arranged(each) for each in found])
     effects = tuple([(leaf, k) for k, leaf in enumerate(updated)])

@@ -23,5 +23,5 @@ def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
         for y in made if op.multiple_results else (made,):
             if place is not None and y.parent is not None and not hasattr(y.parent, "location"):
                 y.parent.location = place
-            values.append(unlink(y) if ~len(values) in body.stops else y)
+            values.append(unlink(y) if ~len(values) in body.stop_gradients else y)
     return body.picked(inputs, values)

@@ -62,7 +62,7 @@ class Block:
         steps: Op, static arguments, and the numbers of the inputs, in an order in which they can run.
         orders: The order of differentiation of each step; empty where the block is only to be run.
         outputs: Numbers of the results.
-        stops: Numbers of the values at which gradients stop.
+        stop_gradients: Numbers of the values at which gradients stop.
         places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
             what is equal.
         results: Shapes and dtypes of what each step gives, where they are known.
@@ -73,7 +73,7 @@ class Block:
     steps: tuple[Step, ...]
     orders: tuple[int, ...]
     outputs: tuple[int, ...]
-    stops: frozenset[int]
+    stop_gradients: frozenset[int]
     places: tuple[SourceLocation | None, ...]
     taken: GradientsTaken | None
 
@@ -83,13 +83,13 @@ class Block:
         steps: tuple[Step, ...],
         orders: tuple[int, ...],
         outputs: tuple[int, ...],
-        stops: frozenset[int] = frozenset(),
+        stop_gradients: frozenset[int] = frozenset(),
         places: tuple[SourceLocation | None, ...] = (),
         results: tuple[tuple[Spec, ...], ...] | None = None,
         taken: GradientsTaken | None = None,
     ) -> None:
-        self.inputs, self.steps, self.orders, self.outputs, self.stops = inputs, steps, orders, outputs, stops
-        self.places, self.taken = places, taken
+        self.inputs, self.steps, self.orders, self.outputs = inputs, steps, orders, outputs
+        self.stop_gradients, self.places, self.taken = stop_gradients, places, taken
         self._known_ranks: tuple[list[int], list[int]] | None = None
         if results is not None:
             self.results = results
@@ -100,7 +100,7 @@ class Block:
 
     @property
     def _key(self) -> tuple[Any, ...]:
-        return self.inputs, self.steps, self.orders, self.outputs, self.stops, self.taken
+        return self.inputs, self.steps, self.orders, self.outputs, self.stop_gradients, self.taken
 
     @functools.cached_property
     def results(self) -> tuple[tuple[Spec, ...], ...]:
@@ -164,9 +164,10 @@ class Block:
         return self.inputs[number] if number >= 0 else self.specs[~number]
 
     @property
-    def has_stops(self) -> bool:
+    def stops_gradients(self) -> bool:
         """Whether gradients stop at a value in it, or in a body within it."""
-        return bool(self.stops) or any([body.has_stops for _, given, _ in self.steps for body in bodies_in(given)])
+        within = [body for _, given, _ in self.steps for body in bodies_in(given)]
+        return bool(self.stop_gradients) or any([body.stops_gradients for body in within])
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
         """The arrays of all values, from those of the inputs."""
@@ -204,19 +205,21 @@ class Block:
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
         taken = None if self.taken is None else self.taken.with_inputs(inputs, places)
-        return Block(inputs, steps, self.orders, outputs, self.stops, self.places, taken=taken)
+        return Block(inputs, steps, self.orders, outputs, self.stop_gradients, self.places, taken=taken)
 
     def with_outputs(self, outputs: tuple[int, ...]) -> Block:
         """The same with other outputs, by their numbers."""
-        return Block(self.inputs, self.steps, self.orders, outputs, self.stops, self.places, self.results, self.taken)
+        stop, places = self.stop_gradients, self.places
+        return Block(self.inputs, self.steps, self.orders, outputs, stop, places, self.results, self.taken)
 
     def with_taken(self, taken: GradientsTaken) -> Block:
         """The same, knowing of the gradients that were taken in it."""
-        return Block(self.inputs, self.steps, self.orders, self.outputs, self.stops, self.places, self.results, taken)
+        stop, places = self.stop_gradients, self.places
+        return Block(self.inputs, self.steps, self.orders, self.outputs, stop, places, self.results, taken)
 
     def with_steps(self, steps: tuple[Step, ...]) -> Block:
         """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
-        return Block(self.inputs, steps, self.orders, self.outputs, self.stops, self.places, self.results)
+        return Block(self.inputs, steps, self.orders, self.outputs, self.stop_gradients, self.places, self.results)
 
     def instantiate(self, inputs: Sequence[Variable], instance: Instance | None = None) -> list[Variable]:
         """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
@@ -234,7 +237,7 @@ class Block:
         values = make(zip(*columns, strict=True), inputs, serials, instance)[len(inputs) :]
         if instance is not None:
             instance.refer_to(values)
-        for number in self.stops:
+        for number in self.stop_gradients:
             values[~number].need_grad = False
         if self.places:
             for place, outs in zip(self.places, self.outs, strict=True):
@@ -278,7 +281,7 @@ class Block:
         found = {i for i in moving if self.inputs[i].differentiable}
         for (_, _, ins), outs in zip(self.steps, self.outs, strict=True):
             if not found.isdisjoint(ins):
-                found.update([n for n in outs if self.spec(n).differentiable and n not in self.stops])
+                found.update([n for n in outs if self.spec(n).differentiable and n not in self.stop_gradients])
         return found
 
     def depending(self, inputs: Iterable[int]) -> set[int]:

@@ -38,7 +38,7 @@ class Closing(dict[Variable, int]):
     steps: list[Step]
     references: list[Reference]
     """To what the functions give."""
-    stops: list[int]
+    stop_gradients: list[int]
     """Numbers of the values at which gradients stop."""
     derived: list[Variable]
     """The results of `grad` among the values."""
@@ -46,7 +46,7 @@ class Closing(dict[Variable, int]):
     def __init__(self, inputs: Iterable[Variable] = ()) -> None:
         self.leaves = [*inputs]
         super().__init__(zip(self.leaves, itertools.count(), strict=False))
-        self.functions, self.steps, self.references, self.stops, self.derived = [], [], [], [], []
+        self.functions, self.steps, self.references, self.stop_gradients, self.derived = [], [], [], [], []
 
     def __missing__(self, x: Variable) -> int:
         """Number a leaf that is met for the first time, or an output that nobody held when its function was written."""
@@ -83,7 +83,7 @@ class Closing(dict[Variable, int]):
                 if value is not None:
                     enter(value, ~count)
                     if value._need_grad is False:
-                        self.stops.append(~count)
+                        self.stop_gradients.append(~count)
                     if value._derived is not None:
                         self.derived.append(value)
                 count += 1
@@ -110,8 +110,8 @@ class Closing(dict[Variable, int]):
             places: Where the user wrote the steps.
         """
         orders = tuple([f.order for f in self._written])
-        stops, results = frozenset(self.stops), self._results
-        return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stops, tuple(places), results)
+        stop, results = frozenset(self.stop_gradients), self._results
+        return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stop, tuple(places), results)
 
     def taken(self, outside: int, places: Sequence[SourceLocation | None]) -> GradientsTaken | None:
         """The gradients whose results are among the values, with what was differentiated, as far as that is computed
@@ -188,7 +188,7 @@ class Bookmark(NamedTuple):
         if [*derived.values()] != self.derived:
             return None
         closing = Closing(leaves)
-        closing.stops = [~k for k, x in enumerate(values) if x._need_grad is False]
+        closing.stop_gradients = [~k for k, x in enumerate(values) if x._need_grad is False]
         closing.derived, closing.references = [*derived], [*self.values]
         closing.functions = [*dict.fromkeys([x.parent for x in values])]
         closing.update(zip(values, itertools.count(-1, -1), strict=False))

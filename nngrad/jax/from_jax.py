@@ -75,7 +75,7 @@ class OpenedFunction(JaxFunction):
         for op, arguments, numbers in body.steps:
             made = apply(op, tuple([given[i] if i >= 0 else values[~i] for i in numbers]), arguments)
             values.extend(made if op.multiple_results else (made,))
-        for number in body.stops:
+        for number in body.stop_gradients:
             values[~number].need_grad = False
         return [given[i] if i >= 0 else values[~i] for i in body.outputs]
 

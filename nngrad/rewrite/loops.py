@@ -66,6 +66,6 @@ def _values(builder: HashConsTable, body: Block, inputs: list[Variable]) -> list
         f = values[-1].parent
         if place is not None and f is not None and not hasattr(f, "location"):
             f.location = place
-    for number in body.stops:
+    for number in body.stop_gradients:
         values[~number].need_grad = False
     return values

@@ -235,7 +235,7 @@ class _Fitting:
         first = each[0]
         if all([body == first for body in each]):
             return first
-        if len({(body.orders, body.outputs, body.stops, len(body.steps)) for body in each}) > 1:
+        if len({(body.orders, body.outputs, body.stop_gradients, len(body.steps)) for body in each}) > 1:
             raise Differs("the structure of its body does")
         steps: list[Step] = []
         for step in zip(*[body.steps for body in each], strict=True):
@@ -252,7 +252,8 @@ class _Fitting:
             for made in zip(*[body.results for body in each], strict=True)
         ]
         inputs = tuple([self.spec(specs) for specs in zip(*[body.inputs for body in each], strict=True)])
-        return Block(inputs, tuple(steps), first.orders, first.outputs, first.stops, first.places, tuple(results))
+        stop = first.stop_gradients
+        return Block(inputs, tuple(steps), first.orders, first.outputs, stop, first.places, tuple(results))
 
 
 def form_of_numbers(each: Sequence[Any]) -> Scaled:

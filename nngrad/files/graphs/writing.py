@@ -103,7 +103,7 @@ class _Tables:
         steps = [[self.kind(op, arguments), list(ins)] for op, arguments, ins in body.steps]
         return {
             "inputs": list(map(self.spec, body.inputs)), "steps": steps, "orders": list(body.orders),
-            "outputs": list(body.outputs), "stops": sorted(body.stops),
+            "outputs": list(body.outputs), "stops": sorted(body.stop_gradients),
         }  # fmt: skip
 
     def _arguments(self, op: Op, arguments: tuple[Any, ...]) -> list[Any]:

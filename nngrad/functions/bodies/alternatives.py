@@ -368,7 +368,7 @@ def begun_after(body: Block, seeds: int) -> Block:
             given = again.begun(given, own, partial(create, control.optimization_barrier, arguments=(), order=order))
         made = create(op, tuple(given), arguments, order=order)
         values.extend(made if op.multiple_results else (made,))
-    for number in body.stops:
+    for number in body.stop_gradients:
         values[~number].need_grad = False
     return close(body.picked(inputs, values), inputs)
 
