@@ -109,12 +109,12 @@ class _Passes:
         self.inner, self.wanted = inner, wanted
         pairs = [pair for each in inner for pair in each.pairs]
         self.inside = list({id(x): x for x, _ in pairs if x.parent is not None}.values())
-        self.ends = [*self.inside, *[g for _, g in pairs]]
+        self.stop_gradients = [*self.inside, *[g for _, g in pairs]]
         self.arrived: Gradients = {}
 
     def gradients(self, at: Sequence[Variable], seeds: Sequence[Variable]) -> list[Variable]:
         """Returns those of <seeds, at> in what is wanted."""
-        functions = functions_of([*at, *self.ends])
+        functions = functions_of([*at, *self.stop_gradients])
         events: list[tuple[int, _Inner | Variable]] = [(each.rank, each) for each in self.inner]
         events += [(x.parent.rank, x) for x in self.inside if x.parent is not None]
         with emitting(functions, order_of(functions)):
@@ -131,8 +131,8 @@ class _Passes:
 
     def _walk(self, at: Sequence[Variable], seeds: Sequence[Variable], past: Variable | None = None) -> None:
         """A reverse pass that ends at gradients and at what they are by, but for one that it goes `past`."""
-        ends = [x for x in (*self.wanted, *self.ends) if x is not past]
-        stop_ids = frozenset([id(x) for x in self.ends if x is not past])
+        ends = [x for x in (*self.wanted, *self.stop_gradients) if x is not past]
+        stop_ids = frozenset([id(x) for x in self.stop_gradients if x is not past])
         self._arrive(ends, Grad(stop_ids=stop_ids)(at, ends, seeds))
 
     def _jump(self, inner: _Inner) -> None:

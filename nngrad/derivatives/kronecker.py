@@ -33,10 +33,10 @@ class Layer(NamedTuple):
         rows = self.inputs.shape[0] - (self.bias is not None)
         w, out = vectors[self.weight], self.outputs.shape[0]
         w = F.reshape(w, shape=(out, rows) if self.outputs_first else (rows, out))
-        turned: Variable = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
+        transposed: Variable = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
         if self.bias is None:
-            return turned
-        whole: Variable = F.concatenate(turned, F.reshape(vectors[self.bias], shape=(1, out)), axis=0)
+            return transposed
+        whole: Variable = F.concatenate(transposed, F.reshape(vectors[self.bias], shape=(1, out)), axis=0)
         return whole
 
     def parts_of(self, matrix: Variable, vectors: Sequence[Variable]) -> dict[int, Variable]:

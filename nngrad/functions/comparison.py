@@ -11,7 +11,7 @@ from jax import lax
 from ..graph import Array, Op, Variable, op
 from .arithmetic import broadcast_pair, broadcast_scalar, floating
 
-Truth = Callable[..., jax.Array]
+Predicate = Callable[..., jax.Array]
 """Gives bools: where something holds of its arguments."""
 OfTwo = Op[[Array, Array], Variable]
 OfNumber = Op[..., Variable]
@@ -22,38 +22,38 @@ def holds(x: jax.Array) -> jax.Array:
     return x if x.dtype == bool else lax.ne(x, lax.full_like(x, 0))
 
 
-def _as_number(truth: jax.Array, like: jax.Array) -> jax.Array:
-    return lax.convert_element_type(truth, floating(like).dtype)
+def _as_number(predicate: jax.Array, like: jax.Array) -> jax.Array:
+    return lax.convert_element_type(predicate, floating(like).dtype)
 
 
-def _of_two(name: str, truth: Truth, doc: str) -> OfTwo:
-    """The op that says where `truth` holds of two arrays."""
+def _of_two(name: str, predicate: Predicate, doc: str) -> OfTwo:
+    """The op that says where `predicate` holds of two arrays."""
 
     def forward(x0: Array, x1: Array, /) -> jax.Array:
-        return _as_number(truth(x0, x1), broadcast_pair(x0, x1)[0])
+        return _as_number(predicate(x0, x1), broadcast_pair(x0, x1)[0])
 
     forward.__name__, forward.__doc__ = name, doc
-    return op(elementwise=True, diagonal=True, broadcasts=True, predicate=truth)(forward)
+    return op(elementwise=True, diagonal=True, broadcasts=True, predicate=predicate)(forward)
 
 
 # ---------------------------------------------------------------- comparisons
 
 
-def _comparison(name: str, compare: Truth, sign: str) -> tuple[OfTwo, OfNumber]:
+def _comparison(name: str, compare: Predicate, sign: str) -> tuple[OfTwo, OfNumber]:
     """The op that compares two arrays, broadcast together, and the one that compares an array with a number."""
 
-    def truth(x0: jax.Array, val: float) -> jax.Array:
+    def predicate(x0: jax.Array, val: float) -> jax.Array:
         return compare(*broadcast_scalar(x0, val))
 
     def forward(x0: Array, /, val: float = 1.0) -> jax.Array:
-        return _as_number(truth(x0, val), x0)
+        return _as_number(predicate(x0, val), x0)
 
     forward.__name__ = f"{name}_scalar"
     forward.__doc__ = f"1 where `x0 {sign} val`, else 0."
     of_two = f"1 where `x0 {sign} x1`, else 0; broadcast together."
     return (
         _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), of_two),
-        op(elementwise=True, diagonal=True, predicate=truth)(forward),
+        op(elementwise=True, diagonal=True, predicate=predicate)(forward),
     )
 
 
@@ -68,7 +68,7 @@ greater_equal, greater_equal_scalar = _comparison("greater_equal", lax.ge, ">=")
 # ---------------------------------------------------------------- logic: a number is true if it is not 0
 
 
-def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
+def _connective(name: str, connect: Predicate, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
     """The op that connects the truth of two arrays, broadcast together, and the one for an array and a boolean.
 
     Args:
@@ -78,11 +78,11 @@ def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple
         of_number: When the latter is.
     """
 
-    def truth(x0: jax.Array, val: bool) -> jax.Array:
+    def predicate(x0: jax.Array, val: bool) -> jax.Array:
         return connect(holds(x0), lax.full_like(x0, val, dtype=bool))
 
     def forward(x0: Array, /, val: bool) -> jax.Array:
-        return _as_number(truth(x0, val), x0)
+        return _as_number(predicate(x0, val), x0)
 
     forward.__name__ = f"{name}_scalar"
     forward.__doc__ = f"""1 where {of_number}, else 0.
@@ -95,7 +95,7 @@ def _connective(name: str, connect: Truth, of_two: str, of_number: str) -> tuple
             name, lambda x0, x1: connect(*broadcast_pair(holds(x0), holds(x1))),
             f"1 where {of_two}, else 0; broadcast together.",
         ),
-        op(elementwise=True, diagonal=True, predicate=truth)(forward),
+        op(elementwise=True, diagonal=True, predicate=predicate)(forward),
     )  # fmt: skip
 
 

@@ -134,9 +134,9 @@ class Block:
         return [argument for _, arguments, _ in self.steps for argument in arguments]
 
     @functools.cached_property
-    def written(self) -> tuple[Any, ...]:
+    def locations(self) -> tuple[Any, ...]:
         """The places of the steps in it, and in the bodies within it."""
-        return self.places, *[body.written for body in bodies_in(self._arguments)]
+        return self.places, *[body.locations for body in bodies_in(self._arguments)]
 
     @functools.cached_property
     def ops(self) -> frozenset[Op]:

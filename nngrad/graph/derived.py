@@ -14,8 +14,8 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 
-class _NotRemembered(Exception):
-    """Carries an answer past the table of those that are remembered."""
+class _NotKept(Exception):
+    """Carries an answer past the table of derivations."""
 
 
 def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
@@ -32,19 +32,19 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
         return derive(*args, **kwargs)
 
     @functools.lru_cache(maxsize=MOST_DERIVED)
-    def remembered(simplify: Any, written: Any, *args: P.args, **kwargs: P.kwargs) -> R:
-        del written
+    def derivation(simplify: Any, locations: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        del locations
         answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))
         if is_users:
-            raise _NotRemembered(answer)  # what raises is not kept
+            raise _NotKept(answer)  # what raises is not kept
         return answer
 
     @functools.wraps(derive)
     def ask(*args: P.args, **kwargs: P.kwargs) -> R:
-        written = tuple([body.written for body in bodies_in(args)])
+        locations = tuple([body.locations for body in bodies_in(args)])
         try:
-            return remembered(build_options().emitting.simplify, written, *args, **kwargs)  # type: ignore[arg-type]  # hashable
-        except _NotRemembered as given:
+            return derivation(build_options().emitting.simplify, locations, *args, **kwargs)  # type: ignore[arg-type]  # hashable
+        except _NotKept as given:
             answer: R = given.args[0]
             return answer
 
