@@ -28,7 +28,8 @@ def require_compiled(equation: Any) -> None:
     """
     for each in equations_in(alone(equation).jaxpr):
         run = each.primitive.impl
-        if not getattr(run, "func", run).__module__.startswith(("jax.", "nngrad.")):
+        module = getattr(getattr(run, "func", run), "__module__", None) or ""
+        if not module.startswith(("jax.", "nngrad.")):
             single = alone(each)
             jax.jit(jaxpr_as_fun(single)).lower(*single.in_avals)
 
