@@ -3,8 +3,7 @@
 The network passes messages along the edges of a crystal of 200 atoms: 3,602 of them, filled up to 4,000. What is timed
 is the loss and the gradients of all weights, so third derivatives. In chunks, messages are summed over a part of the
 edges after another, and gradients compute them again, and the layers of the atoms as well; what is kept of each edge is
-its length. As an Equinox model, the
-weights are those of its layers.
+its length. As an Equinox model, the weights are those of its layers.
 """
 
 from __future__ import annotations

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 from jax.extend.core import Jaxpr
@@ -40,27 +41,33 @@ def _is_saved(equation: Any, policy: Any) -> bool:
     return said is True or type(said).__name__ == "SaveableType"
 
 
-def runs_of(jaxpr: Jaxpr, policy: Any) -> list[tuple[Any, ...]]:
+class Run(NamedTuple):
+    """Some of a checkpoint's equations, one after another."""
+
+    equations: tuple[Any, ...]
+    is_apart: bool
+    """Whether it is one loop or branching in which the policy saves something, and else a checkpoint."""
+
+
+def runs_of(jaxpr: Jaxpr, policy: Any) -> list[Run]:
     """The equations of a checkpoint in runs: each loop over known steps and each branching in which the policy saves
-    something is a run by itself, `is_apart`. One run where what goes from one to the next is more than arrays."""
-    runs: list[tuple[Any, ...]] = [()]
-    for equation in jaxpr.eqns:
-        if is_apart((equation,), policy):
-            runs += [(equation,), ()]
-        else:
-            runs[-1] += (equation,)
-    handed_on = [v for run in runs for equation in run if is_apart(run, policy) for v in equation.invars]
-    made = [v for run in runs for equation in run for v in equation.outvars]
-    if len(runs) == 1 or not all([is_held(v.aval) and not is_complex(v.aval) for v in (*handed_on, *made)]):
-        return [tuple(jaxpr.eqns)]
-    return [run for run in runs if run]
+    something is a run by itself. One run where what goes from one to the next is more than arrays."""
+    runs = [
+        Run(tuple(equations), apart) for (apart, _), equations in itertools.groupby(
+            jaxpr.eqns, lambda each: (True, id(each)) if _saves_within(each, policy) else (False, 0)
+        )
+    ]  # fmt: skip
+    handed_on = [v for run in runs if run.is_apart for each in run.equations for v in each.invars]
+    made = [v for each in jaxpr.eqns for v in each.outvars]
+    if any([not is_held(v.aval) or is_complex(v.aval) for v in (*handed_on, *made)]):
+        return [Run(tuple(jaxpr.eqns), False)]
+    return runs
 
 
-def is_apart(run: tuple[Any, ...], policy: Any) -> bool:
-    """Whether a run is a loop or a branching in which the policy saves something."""
-    if len(run) != 1 or name_of(run[0]) not in ("scan", "cond"):
+def _saves_within(equation: Any, policy: Any) -> bool:
+    if name_of(equation) not in ("scan", "cond"):
         return False
-    return any([_is_saved(inner, policy) for body in bodies_of(run[0]) for inner in equations_in(body)])
+    return any([_is_saved(inner, policy) for body in bodies_of(equation) for inner in equations_in(body)])
 
 
 def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:

@@ -16,7 +16,7 @@ from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
 from ...graph.jaxpr import counts_of_scan
 from ...graph.variable import leaf_of
-from ..saving import Saving, is_apart, runs_of
+from ..saving import Saving, runs_of
 from ..values import Keys, KnownArray, Value, implementation_of, is_held, known, read
 from .registry import JaxprEquation, controls, require
 
@@ -151,12 +151,12 @@ def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], po
     found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, closed.consts), *values), strict=True))
     runs = runs_of(jaxpr, policy)
     for n, run in enumerate(runs):
-        if is_apart(run, policy):
+        if run.is_apart:
             with opening.saving(policy=policy):
-                opening.follow(run, found)
+                opening.follow(run.equations, found)
         else:
-            after = [v for later in runs[n + 1 :] for each in later for v in each.invars]
-            _as_checkpoint(opening, run, found, [*after, *jaxpr.outvars], policy)
+            after = [v for later in runs[n + 1 :] for each in later.equations for v in each.invars]
+            _as_checkpoint(opening, run.equations, found, [*after, *jaxpr.outvars], policy)
     return list(read(jaxpr.outvars, found))
 
 
