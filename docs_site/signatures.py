@@ -1,4 +1,4 @@
-"""An extension of Griffe: functions of F and PF have the signatures and docstrings that their callers see.
+"""An extension of Griffe: functions of F and PF, and solvers, have the signatures and docstrings that callers see.
 
 Griffe reads sources; what decorators make of a function it cannot know.
 """
@@ -9,12 +9,15 @@ import importlib
 import inspect
 import types
 import typing
+from collections.abc import Callable
 from typing import Any
 
 import griffe
 
+import nngrad.solvers
 from docs_site.dialect import of_docstring
 from nngrad.graph import Composite, Op
+from nngrad.solvers.declared import Declared
 
 KINDS = {
     inspect.Parameter.POSITIONAL_ONLY: griffe.ParameterKind.positional_or_keyword,  # an op takes its inputs by name too
@@ -48,15 +51,22 @@ class Signatures(griffe.Extension):
                 self.on_function(func=function)
                 mod.set_member(name, function)
 
+    def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
+        """Called by Griffe for each class: solvers have the `__init__` that their fields declare."""
+        kind = getattr(nngrad.solvers, cls.name, None)
+        if isinstance(kind, type) and issubclass(kind, Declared) and "__init__" not in cls.members:
+            init = griffe.Function("__init__", parent=cls)
+            init.parameters = _parameters(kind.__init__)
+            cls.set_member("__init__", init)
+
     def on_function(self, *, func: griffe.Function, **_: Any) -> None:
         """Called by Griffe for each function that it has read."""
         value = _decorated(func.path)
         if not callable(value):
             return
-        signature = inspect.signature(value)
-        func.parameters = griffe.Parameters(*[_parameter(p) for p in signature.parameters.values()])
-        returned = signature.return_annotation
-        func.returns = None if returned is signature.empty else annotated(returned)
+        func.parameters = _parameters(value)
+        returned = inspect.signature(value).return_annotation
+        func.returns = None if returned is inspect.Signature.empty else annotated(returned)
 
 
 def _decorated(path: str) -> Any:
@@ -83,6 +93,10 @@ def _made_by_calls(module: str) -> list[tuple[str, Any]]:
 def _module_of(function: Any) -> str:
     module: str = function.module if isinstance(function, Op | Composite) else function.__module__
     return module
+
+
+def _parameters(function: Callable[..., Any]) -> griffe.Parameters:
+    return griffe.Parameters(*[_parameter(p) for p in inspect.signature(function).parameters.values()])
 
 
 def _parameter(parameter: inspect.Parameter) -> griffe.Parameter:

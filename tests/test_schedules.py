@@ -189,6 +189,16 @@ def test_subclasses_and_modules() -> None:
         def __init__(self, lr: float) -> None:
             super().__init__(alpha=2 * lr)
 
+    class Scaled(S.Adam):
+        factor: float = 1.0
+
+        def transformation(self, lr: Any) -> Any:
+            return super().transformation(self.factor * lr)
+
+    scaled = Scaled(0.1, 0.5, factor=3.0)
+    assert (scaled.beta1, scaled.eps, scaled.learning_rate()) == (0.5, 1e-8, 0.1) and Scaled().factor == 1.0
+    np.testing.assert_allclose(by_loop(scaled, 1), START - 0.3 * np.sign(START - 3), rtol=1e-5)
+    assert not hasattr(S.Adam(), "alpha") and not hasattr(S.Adam, "beta1")
     assert Half().learning_rate() == 1e-3 and Mine(lr=0.5).learning_rate() == 1.0 == Mine(0.5).learning_rate()
     np.testing.assert_allclose(by_loop(Half(lr=0.1), 1), START - 0.1 * (START - 3), rtol=1e-6)
 

@@ -4,14 +4,16 @@ gradients in which nnabla and optax differ."""
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import InitVar, field
 from typing import Any, NamedTuple
 
 import jax
 import jax.numpy as jnp
 import optax
 
-from .rates import Rate, as_decay, as_rate, takes_lr
-from .solver import Solver, Transformation
+from .declared import Declared, amount, share
+from .rates import Rate
+from .solver import Transformation
 
 
 class _Sum(NamedTuple):
@@ -64,7 +66,7 @@ def scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) ->
     return _by_moments(b1, b2, step, largest=True)
 
 
-class AdaBound(Solver):
+class AdaBound(Declared):
     """m, v as in Adam;  w <- w - clip(alpha' / (sqrt(v) + eps), lower, upper) m
 
     alpha' = alpha sqrt(1 - beta2^t) / (1 - beta1^t) at step t, lower = f (1 - 1 / (gamma t + 1)) and
@@ -81,26 +83,16 @@ class AdaBound(Solver):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    rate_name = "alpha"
+    alpha: InitVar[Rate] = 1e-3
+    beta1: float = share(default=0.9)
+    beta2: float = share(default=0.999)
+    eps: float = amount(default=1e-8)
+    final_lr: float = amount(default=0.1)
+    gamma: float = amount(default=1e-3)
+    lr: InitVar[Rate | None] = field(default=None, kw_only=True)
 
-    @takes_lr
-    def __init__(
-        self,
-        alpha: Rate = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        final_lr: float = 0.1,
-        gamma: float = 1e-3,
-        *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha)
-        self.beta1 = as_decay(beta1, "beta1")
-        self.beta2 = as_decay(beta2, "beta2")
-        self.eps = as_rate(eps, "eps")
-        self.final_lr = as_rate(final_lr, "final_lr")
-        self.gamma = as_rate(gamma, "gamma")
+    def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
+        super().__post_init__(rate, lr)
         if not self.gamma:
             raise ValueError("gamma: must be above 0")
         if not self._initial_lr:
@@ -137,21 +129,7 @@ class AMSBound(AdaBound):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    @takes_lr
-    def __init__(
-        self,
-        alpha: Rate = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        final_lr: float = 0.1,
-        gamma: float = 1e-3,
-        bias_correction: bool = False,
-        *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps, final_lr, gamma)
-        self.bias_correction = bias_correction
+    bias_correction: bool = False
 
     def transformation(self, lr: Any) -> Transformation:
         return self._bounded(lr, self.bias_correction, largest=True)

@@ -7,30 +7,31 @@ average that is kept, not below 1.
 
 from __future__ import annotations
 
+from dataclasses import InitVar, field
 from typing import Any
 
 import optax
 
 from .bounded import scale_by_amsgrad, scale_by_root_of_sum
-from .rates import Rate, as_decay, as_rate, takes_lr
-from .solver import Solver, Transformation
+from .declared import Declared, amount, share
+from .rates import Rate
+from .solver import Transformation
 
 
-class Sgd(Solver):
+class Sgd(Declared):
     """Gradient descent: w <- w - lr g
 
     Args:
         lr: Learning rate.
     """
 
-    def __init__(self, lr: Rate = 1e-3) -> None:
-        super().__init__(lr)
+    lr: InitVar[Rate] = 1e-3
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.scale(-lr)
 
 
-class Momentum(Solver):
+class Momentum(Declared):
     """v <- momentum v + lr g;  w <- w - v
 
     Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
@@ -40,15 +41,14 @@ class Momentum(Solver):
         momentum: Share of v that is kept at each step; not negative.
     """
 
-    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9) -> None:
-        super().__init__(lr)
-        self.momentum = as_rate(momentum, "momentum")
+    lr: InitVar[Rate] = 1e-3
+    momentum: float = amount(default=0.9)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
 
 
-class Nesterov(Solver):
+class Nesterov(Declared):
     """v <- momentum v - lr g;  w <- w + momentum v - lr g
 
     Nesterov, "A method of solving a convex programming problem with convergence rate O(1/k^2)", 1983, in the form of
@@ -59,15 +59,14 @@ class Nesterov(Solver):
         momentum: Share of v that is kept at each step; not negative.
     """
 
-    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9) -> None:
-        super().__init__(lr)
-        self.momentum = as_rate(momentum, "momentum")
+    lr: InitVar[Rate] = 1e-3
+    momentum: float = amount(default=0.9)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale(-lr), optax.trace(self.momentum, nesterov=True))
 
 
-class SgdW(Solver):
+class SgdW(Declared):
     """v <- momentum v + lr g;  w <- w - v - (lr / first lr) wd w
 
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
@@ -78,17 +77,16 @@ class SgdW(Solver):
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
-    def __init__(self, lr: Rate = 1e-3, momentum: float = 0.9, wd: float = 1e-4) -> None:
-        super().__init__(lr)
-        self.momentum = as_rate(momentum, "momentum")
-        self.wd = as_rate(wd, "wd")
+    lr: InitVar[Rate] = 1e-3
+    momentum: float = amount(default=0.9)
+    wd: float = amount(default=1e-4)
 
     def transformation(self, lr: Any) -> Transformation:
         decay = optax.add_decayed_weights(decay_per_rate(self.wd, self._initial_lr) * lr)
         return optax.chain(optax.scale(lr), optax.trace(self.momentum), decay, optax.scale(-1.0))
 
 
-class Adam(Solver):
+class Adam(Declared):
     """m <- beta1 m + (1 - beta1) g;  v <- beta2 v + (1 - beta2) g^2;  w <- w - alpha m' / (sqrt(v') + eps)
 
     m' = m / (1 - beta1^t) and v' = v / (1 - beta2^t) at step t. Kingma and Ba, "Adam", ICLR 2015.
@@ -101,17 +99,11 @@ class Adam(Solver):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    rate_name = "alpha"
-
-    @takes_lr
-    def __init__(
-        self, alpha: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha)
-        self.beta1 = as_decay(beta1, "beta1")
-        self.beta2 = as_decay(beta2, "beta2")
-        self.eps = as_rate(eps, "eps")
+    alpha: InitVar[Rate] = 1e-3
+    beta1: float = share(default=0.9)
+    beta2: float = share(default=0.999)
+    eps: float = amount(default=1e-8)
+    lr: InitVar[Rate | None] = field(default=None, kw_only=True)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_adam(self.beta1, self.beta2, self.eps), optax.scale(-lr))
@@ -132,13 +124,7 @@ class AdamW(Adam):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    @takes_lr
-    def __init__(
-        self, alpha: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, wd: float = 1e-4, *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
-        self.wd = as_rate(wd, "wd")
+    wd: float = amount(default=1e-4)
 
     def transformation(self, lr: Any) -> Transformation:
         decay = optax.add_decayed_weights(decay_per_rate(self.wd, self._initial_lr))
@@ -158,12 +144,7 @@ class Adamax(Adam):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    @takes_lr
-    def __init__(
-        self, alpha: Rate = 2e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-8, *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
+    alpha: InitVar[Rate] = 2e-3
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_adamax(self.beta1, self.beta2, self.eps), optax.scale(-lr))
@@ -201,26 +182,14 @@ class AMSGRAD(Adam):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    @takes_lr
-    def __init__(
-        self,
-        alpha: Rate = 1e-3,
-        beta1: float = 0.9,
-        beta2: float = 0.999,
-        eps: float = 1e-8,
-        bias_correction: bool = False,
-        *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(alpha, beta1, beta2, eps)
-        self.bias_correction = bias_correction
+    bias_correction: bool = False
 
     def transformation(self, lr: Any) -> Transformation:
         scale = scale_by_amsgrad(self.beta1, self.beta2, self.eps, self.bias_correction)
         return optax.chain(scale, optax.scale(-lr))
 
 
-class Lion(Solver):
+class Lion(Declared):
     """w <- w - lr sign(beta1 m + (1 - beta1) g);  m <- beta2 m + (1 - beta2) g
 
     Chen et al., "Symbolic discovery of optimization algorithms", NeurIPS 2023.
@@ -231,16 +200,15 @@ class Lion(Solver):
         beta2: Share of m that is kept at each step, at least 0 and below 1.
     """
 
-    def __init__(self, lr: Rate = 1e-4, beta1: float = 0.9, beta2: float = 0.99) -> None:
-        super().__init__(lr)
-        self.beta1 = as_decay(beta1, "beta1")
-        self.beta2 = as_decay(beta2, "beta2")
+    lr: InitVar[Rate] = 1e-4
+    beta1: float = share(default=0.9)
+    beta2: float = share(default=0.99)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_lion(self.beta1, self.beta2), optax.scale(-lr))
 
 
-class Adagrad(Solver):
+class Adagrad(Declared):
     """v <- v + g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
@@ -250,15 +218,14 @@ class Adagrad(Solver):
         eps: Added to the root of v, in units of the gradient.
     """
 
-    def __init__(self, lr: Rate = 1e-2, eps: float = 1e-8) -> None:
-        super().__init__(lr)
-        self.eps = as_rate(eps, "eps")
+    lr: InitVar[Rate] = 1e-2
+    eps: float = amount(default=1e-8)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(scale_by_root_of_sum(self.eps), optax.scale(-lr))
 
 
-class Adadelta(Solver):
+class Adadelta(Declared):
     """d = sqrt((x + eps) / (v + eps)) g;  w <- w - lr d
 
     Before, v <- decay v + (1 - decay) g^2; after, x <- decay x + (1 - decay) d^2. Zeiler, "ADADELTA", 2012,
@@ -270,16 +237,15 @@ class Adadelta(Solver):
         eps: Added to v and x.
     """
 
-    def __init__(self, lr: Rate = 1.0, decay: float = 0.95, eps: float = 1e-6) -> None:
-        super().__init__(lr)
-        self.decay = as_decay(decay, "decay")
-        self.eps = as_rate(eps, "eps")
+    lr: InitVar[Rate] = 1.0
+    decay: float = share(default=0.95)
+    eps: float = amount(default=1e-6)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_adadelta(self.decay, self.eps), optax.scale(-lr))
 
 
-class RMSprop(Solver):
+class RMSprop(Declared):
     """v <- decay v + (1 - decay) g^2;  w <- w - lr g / (sqrt(v) + eps)
 
     Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012.
@@ -290,16 +256,15 @@ class RMSprop(Solver):
         eps: Added to the root of v, in units of the gradient.
     """
 
-    def __init__(self, lr: Rate = 1e-3, decay: float = 0.9, eps: float = 1e-8) -> None:
-        super().__init__(lr)
-        self.decay = as_decay(decay, "decay")
-        self.eps = as_rate(eps, "eps")
+    lr: InitVar[Rate] = 1e-3
+    decay: float = share(default=0.9)
+    eps: float = amount(default=1e-8)
 
     def transformation(self, lr: Any) -> Transformation:
         return optax.chain(optax.scale_by_rms(self.decay, self.eps, eps_in_sqrt=False), optax.scale(-lr))
 
 
-class RMSpropGraves(Solver):
+class RMSpropGraves(Declared):
     """d <- momentum d - lr g / sqrt(v - m^2 + eps);  w <- w + d
 
     Before, v <- decay v + (1 - decay) g^2 and m <- decay m + (1 - decay) g. Graves, "Generating sequences with
@@ -312,18 +277,17 @@ class RMSpropGraves(Solver):
         eps: Added under the root, in units of the gradient squared.
     """
 
-    def __init__(self, lr: Rate = 1e-4, decay: float = 0.95, momentum: float = 0.9, eps: float = 1e-4) -> None:
-        super().__init__(lr)
-        self.decay = as_decay(decay, "decay")
-        self.momentum = as_rate(momentum, "momentum")
-        self.eps = as_rate(eps, "eps")
+    lr: InitVar[Rate] = 1e-4
+    decay: float = share(default=0.95)
+    momentum: float = amount(default=0.9)
+    eps: float = amount(default=1e-4)
 
     def transformation(self, lr: Any) -> Transformation:
         scale = optax.scale_by_stddev(self.decay, self.eps)
         return optax.chain(scale, optax.scale(-lr), optax.trace(self.momentum))
 
 
-class Lars(Solver):
+class Lars(Declared):
     """v <- momentum v + lr coefficient |w| / (|g| + eps) g;  w <- w - v
 
     The norms are those of one parameter; where |w| or |g| is 0, the factor before g is lr. You, Gitman and Ginsburg,
@@ -336,20 +300,17 @@ class Lars(Solver):
         eps: Added to the norm of g, in its units.
     """
 
-    def __init__(
-        self, lr: Rate = 1e-3, momentum: float = 0.9, coefficient: float = 1e-3, eps: float = 1e-6
-    ) -> None:
-        super().__init__(lr)
-        self.momentum = as_rate(momentum, "momentum")
-        self.coefficient = as_rate(coefficient, "coefficient")
-        self.eps = as_rate(eps, "eps")
+    lr: InitVar[Rate] = 1e-3
+    momentum: float = amount(default=0.9)
+    coefficient: float = amount(default=1e-3)
+    eps: float = amount(default=1e-6)
 
     def transformation(self, lr: Any) -> Transformation:
         ratio = optax.scale_by_trust_ratio(trust_coefficient=self.coefficient, eps=self.eps)
         return optax.chain(ratio, optax.scale(lr), optax.trace(self.momentum), optax.scale(-1.0))
 
 
-class Lamb(Solver):
+class Lamb(Declared):
     """r = m' / (sqrt(v') + eps) as in Adam;  w <- w - eta |w| / |r| r
 
     The norms are those of one parameter; where |w| or |r| is 0, their quotient counts as 1. You et al., "Large batch
@@ -363,17 +324,11 @@ class Lamb(Solver):
         lr: The learning rate, by the name that all solvers have for it.
     """
 
-    rate_name = "eta"
-
-    @takes_lr
-    def __init__(
-        self, eta: Rate = 1e-3, beta1: float = 0.9, beta2: float = 0.999, eps: float = 1e-6, *,
-        lr: Rate | None = None,
-    ) -> None:
-        super().__init__(eta)
-        self.beta1 = as_decay(beta1, "beta1")
-        self.beta2 = as_decay(beta2, "beta2")
-        self.eps = as_rate(eps, "eps")
+    eta: InitVar[Rate] = 1e-3
+    beta1: float = share(default=0.9)
+    beta2: float = share(default=0.999)
+    eps: float = amount(default=1e-6)
+    lr: InitVar[Rate | None] = field(default=None, kw_only=True)
 
     def transformation(self, lr: Any) -> Transformation:
         adam = optax.scale_by_adam(self.beta1, self.beta2, self.eps)

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import functools
-import inspect
 import math
 from collections.abc import Callable
 from contextlib import nullcontext
-from typing import Any, ParamSpec, Protocol, TypeAlias
+from typing import Any, Protocol, TypeAlias
 
 import jax
 import numpy as np
 
 from ..graph.spec import x64_if
-
-P = ParamSpec("P")
 
 
 class Scheduler(Protocol):
@@ -42,22 +38,6 @@ def scheduled(schedule: Callable[[int], Any], updates: int, name: str) -> float:
     with jax.ensure_compile_time_eval(), jax.default_device("cpu") if has_cpu else nullcontext():
         # An accelerator would first finish the step before.
         return as_rate(schedule(updates), f"{name}: the schedule at update {updates}")
-
-
-def takes_lr(init: Callable[P, None]) -> Callable[P, None]:
-    """`__init__` of a solver with another name for the learning rate, its first argument: `lr` stands for it too."""
-    name = list(inspect.signature(init).parameters)[1]
-
-    @functools.wraps(init)
-    def call(*args: P.args, **kwargs: P.kwargs) -> None:
-        lr = kwargs.pop("lr", None)
-        if lr is not None:
-            if len(args) > 1 or name in kwargs:
-                raise TypeError(f"lr: is the same as {name}, which is given too")
-            kwargs[name] = lr
-        init(*args, **kwargs)
-
-    return call
 
 
 def schedule_of(rate: Any) -> Callable[[int], Any] | None:

@@ -1,0 +1,45 @@
+"""Solvers whose arguments are declared as the fields of a dataclass, with what each must be."""
+
+from __future__ import annotations
+
+import inspect
+from dataclasses import dataclass, field, fields
+from typing import Any, dataclass_transform
+
+from .rates import Rate, as_decay, as_rate
+from .solver import Solver
+
+
+def amount(*, default: float) -> Any:
+    """An argument that is finite and not negative."""
+    return field(default=default, metadata={"checked": as_rate})
+
+
+def share(*, default: float) -> Any:
+    """An argument that is the share of an average which is kept at each step: at least 0 and below 1."""
+    return field(default=default, metadata={"checked": as_decay})
+
+
+@dataclass_transform(eq_default=False, field_specifiers=(field, amount, share))
+class Declared(Solver):
+    """A solver whose fields are its arguments, in their order. The first is the learning rate; where that has another
+    name, `lr` stands for it too."""
+
+    def __init_subclass__(cls) -> None:
+        declared = [name for name in inspect.get_annotations(cls) if name in vars(cls)]
+        if declared and "__init__" not in vars(cls):
+            dataclass(eq=False, repr=False, match_args=False)(cls)
+            cls.rate_name = next(iter(cls.__dataclass_fields__))  # type: ignore[attr-defined]
+            types = cls.__init__.__annotations__
+            types.update({n: t[len("InitVar[") : -1] for n, t in types.items() if str(t).startswith("InitVar[")})
+            for name in declared:
+                delattr(cls, name)  # a default, which is no attribute of the class
+        super().__init_subclass__()
+
+    def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
+        if lr is not None and rate is not self.__dataclass_fields__[self.rate_name].default:  # type: ignore[attr-defined]
+            raise TypeError(f"lr: is the same as {self.rate_name}, which is given too")
+        super().__init__(rate if lr is None else lr)
+        for each in fields(self):  # type: ignore[arg-type]
+            if "checked" in each.metadata:
+                setattr(self, each.name, each.metadata["checked"](getattr(self, each.name), each.name))
