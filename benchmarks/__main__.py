@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import argparse
-import importlib.util
 import subprocess
 from contextlib import nullcontext
 from pathlib import Path
 
+import jax
 from rich.console import Console
 from rich.table import Table
 
@@ -42,7 +42,7 @@ from . import (
 from .frontier import attention, curvature, forward_laplacian, operator_learning, potential, sparse, training
 from .lowering import PLATFORMS, lower_cases_of_other_processes, lowered_too
 from .scaling import table as scaling_table
-from .timing import Row
+from .timing import Row, torch_beside_jax
 
 BENCHMARKS = {
     module.__name__.rpartition(".")[2]: module.run
@@ -72,7 +72,7 @@ def main() -> None:
     unknown = set(options.names) - set(BENCHMARKS)
     if unknown:
         parser.error(f"no benchmark is called {', '.join(sorted(unknown))}; there are {', '.join(BENCHMARKS)}")
-    torch = importlib.util.find_spec("torch") is not None
+    torch = torch_beside_jax()
     if options.smoke and options.write:
         parser.error("--smoke gives no figures worth writing")
     if options.rotating > 1 and not options.smoke:
@@ -117,9 +117,10 @@ def show(rows: list[Row]) -> None:
 
 def write(tables: dict[str, list[Row]]) -> None:
     """Keep the figures, and make the pages and plots that show them."""
+    folder = report.KEPT if jax.default_backend() == "cpu" else report.KEPT / jax.default_backend()
     for name, rows in tables.items():
-        report.keep(report.KEPT / f"{name}.json", rows)
-    if "derivatives" in tables:
+        report.keep(folder / f"{name}.json", rows)
+    if folder == report.KEPT and "derivatives" in tables:
         figures = derivatives.measured(False)
         growth.save(figures)
         growth.draw(figures, growth.PICTURE)

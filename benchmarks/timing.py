@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import gc
+import importlib.util
 import statistics
+import sys
 import time
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -62,7 +64,7 @@ def forget() -> None:
 
 def agreeing(contenders: dict[str, Contender], tolerance: float) -> None:
     """Call each contender once, and raise if the results are not the same within a relative `tolerance`."""
-    (name, first), *others = [(name, np.asarray(contender(), np.float64)) for name, contender in contenders.items()]
+    (name, first), *others = [(name, as_numpy(contender())) for name, contender in contenders.items()]
     for other, result in others:
         difference = np.max(np.abs(result.reshape(first.shape) - first)) / np.max(np.abs(first))
         if not difference <= tolerance:
@@ -70,8 +72,34 @@ def agreeing(contenders: dict[str, Contender], tolerance: float) -> None:
 
 
 def wait_for(result: Any) -> None:
-    """Wait for what JAX still computes."""
+    """Wait for what JAX or PyTorch still computes."""
     jax.block_until_ready(result)
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.get_default_device().type != "cpu":
+        torch.cuda.synchronize()
+
+
+def as_numpy(array: Any) -> np.ndarray:
+    """In float64, from whichever device: NumPy itself does not read what PyTorch has on a GPU."""
+    return np.asarray(array.cpu() if hasattr(array, "cpu") else array, np.float64)
+
+
+def torch_beside_jax() -> bool:
+    """Whether PyTorch is there; it then computes on the GPU where JAX does, in the same precision of products.
+
+    JAX's products of float32 are exact on a CPU; on a GPU they are in TF32, unless `jax_default_matmul_precision` asks
+    for more.
+    """
+    if importlib.util.find_spec("torch") is None:
+        return False
+    if jax.default_backend() == "gpu":
+        import torch
+
+        torch.set_default_device("cuda")
+        exact = jax.config.jax_default_matmul_precision in ("highest", "float32")
+        torch.set_float32_matmul_precision("highest" if exact else "high")
+        torch.backends.cudnn.allow_tf32 = not exact
+    return True
 
 
 def shown(seconds: float) -> str:

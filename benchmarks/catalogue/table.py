@@ -12,7 +12,7 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 
-from ..timing import Contender, Row, medians, row
+from ..timing import Contender, Row, as_numpy, medians, row
 from .attention import multi_head_attention
 from .case import Case
 from .images import interpolate, roi_align, warp_by_grid
@@ -70,7 +70,7 @@ def torch_ways(case: Case, weights: np.ndarray) -> tuple[Contender, Contender]:
 
 def check(title: str, contenders: dict[str, Contender], tolerance: float) -> None:
     """Raise if a contender computes something else than nngrad."""
-    results = {who: [np.asarray(a, np.float64) for a in _listed(run())] for who, run in contenders.items()}
+    results = {who: [as_numpy(a) for a in _listed(run())] for who, run in contenders.items()}
     for who, found in results.items():
         for ours, theirs in zip(results["nngrad"], found, strict=True):
             difference = np.max(np.abs(ours - theirs)) / np.max(np.abs(theirs))

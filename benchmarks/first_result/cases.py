@@ -58,7 +58,7 @@ def torch_gradients(loss_of: Callable[..., Any], parameters: Parameters, *data: 
 
     def step() -> Any:
         loss = loss_of(p, *arrays)
-        return [loss.item(), *[g.numpy() for g in torch.autograd.grad(loss, p)]]
+        return [loss.item(), *[g.cpu().numpy() for g in torch.autograd.grad(loss, p)]]
 
     return step
 
@@ -312,7 +312,7 @@ def torch_derivative(order: int) -> Start:
             y = mlp(torch.tanh, p, x)
             for _ in range(order):
                 (y,) = torch.autograd.grad(y.sum(), x, create_graph=True)
-            return y.detach().numpy()
+            return y.detach().cpu().numpy()
 
         return step
 

@@ -16,6 +16,7 @@ import numpy as np
 
 import nngrad as nn
 
+from ..timing import torch_beside_jax
 from .cases import CASES
 
 STEADY = 1.0
@@ -39,6 +40,7 @@ def main() -> None:
     if options.peer == "torch":
         import torch
 
+        torch_beside_jax()
         torch.zeros(1)
     else:
         jax.block_until_ready(jax.numpy.zeros(1))  # the backend is there

@@ -140,7 +140,7 @@ def mean_flow(smoke: bool, torch: bool) -> list[Row]:
         import torch
 
         own = [torch.tensor(w, requires_grad=True) for w in ws]
-        points, velocities, start, now = map(torch.from_numpy, (z, v, r, t))
+        points, velocities, start, now = map(torch.tensor, (z, v, r, t))
 
         def step(*given: Any) -> list[Any]:
             pushed = (points, now), (velocities, torch.ones_like(now))

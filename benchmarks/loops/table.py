@@ -61,7 +61,7 @@ def eager(results: Callable[..., list[Any]], arrays: Arrays) -> Made:
     given = [torch.tensor(a, requires_grad=True) for a in arrays]
 
     def step() -> Any:
-        return [x.detach().numpy() for x in results(*given)]
+        return [x.detach().cpu().numpy() for x in results(*given)]
 
     start = time.perf_counter()
     step()

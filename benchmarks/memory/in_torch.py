@@ -25,10 +25,15 @@ def step_of(model: Model, arrays: Arrays) -> Step:
 
 
 def peak(run: Callable[[], Any]) -> int:
-    """The highest sum of allocations in a call of `run`, by PyTorch's profiler, less what the results take."""
+    """The highest sum of allocations in a call of `run`, by PyTorch's account, less what the results take."""
     import torch
 
     run()
+    if torch.get_default_device().type != "cpu":
+        torch.cuda.reset_peak_memory_stats()
+        before = torch.cuda.memory_allocated()
+        results = run()
+        return int(torch.cuda.max_memory_allocated()) - before - sum(a.nbytes for a in results)
     with torch.profiler.profile(activities=[torch.profiler.ProfilerActivity.CPU], profile_memory=True) as profiler:
         results = run()
     events = [e for e in profiler.profiler.kineto_results.events() if e.name() == "[memory]"]

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import jax
 import numpy as np
 
-from ..timing import Contender
+from ..timing import Contender, as_numpy
 
 
 class Step(NamedTuple):
@@ -31,10 +31,10 @@ def same_results(step: Step, others: dict[str, Step], tolerance: float) -> None:
     The difference is the norm of that of an array (the loss, or a weight's gradient) over the array's norm. Arrays
     may come stacked, as a scan has them: they are compared in the order of the numbers in memory.
     """
-    expected = [np.asarray(a, np.float64).ravel() for a in jax.tree.leaves(step.run())]
+    expected = [as_numpy(a).ravel() for a in jax.tree.leaves(step.run())]
     ends = np.cumsum([a.size for a in expected])
     for name, other in others.items():
-        flat = np.concatenate([np.asarray(a, np.float64).ravel() for a in jax.tree.leaves(other.run())])
+        flat = np.concatenate([as_numpy(a).ravel() for a in jax.tree.leaves(other.run())])
         if flat.size != ends[-1]:
             raise ValueError(f"{name} gives {flat.size} numbers, where {ends[-1]} are expected")
         found = np.split(flat, ends[:-1])
