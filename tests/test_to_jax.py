@@ -54,6 +54,58 @@ def test_pytrees_in_and_out_under_jit_grad_and_vmap() -> None:
         np.testing.assert_allclose(batched["loss"], [by_hand(arrays, X), by_hand(Layer(2 * W, 2 * B), X)], rtol=1e-14)
 
 
+def test_jax_differentiates_samples_again_and_again() -> None:
+    """By the derivative of the distribution: a rejection has none. In loops JAX forgets rules of `custom_jvp`."""
+    key, at = np.array([3, 5], np.uint32), np.array([0.6, 2.5])
+    k = leaf(at)
+    y = F.log_gamma_sample(key, k)
+    f, expected = nn.to_jax(y, k), [y]
+    for _ in range(3):
+        expected += nn.grad(F.sum(F.sin(expected[-1])), [k])
+    looped = nn.to_jax(y, k)
+
+    def slope(function: Any) -> Any:
+        return jax.grad(lambda a: jnp.sum(jnp.sin(function(a))))
+
+    with jax.enable_x64(True):
+        for order, wanted in enumerate(expected):
+            np.testing.assert_allclose(f(at), wanted.d, rtol=1e-9, err_msg=f"order {order}")
+            f = slope(f)
+        tangents = jax.jit(jax.vmap(lambda a: jax.jvp(slope(looped), (a,), (jnp.ones(2),))[1]))(np.stack([at, at]))
+        once = jax.jvp(slope(looped), (at,), (np.ones(2),))[1]
+        np.testing.assert_allclose(tangents, np.stack([once, once]), rtol=1e-12)
+
+        def steps(a: Any) -> Any:
+            return jax.lax.scan(lambda c, _: (c + looped(a), None), a, length=2)[0]
+
+        found = jax.grad(lambda a: jnp.sum(slope(steps)(a)))(at)
+        wanted = jax.grad(lambda a: jnp.sum(slope(lambda a: a + 2 * looped(a))(a)))(at)
+        np.testing.assert_allclose(found, wanted, rtol=1e-12)
+
+
+def test_keys_and_shapes_of_samples_are_mapped_by_jax() -> None:
+    keys, at = np.array([[3, 5], [1, 2]], np.uint32), np.array([0.6, 2.5])
+    key, k = nn.Variable.from_numpy_array(keys[0]), leaf(at)
+    f = nn.to_jax(F.log_gamma_sample(key, k), [key, k])
+    with jax.enable_x64(True):
+        wanted = np.stack([f(each, at) for each in keys])
+        np.testing.assert_array_equal(jax.vmap(f, (0, None))(keys, at), wanted)
+        both = jax.vmap(jax.vmap(f, (None, 1)), (0, None))(keys, np.stack([at, at], axis=1))
+        np.testing.assert_array_equal(both, np.stack([wanted, wanted], axis=1))
+
+
+def test_jax_differentiates_weights_under_incremental_quantisation() -> None:
+    """As it differentiates all rounding: fixed weights are held at powers of two, the others are as they are."""
+    w, fixed = leaf(np.array([0.3, 0.7, 1.9])), np.array([1, 0, 1], np.int32)
+    kept, count = np.array([0.25, 0.0, 2.0]), np.int32(0)
+    f = nn.to_jax(F.inq_quantize(w, fixed, kept, fixed, count)[0], w)
+    with jax.enable_x64(True):
+        slope = jax.grad(lambda a: jnp.sum(jnp.sin(f(a))))
+        np.testing.assert_allclose(slope(w.d), [0, np.cos(0.7), 0], rtol=1e-14, atol=1e-14)
+        again = jax.grad(lambda a: jnp.sum(slope(a)))
+        np.testing.assert_allclose(again(w.d), [0, -np.sin(0.7), 0], rtol=1e-14, atol=1e-14)
+
+
 def test_one_pytree_is_one_argument_and_a_list_is_several() -> None:
     layer, x, loss = graph()
     wanted = pytest.approx(float(loss.d), rel=1e-14)

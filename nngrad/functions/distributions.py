@@ -15,6 +15,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.extend.core import Primitive
+from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Shape, Static
@@ -46,7 +48,6 @@ def binomial(
 
 
 @op
-@by_position
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     """The logarithm of samples of the gamma distribution with shape `k` and scale 1, that follow from `key`.
 
@@ -62,7 +63,7 @@ def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     k = floating(k)
     wide = widened(k)
     positive = lax.gt(wide, lax.full_like(wide, 0))
-    drawn = _log_gamma(typed_key(key), lax.select(positive, wide, lax.full_like(wide, 1)))
+    drawn = _LOG_GAMMA.bind(key, lax.select(positive, wide, lax.full_like(wide, 1)), keyed=())
     return lax.convert_element_type(lax.select(positive, drawn, lax.full_like(drawn, np.nan)), k.dtype)
 
 
@@ -94,6 +95,42 @@ def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
     # Not 0, which has no logarithm.
     u = lax.convert_element_type(1 - jax.random.uniform(last, k.shape, jnp.float32), k.dtype)
     return jnp.where(below, y + lax.log(u) / k, y)
+
+
+@by_position
+def _drawn(key: jax.Array, k: jax.Array, *, keyed: tuple[bool, ...]) -> jax.Array:
+    """The samples, whose first axes `jax.vmap` has added: one for each of `keyed`, which says whether keys have it."""
+
+    def draw(key: jax.Array, k: jax.Array) -> jax.Array:
+        return _log_gamma(typed_key(key), k)
+
+    for has_keys in keyed:
+        draw = jax.vmap(draw, (0 if has_keys else None, 0))
+    return draw(key, k)
+
+
+def _mapped(arrays: Any, axes: Any, *, keyed: tuple[bool, ...]) -> tuple[Any, int]:
+    (key, k), (of_key, of_k) = arrays, axes
+    size = k.shape[of_k] if of_key is None else key.shape[of_key]
+    key = key if of_key is None else batching.bdim_at_front(key, of_key, size)
+    k = batching.bdim_at_front(k, of_k, size)
+    return _LOG_GAMMA.bind(key, k, keyed=(*keyed, of_key is not None)), 0
+
+
+def _moved(along: Any, y: Any, key: Any, k: Any, *, keyed: tuple[bool, ...]) -> Any:
+    """The rule of `log_gamma_sample` for forward mode."""
+    z = lax.exp(y)
+    return along * ((y - lax.digamma(k)) * gamma_moment.forward(k, z) + gamma_moment.forward(k, z, order=1))
+
+
+_LOG_GAMMA = Primitive("log_gamma_sample")
+"""The samples with a derivative for JAX, which may differentiate what a graph computes, and finds none in a rejection.
+It is no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
+_LOG_GAMMA.def_impl(jax.jit(_drawn, static_argnames="keyed"))
+_LOG_GAMMA.def_abstract_eval(lambda key, k, **_: k)
+ad.defjvp2(_LOG_GAMMA, None, _moved)
+batching.primitive_batchers[_LOG_GAMMA] = _mapped
+mlir.register_lowering(_LOG_GAMMA, mlir.lower_fun(_drawn, multiple_results=False))
 
 
 _NODES = {4: 48, 8: 96}
@@ -130,6 +167,7 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
     rate = lax.abs(k - z) + lax.sqrt(z / 2)
     near = 1 / rate
     scale = jnp.where(below, jnp.where(near > 1, lax.max(near, 1 / k), near), jnp.where(z > 1, near, 1 / z))
+    scale = lax.stop_gradient(scale)  # where JAX differentiates: the integral does not depend on it
     places, weights = (jnp.asarray(each, k.dtype) for each in _quadrature(_NODES[k.dtype.itemsize]))
     k, z, below, scale = (lax.expand_dims(each, (each.ndim,)) for each in (k, z, below, scale))
     along = scale * places

@@ -166,7 +166,7 @@ def inq_quantize(
     largest = nearest_power(jnp.max(sizes, initial=0), 1.5)
     largest = jnp.where(largest == 0, 1, largest).astype(sizes.dtype)
     least = largest * sizes.dtype.type(math.ldexp(1.0, 1 - 2 ** (num_bits - 2)))
-    power = lax.clamp(least, nearest_power(sizes, 1.5), largest)
+    power = jnp.clip(nearest_power(sizes, 1.5), least, largest)
     power = jnp.where(sizes < least / 2, 0, lax.sign(widened(before)) * power)
     return jnp.where(fixed, power.astype(weight.dtype), before), fixed.astype(indicators.dtype)
 
