@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import math
 from collections.abc import Sequence
 
 import nngrad.functions as F
+from nngrad.functions.contractions import contraction_like
 from nngrad.functions.operands import Operand, reshaped
 from nngrad.graph import Function, Variable
 
@@ -23,14 +25,15 @@ def transposed(x: Variable) -> Variable:
 def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
     """y = a b: ga = gy b', gb = a' gy, each as a product with transpose flags"""
     a, b = f.inputs
-    ta, tb, how = f.arguments
-    ga = F.batch_matmul(b, gy, tb, True, how) if ta else F.batch_matmul(gy, b, False, not tb, how)
+    ta, tb, matmul_precision = f.arguments
+    product = functools.partial(F.batch_matmul, matmul_precision=matmul_precision)
+    ga = product(b, gy, tb, True) if ta else product(gy, b, False, not tb)
     if b.ndim == 2 and a.ndim > 2 and not ta:
         # One matrix for a whole batch: the sum over the batch is part of the product.
         rows, row, column = tuple(range(a.ndim - 1)), a.ndim - 1, a.ndim
         output = (column, row) if tb else (row, column)
-        return ga, F.contraction(a, gy, terms=((*rows, row), (*rows, column)), output=output, matmul_precision=how)
-    gb = F.batch_matmul(gy, a, True, ta, how) if tb else F.batch_matmul(a, gy, not ta, False, how)
+        return ga, contraction_like(f, (a, gy), ((*rows, row), (*rows, column)), output)
+    gb = product(gy, a, True, ta) if tb else product(a, gy, not ta, False)
     return F.sum_to(ga, shape=a.shape), F.sum_to(gb, shape=b.shape)
 
 
@@ -38,21 +41,22 @@ def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable
 def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable | None:
     """As few products as can be: where one side has no axes but those of the matrix, all rows are one product's"""
     a, b = operands
-    ta, tb, how = f.arguments
+    ta, tb, matmul_precision = f.arguments
+    product = functools.partial(F.batch_matmul, matmul_precision=matmul_precision)
     rows, columns = a.x.ndim - (1 if ta else 2), b.x.ndim - (2 if tb else 1)
     wide_a = a._replace(value=a.widened(kept=[i for i in range(a.x.ndim) if i == rows or i < a.x.ndim - 2]))
     wide_b = b._replace(value=b.widened(kept=[i for i in range(b.x.ndim) if i == columns or i < b.x.ndim - 2]))
     if not b.lead and (not a.lead or b.x.ndim == 2):
-        return F.batch_matmul(wide_a.value, wide_b.value, ta, tb, how)
+        return product(wide_a.value, wide_b.value, ta, tb)
     if a.lead and b.lead:
         if b.x.ndim == 2 and a.x.ndim > 2 and not ta:
             flat = reshaped(a.widened(), (*a.size, math.prod(a.x.shape[:-1]), a.x.shape[-1]))
-            y = F.batch_matmul(flat, wide_b.value, False, tb, how)
+            y = product(flat, wide_b.value, False, tb)
             return reshaped(y, (*a.size, *a.x.shape[:-1], y.shape[-1]))
         ndim = max(a.x.ndim, b.x.ndim)
-        return F.batch_matmul(wide_a.lined_up(ndim), wide_b.lined_up(ndim), ta, tb, how)
+        return product(wide_a.lined_up(ndim), wide_b.lined_up(ndim), ta, tb)
     if b.lead and a.x.ndim == b.x.ndim == 2:
-        return F.transpose(F.batch_matmul(wide_b.value, wide_a.value, not tb, not ta, how), axes=(0, 2, 1))
+        return F.transpose(product(wide_b.value, wide_a.value, not tb, not ta), axes=(0, 2, 1))
     return None
 
 

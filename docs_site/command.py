@@ -20,10 +20,10 @@ from typing import Any
 
 from nngrad_command import __version__
 from nngrad_command.arguments import port
+from nngrad_command.in_clone import SOURCES
 from nngrad_command.installation import install_command, missing
 from nngrad_command.outcome import complain
 
-SOURCES = Path(__file__).parents[1]
 PORT = 8000
 LOOPBACK = "127.0.0.1"
 DESCRIPTION = (

@@ -3,39 +3,48 @@
 from __future__ import annotations
 
 import argparse
+import sys
 from collections.abc import Mapping, Sequence
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from . import __version__, doctor, launch
-from .following import command as following
+from . import __version__
 from .in_clone import command_in_clone
 
-Commands = Mapping[str, tuple[Any, str]]
+Commands = Mapping[str, tuple[str | Path, str]]
 """The module of each command, with DESCRIPTION, add_arguments and run, or its file in a clone; and what it is for."""
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
 ALONE: Commands = {
-    "launch": (launch, "run a script as several processes, joined by JAX"),
-    "follow": (following, "show a page that follows a run, on loopback"),
+    "launch": ("nngrad_command.launch", "run a script as several processes, joined by JAX"),
+    "follow": ("nngrad_command.following.command", "show a page that follows a run, on loopback"),
     "docs": (Path("docs_site/command.py"), "build the documentation as a site, or show it"),
     "reproduce": (Path("benchmarks/reproducing/command.py"), "run a comparison that a paper has published"),
-    "doctor": (doctor, "show versions and devices, and what is missing or broken"),
+    "doctor": ("nngrad_command.doctor", "show versions and devices, and what is missing or broken"),
 }
 
 
 def run(commands: Commands, arguments: Sequence[str] | None) -> int:
-    """Run one of these commands with `arguments` (those of the process by default); returns the exit code."""
+    """Run one of these commands with `arguments` (those of the process by default); returns the exit code.
+
+    Only the module of that one is imported.
+    """
+    words = sys.argv[1:] if arguments is None else arguments
+    wanted = next((word for word in words if not word.startswith("-")), None)
     top = argparse.ArgumentParser(prog="nngrad", description=DESCRIPTION)
     top.add_argument("--version", action="version", version=f"nngrad {__version__}")
     parsers = top.add_subparsers(title="commands", metavar="COMMAND", required=True)
     for name, (found, what) in commands.items():
-        module = command_in_clone(name, found) if isinstance(found, Path) else found
+        if name != wanted:
+            parsers.add_parser(name, help=what)
+            continue
+        module: Any = command_in_clone(name, found) if isinstance(found, Path) else import_module(found)
         command = parsers.add_parser(name, help=what, description=module.DESCRIPTION,
                                      epilog=getattr(module, "EPILOG", None), formatter_class=_Paragraphs)
         module.add_arguments(command)
         command.set_defaults(run=module.run)
-    given, unknown = top.parse_known_args(arguments)
+    given, unknown = top.parse_known_args(words)
     if unknown and not hasattr(given, "takes_any"):
         top.error(f"unrecognized arguments: {' '.join(unknown)}")
     code: int = given.run(given)

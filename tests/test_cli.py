@@ -186,7 +186,8 @@ def test_demo_is_reproducible() -> None:
 
 
 def test_demo_without_its_extra(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    monkeypatch.setattr(cli.demo, "missing", lambda extra: [Requirement("scikit-learn", ">=1.4", extra, None)])
+    lacking = Requirement("scikit-learn", ">=1.4", "demo", None)
+    monkeypatch.setattr("nngrad.command.demo.missing", lambda extra: [lacking])
     assert cli.main(["demo"]) == 1
     said = capsys.readouterr().err
     assert "scikit-learn>=1.4" in said

@@ -11,10 +11,9 @@ import subprocess
 import sys
 from pathlib import Path
 
+from nngrad_command.in_clone import SOURCES
 from nngrad_command.installation import install_command, missing
 from nngrad_command.outcome import complain
-
-SOURCES = Path(__file__).parents[2]
 
 DESCRIPTION = (
     "Run a comparison that a paper has published, at a size that two cores hold, with nngrad as one more line beside "

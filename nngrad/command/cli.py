@@ -8,17 +8,15 @@ from collections.abc import Sequence
 from nngrad_command import commands
 from nngrad_command.outcome import exit_code
 
-from . import cache, demo, ops, run_exported, show, time_loss, train, view
-
 COMMANDS: commands.Commands = {
-    "demo": (demo, "train a small GAN with a gradient penalty, and draw what it makes"),
-    "train": (train, "train one of the recipes, as a configuration says"),
-    "ops": (ops, "list the functions and what is known of their backward rules"),
-    "show": (show, "print a graph of a script, or of a file, as text"),
-    "time": (time_loss, "time forward and backward of a loss in a script"),
-    "view": (view, "look at a graph of a script, or of a file, as a page"),
-    "run": (run_exported, "run a function that nn.export has written, on arrays in files"),
-    "cache": (cache, "show the executables that are kept on disk, or remove them"),
+    "demo": ("nngrad.command.demo", "train a small GAN with a gradient penalty, and draw what it makes"),
+    "train": ("nngrad.command.train", "train one of the recipes, as a configuration says"),
+    "ops": ("nngrad.command.ops", "list the functions and what is known of their backward rules"),
+    "show": ("nngrad.command.show", "print a graph of a script, or of a file, as text"),
+    "time": ("nngrad.command.time_loss", "time forward and backward of a loss in a script"),
+    "view": ("nngrad.command.view", "look at a graph of a script, or of a file, as a page"),
+    "run": ("nngrad.command.run_exported", "run a function that nn.export has written, on arrays in files"),
+    "cache": ("nngrad.command.cache", "show the executables that are kept on disk, or remove them"),
     **commands.ALONE,
 }
 

@@ -77,8 +77,9 @@ def contraction_like(
     f: Function, x: Sequence[Variable], terms: Sequence[Sequence[int]], output: Sequence[int]
 ) -> Variable:
     """A contraction that takes part in derivatives of the product `f`, and multiplies as exactly as that."""
-    how = f.args.get("matmul_precision")
-    y: Variable = contraction(*x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=how)
+    y: Variable = contraction(
+        *x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=f.args.get("matmul_precision")
+    )
     return y
 
 
