@@ -112,11 +112,11 @@ class DigitGan(Recipe):
     def _random(self, rng: np.random.Generator) -> Array:
         return rng.standard_normal((self._batch, self._noise), dtype=np.float32)
 
-    def critique(self, number: int) -> tuple[float, float, float]:
+    def critique(self, number: int) -> dict[str, float]:
         """The critic's estimate of the Wasserstein distance of generated from real images, its loss, and the mean norm
         of its gradient with respect to an image, for which 1 is wanted: of a batch that is drawn for a step."""
-        distance, loss, slope = map(float, self._judge(*self._batch_of(self.draws(number, self._critic.steps + 1))))
-        return distance, loss, slope
+        values = self._judge(*self._batch_of(self.draws(number, self._critic.steps + 1)))
+        return dict(zip(("distance", "critic_loss", "gradient_norm"), map(float, values), strict=True))
 
     def examples(self) -> tuple[Array, Array]:
         """A hundred images that the copies of the parameters give, and a hundred real ones."""

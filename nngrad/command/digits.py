@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import tempfile
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import ExitStack, nullcontext
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, TypeAlias
 
 import jax
 import numpy as np
@@ -17,32 +17,19 @@ import nngrad as nn
 from nngrad_command.following.beside import FollowedBeside
 
 from ..files.replacing import write_whole
-from ..training.runs import TrainingLog, training_log
+from ..training.runs import Run, TrainingLog, training_log
 from ..training.runs.log import as_png
 from .recipes.configuration import with_values
 from .recipes.pictures import BLUE, GREY, ORANGE, draw_tiled, figure
 from .recipes.run import recipe_named
 
 _Gan: Any = recipe_named("gan")
+Lines: TypeAlias = Sequence[Mapping[str, float]]
 ROOM = 1 << 18
 """Bytes that both pictures fit in."""
 MEASURED_EVERY = 10
 LIVE_PICTURES = 500
 """Steps from one picture to the next for a page that follows the training."""
-
-
-class Standing(NamedTuple):
-    """Where training stands after some steps of the generator; see `critique` in the recipe."""
-
-    step: int
-    distance: float
-    critic_loss: float
-    gradient_norm: float
-
-    @property
-    def figures(self) -> dict[str, float]:
-        """What was measured, by name."""
-        return dict(zip(self._fields[1:], self[1:], strict=True))
 
 
 def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console, live: bool = False) -> None:
@@ -107,8 +94,8 @@ def _train_and_draw(
     late = course[-max(len(course) // 10, 1) :]
     console.print(
         f"{steps} steps in {time.perf_counter() - began:.1f} s, compilation included."
-        f" At the end: Wasserstein estimate {np.mean([s.distance for s in late]):.2f},"
-        f" mean gradient norm {np.mean([s.gradient_norm for s in late]):.2f} (the penalty pulls it to 1).",
+        f" At the end: Wasserstein estimate {np.mean([line['distance'] for line in late]):.2f},"
+        f" mean gradient norm {np.mean([line['gradient_norm'] for line in late]):.2f} (the penalty pulls it to 1).",
         highlight=False,
     )
     for path in written:
@@ -120,25 +107,22 @@ def untrained(steps: int, seed: int = 0) -> Any:
     return _Gan(with_values(_Gan.defaults, {"steps": steps, "seed": seed, "devices": 1}))
 
 
-def trained(gan: Any, log: TrainingLog) -> list[Standing]:
-    """Take all steps; where it stands before the first one, after each of the first, and every so often later."""
-    steps = log.steps or 0
-    course = [Standing(0, *gan.critique(0))]
-    with log:
-        for step in range(1, steps + 1):
-            gan.set_rates(step - 1)
-            gan.step(step - 1)
-            if step < MEASURED_EVERY or step % MEASURED_EVERY == 0 or step == steps:
-                standing = Standing(step, *gan.critique(step))
-                course.append(standing)
-                log.write(step, standing.figures)
-            else:
-                log.moved(step)
-            if log.folder is not None and (step % LIVE_PICTURES == 0 or step == steps):
-                gan.copy_parameters()
-                log.draw(step, gan.drawn())
+def trained(gan: Any, log: TrainingLog) -> Lines:
+    """Take all steps; the lines of the log, which say where it stands after the first one, and every so often later."""
+
+    def take(number: int) -> None:
+        gan.set_rates(number)
+        gan.step(number)
+
+    def draw(run: Run) -> None:
+        if run.step % LIVE_PICTURES == 0 or run.step == log.steps:
+            gan.copy_parameters()
+            log.draw(run.step, gan.drawn())
+
+    nn.fit(take, range(log.steps or 0), every=MEASURED_EVERY, evaluate=lambda: gan.critique(log.step + 1), log=log,
+           callbacks=[] if log.folder is None else [draw])  # fmt: skip
     gan.copy_parameters()
-    return course
+    return log.lines
 
 
 def digits_of(gan: Any) -> Any:
@@ -149,24 +133,24 @@ def digits_of(gan: Any) -> Any:
     return drawn
 
 
-def curves_of(course: Sequence[Standing]) -> Any:
+def curves_of(course: Lines) -> Any:
     """A figure of the critic's estimate of the distance, its loss, and its mean gradient norm, over the steps."""
-    steps = [s.step for s in course]
+    of = {name: [line[name] for line in course] for name in course[0]}
     drawn = figure(9.5, 3.8)
     left, right = drawn.subplots(1, 2)
-    _draw_curve(left, steps, [s.distance for s in course], BLUE, "Wasserstein estimate")
-    _draw_curve(left, steps, [s.critic_loss for s in course], ORANGE, "critic's loss")
+    _draw_curve(left, of["step"], of["distance"], BLUE, "Wasserstein estimate")
+    _draw_curve(left, of["step"], of["critic_loss"], ORANGE, "critic's loss")
     left.axhline(0.0, color=GREY, linewidth=0.8)
     left.set_title("distance of generated from real digits")
     left.legend(frameon=False)
     right.axhline(1.0, color=GREY, linewidth=0.8)
-    _draw_curve(right, steps, [s.gradient_norm for s in course], BLUE, "")
+    _draw_curve(right, of["step"], of["gradient_norm"], BLUE, "")
     right.set_title("mean gradient norm of the critic")
     right.set_ylim(bottom=0.0)
     return drawn
 
 
-def _draw_curve(axes: Any, steps: Sequence[int], values: Sequence[float], color: str, label: str) -> None:
+def _draw_curve(axes: Any, steps: Sequence[float], values: Sequence[float], color: str, label: str) -> None:
     """One curve: what was measured, faintly, and its running mean."""
     axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
     axes.plot(steps, running_mean(values), color=color, linewidth=1.6, label=label)
