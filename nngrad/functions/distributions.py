@@ -48,6 +48,7 @@ def binomial(
 
 
 @op
+@by_position
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     """The logarithm of samples of the gamma distribution with shape `k` and scale 1, that follow from `key`.
 
@@ -63,7 +64,8 @@ def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     k = floating(k)
     wide = widened(k)
     positive = lax.gt(wide, lax.full_like(wide, 0))
-    drawn = _LOG_GAMMA.bind(key, lax.select(positive, wide, lax.full_like(wide, 1)), keyed=())
+    shapes = lax.select(positive, wide, lax.full_like(wide, 1))
+    drawn = _MOVED.bind(shapes, lax.stop_gradient(_log_gamma(typed_key(key), lax.stop_gradient(shapes))))
     return lax.convert_element_type(lax.select(positive, drawn, lax.full_like(drawn, np.nan)), k.dtype)
 
 
@@ -97,40 +99,21 @@ def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
     return jnp.where(below, y + lax.log(u) / k, y)
 
 
-@by_position
-def _drawn(key: jax.Array, k: jax.Array, *, keyed: tuple[bool, ...]) -> jax.Array:
-    """The samples, whose first axes `jax.vmap` has added: one for each of `keyed`, which says whether keys have it."""
-
-    def draw(key: jax.Array, k: jax.Array) -> jax.Array:
-        return _log_gamma(typed_key(key), k)
-
-    for has_keys in keyed:
-        draw = jax.vmap(draw, (0 if has_keys else None, 0))
-    return draw(key, k)
+_MOVED = Primitive("moved_with_the_shape")
+"""Samples, with their derivative by the shapes for JAX, which may differentiate what a graph computes: in a rejection
+it finds none. It is no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
 
 
-def _mapped(arrays: Any, axes: Any, *, keyed: tuple[bool, ...]) -> tuple[Any, int]:
-    (key, k), (of_key, of_k) = arrays, axes
-    size = k.shape[of_k] if of_key is None else key.shape[of_key]
-    key = key if of_key is None else batching.bdim_at_front(key, of_key, size)
-    k = batching.bdim_at_front(k, of_k, size)
-    return _LOG_GAMMA.bind(key, k, keyed=(*keyed, of_key is not None)), 0
-
-
-def _moved(along: Any, y: Any, key: Any, k: Any, *, keyed: tuple[bool, ...]) -> Any:
-    """The rule of `log_gamma_sample` for forward mode."""
+def _moves(along: Any, y: Any, k: Any, _: Any) -> Any:
     z = lax.exp(y)
     return along * ((y - lax.digamma(k)) * gamma_moment.forward(k, z) + gamma_moment.forward(k, z, order=1))
 
 
-_LOG_GAMMA = Primitive("log_gamma_sample")
-"""The samples with a derivative for JAX, which may differentiate what a graph computes, and finds none in a rejection.
-It is no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
-_LOG_GAMMA.def_impl(jax.jit(_drawn, static_argnames="keyed"))
-_LOG_GAMMA.def_abstract_eval(lambda key, k, **_: k)
-ad.defjvp2(_LOG_GAMMA, None, _moved)
-batching.primitive_batchers[_LOG_GAMMA] = _mapped
-mlir.register_lowering(_LOG_GAMMA, mlir.lower_fun(_drawn, multiple_results=False))
+_MOVED.def_impl(lambda k, y: y)
+_MOVED.def_abstract_eval(lambda k, y: y)
+ad.defjvp2(_MOVED, _moves, None)
+batching.defbroadcasting(_MOVED)
+mlir.register_lowering(_MOVED, mlir.lower_fun(lambda k, y: y, multiple_results=False))
 
 
 _NODES = {4: 48, 8: 96}

@@ -102,29 +102,12 @@ Callback = Callable[[Function], Any]
 
 
 class _Callback(FunctionHook):
-    """Calls a function with each Function that runs, forward and backward."""
+    """Calls a function with each Function, before it runs ("pre") or after ("post"), forward and backward."""
 
-    def __init__(self, name: str, callback: Callback) -> None:
-        self.name, self._callback = name, callback
-
-
-class _PreHook(_Callback):
-    def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        self._callback(function)
-
-    def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        self._callback(function)
-
-
-class _PostHook(_Callback):
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        self._callback(function)
-
-    def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        self._callback(function)
-
-
-_KINDS = {"pre": _PreHook, "post": _PostHook}
+    def __init__(self, when: str, key: str, callback: Callback) -> None:
+        self.name = _name(when, key)
+        for way in ("forward", "backward"):
+            setattr(self, f"{way}_{when}process", lambda function, *_: callback(function))
 
 
 def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
@@ -166,7 +149,7 @@ def _set(when: str, key: str, callback: Callback | None) -> None:
     if not callable(callback):
         raise TypeError(f"function_{when}_hook: expected a function of a Function, got {callback!r}")
     _unset(when, key)
-    hook = _KINDS[when](_name(when, key), callback)
+    hook = _Callback(when, key, callback)
     put_layers((*build_options().layers, (hook, {"hooks": (hook,)})))
 
 
