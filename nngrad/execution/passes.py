@@ -51,12 +51,12 @@ def _one_level(block: Block) -> Block:
             continue
         values: list[int] = []
         for (inner, own, numbers), results in zip(body.steps, body.results, strict=True):
-            taken = tuple([given[i] if i >= 0 else values[~i] for i in numbers])
+            taken = tuple(body.picked(given, values, numbers))
             made = tuple([free - 1 - k for k in range(len(results))])
             free -= len(results)
             values += made
             found.append(Call(inner, own, taken, made))
-        instead.update(zip(outs, [given[i] if i >= 0 else values[~i] for i in body.outputs], strict=True))
+        instead.update(zip(outs, body.picked(given, values), strict=True))
     return block_of(block.inputs, found, [instead[i] for i in block.outputs])
 
 

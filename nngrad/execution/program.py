@@ -27,7 +27,7 @@ from nngrad_command import __version__
 
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
-from ..graph.block import Block, Step, run_steps
+from ..graph.block import Block, Step
 from ..graph.exchange import Processes, group_of, several_processes
 from ..graph.mesh import Axes, Mesh, running_on
 from ..graph.tables import html_table, titled
@@ -84,16 +84,12 @@ class Program(NamedTuple):
 
 def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
     """The program as one function, just as it is."""
-    steps, outputs = program.block.steps, program.block.outputs
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         if program.mesh is None:
-            values = run_steps(steps, arrays)
-        else:
-            arrays = tuple(program.mesh.divided(arrays, program.uneven))
-            with running_on(program.mesh):
-                values = run_steps(steps, arrays)
-        return tuple([arrays[i] if i >= 0 else values[~i] for i in outputs])
+            return program.block.results_of(arrays)
+        with running_on(program.mesh):
+            return program.block.results_of(tuple(program.mesh.divided(arrays, program.uneven)))
 
     return run
 

@@ -107,7 +107,7 @@ class _Stepper:
         trail = (*self._trail, Step(self._owner, role, number))
         values: list[MarkedArray] = []
         for f, (_, _, ins) in zip(known[1].functions, body.steps, strict=True):
-            given = [inputs[i] if i >= 0 else values[~i] for i in ins]
+            given = body.picked(inputs, values, ins)
             try:
                 values += self._results(f, given, trail)
             except Exception as error:

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
-from typing import Any
+from collections.abc import Callable
 
 import jax
 import jax.numpy as jnp
@@ -12,9 +11,10 @@ from jax import lax
 
 from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
 from ..graph.arguments import Ignored, axis_of
-from ..graph.axes import AxisMap, Places, Shape, mixes
+from ..graph.axes import AxisMap, Places, mixes
 from . import movement
 from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
+from .axis_maps import base_axis_leading
 
 GELU_SCALE = math.sqrt(2 / math.pi)
 GELU_CUBIC = 0.044715
@@ -50,12 +50,7 @@ def _slopes(f: Function) -> tuple[Places, Places]:
     return tuple(range(x0.ndim)), (None,) * x1.ndim
 
 
-def _slopes_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    axis = f.args["base_axis"]
-    return {"base_axis": axis + len(size) if axis >= 0 else axis}
-
-
-@op(type_name="PReLU", axes=AxisMap(places=_slopes, leading=_slopes_leading, inputs=(0,)), fuses="in place")
+@op(type_name="PReLU", axes=AxisMap(places=_slopes, leading=base_axis_leading, inputs=(0,)), fuses="in place")
 def prelu(x0: AsFloats, x1: Array, /, base_axis: int = 1) -> jax.Array:
     """`x0` where it is not negative, else `x1 * x0`; its derivative at 0 is 1 (He et al., 2015).
 

@@ -15,6 +15,12 @@ def _inverse(places: Places, ndim: int) -> Places:
     return tuple([places.index(b) if b in places else None for b in range(ndim)])
 
 
+def base_axis_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
+    """Of an op whose samples begin at its argument `base_axis`."""
+    axis = f.args["base_axis"]
+    return {"base_axis": axis + len(size) if axis >= 0 else axis}
+
+
 # ---------------------------------------------------------------- shape
 
 

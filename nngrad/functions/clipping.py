@@ -10,6 +10,8 @@ from ..graph.arguments import Axes, axes_of
 from ..graph.axes import AxisMap, Places, mixes
 from ..graph.ranges import Positive
 from .arithmetic import broadcast_shape, maximum2, minimum2
+from .axis_maps import base_axis_leading
+from .indexing import batch_of_samples
 from .reduction import norm
 
 # ---------------------------------------------------------------- values
@@ -96,15 +98,7 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
     return (tuple([a if a < first else None for a in range(ndim)]),)
 
 
-@op(
-    forwards_inputs=True,
-    axes=AxisMap(
-        places=_sample_axes,
-        leading=lambda f, size, shape: {
-            "base_axis": f.args["base_axis"] + (len(size) if f.args["base_axis"] >= 0 else 0),
-        },
-    ),
-)
+@op(forwards_inputs=True, axes=AxisMap(places=_sample_axes, leading=base_axis_leading))
 def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> jax.Array:
     """`x` unchanged; of a gradient that passes the `k` largest elements of each sample stay, and the others become 0.
 
@@ -118,13 +112,6 @@ def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> ja
     Raises:
         ValueError: A sample has fewer than `k` elements, `k` is below 1, or `base_axis` is out of range.
     """
-    base = base_axis + x.ndim if base_axis < 0 else base_axis
-    if not 0 <= base <= x.ndim:
-        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
-    size = 1
-    for n in x.shape[base:]:
-        size *= n
-    if not 1 <= k <= size:
-        raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
+    batch_of_samples(x.shape, base_axis, k)
     y: jax.Array = x
     return y

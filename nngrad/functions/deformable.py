@@ -13,10 +13,10 @@ from jax import lax
 from ..graph import Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import AxisMap, row_places
-from ..graph.spec import FLOAT32
 from . import control, elementwise, linear, slicing
 from .array import cast
 from .convolution import finished, steps_of, with_one_batch_axis
+from .moments import accurate
 from .movement import reshape, transpose
 from .transposition import transposed
 
@@ -137,7 +137,7 @@ def deformable_convolution(
         _at_windows(f"{what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
         for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
     ]
-    moves = _wide(taken[0])
+    moves = accurate(taken[0])  # or places on large images could not be told from each other
     places = _places((height, width), sizes, window, moves.dtype)
     rows, columns = (place + moves[..., i] for i, place in enumerate(places))
     read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
@@ -159,11 +159,6 @@ def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Vari
 
 def _last(x: Variable) -> Variable:
     return transpose(x, axes=(0, *range(2, x.ndim), 1))
-
-
-def _wide(x: Variable) -> Variable:
-    """`x` in a dtype in which places on large images can be told from each other."""
-    return x if x.spec.differentiable and x.dtype.itemsize > 2 else cast(x, FLOAT32)
 
 
 def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, window: Any) -> tuple[int, int]:

@@ -327,6 +327,17 @@ def sort(
     return values_or_indices(sort_values, argsort, with_index, only_index, x, axis, reverse)
 
 
+def batch_of_samples(shape: Shape, base_axis: int, k: int) -> Shape:
+    """The batch axes of an array whose samples begin at `base_axis` and have at least `k` elements."""
+    base = base_axis + len(shape) if base_axis < 0 else base_axis
+    if not 0 <= base <= len(shape):
+        raise ValueError(f"base_axis {base_axis} is out of range for an array of {len(shape)} axes")
+    size = math.prod(shape[base:])
+    if not 1 <= k <= size:
+        raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
+    return shape[:base]
+
+
 @composite
 def top_k_data(
     x: Array, /, k: int, abs: bool = False, reduce: bool = True, base_axis: int = 1, largest: bool = True,
@@ -349,13 +360,9 @@ def top_k_data(
     Raises:
         ValueError: A sample has fewer than `k` elements, `k` is below 1, or `base_axis` is out of range.
     """
-    base = base_axis + x.ndim if base_axis < 0 else base_axis
-    if not 0 <= base <= x.ndim:
-        raise ValueError(f"base_axis {base_axis} is out of range for an array of {x.ndim} axes")
-    batch, size = x.shape[:base], math.prod(x.shape[base:])
-    if not 1 <= k <= size:
-        raise ValueError(f"k must be between 1 and the {size} elements of a sample, got {k}")
-    flat = movement.reshape(x, shape=(*batch, size))
+    batch = batch_of_samples(x.shape, base_axis, k)
+    base = len(batch)
+    flat = movement.reshape(x, shape=(*batch, math.prod(x.shape[base:])))
     order = argsort(elementwise.abs(flat) if abs else flat, reverse=largest)
     index = slicing.take_slices(order, key=(*[(0, n, 1) for n in batch], (0, k, 1)))
     points, rows = along(index, base)

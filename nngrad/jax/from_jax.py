@@ -73,11 +73,11 @@ class OpenedFunction(JaxFunction):
         given = [*constants, *inputs]
         values: list[Variable] = []
         for op, arguments, numbers in body.steps:
-            made = apply(op, tuple([given[i] if i >= 0 else values[~i] for i in numbers]), arguments)
+            made = apply(op, tuple(body.picked(given, values, numbers)), arguments)
             values.extend(made if op.multiple_results else (made,))
         for number in body.stop_gradients:
             values[~number].need_grad = False
-        return [given[i] if i >= 0 else values[~i] for i in body.outputs]
+        return body.picked(given, values)
 
     def _trace(self, tree: Any, described: tuple[Any, ...], needs_x64: bool) -> Trace:
         around = surroundings_of_now()

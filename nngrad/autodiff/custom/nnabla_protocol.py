@@ -18,6 +18,7 @@ import numpy as np
 
 from ...execution.calls import calls_of
 from ...execution.lower import Program, linearize, lower
+from ...functions.inlining import inlined
 from ...functions.jaxpr_structure import array_value
 from ...graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
 from ...graph.spec import x64_if
@@ -240,7 +241,7 @@ def rule_of_protocol(
     gradient = gradient_of(f, indexes)
     recording = backward_recording(gradient)
     if recording is not None:
-        emitted = replayed(recording, [*f.inputs, *f.outputs, *gys])
+        emitted = inlined(recording.program.block, [*f.inputs, *f.outputs, *gys, *recording.constants])
         for i, gx in zip(recording.written, emitted, strict=True):
             results[i] = gx
         return results
@@ -253,16 +254,6 @@ def rule_of_protocol(
 def all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
     """The rule for a caller that does not say which gradients it wants."""
     return rule_of_protocol(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
-
-
-def replayed(recording: Recording, inputs: Sequence[Variable]) -> list[Variable]:
-    """The functions of a recording, applied to `inputs`."""
-    leaves = (*inputs, *recording.constants)
-    values: list[Variable] = []
-    for op, arguments, ins in recording.program.block.steps:
-        out = apply(op, tuple([leaves[i] if i >= 0 else values[~i] for i in ins]), arguments)
-        values.extend(out if op.multiple_results else (out,))
-    return [leaves[i] if i >= 0 else values[~i] for i in recording.program.block.outputs]
 
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:

@@ -100,7 +100,7 @@ class AnySize(NamedTuple):
             raise NotForAnySize(f"{at[0].name} cannot be exported for any batch size: {str(error).splitlines()[0]}\n"
                                 "Export it with a fixed size, write that part in another way, or give the size with "
                                 "constraints, as jax.export.symbolic_shape takes them") from error
-        return [arrays[i] if i >= 0 else values[~i] for i in self.program.block.outputs]
+        return self.program.block.picked(arrays, values)
 
 
 def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], size: Any) -> AnySize:

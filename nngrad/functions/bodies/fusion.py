@@ -47,7 +47,7 @@ class _Values:
         steps: set[Any] = set()
         fixed = {x for x in given if x[0] == "fixed"}
         for (op, arguments, numbers), specs in zip(body.steps, body.results, strict=True):
-            key = op, arguments, tuple([given[i] if i >= 0 else values[~i] for i in numbers])
+            key = op, arguments, tuple(body.picked(given, values, numbers))
             made = self.table.get(key)
             if made is None:
                 made = self.table[key] = tuple([("value", len(self.table), k) for k in range(len(specs))])
