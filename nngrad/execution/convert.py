@@ -245,7 +245,8 @@ class CompiledFunction:
                 results = self._executable(*given)
         else:
             results = self._executable(*given)
-        put_together([leaf.cell for leaf in self._updated], results[self._count :])
+        if self._updated:
+            put_together([leaf.cell for leaf in self._updated], results[self._count :])
         return results[0] if self._single else list(results[: self._count])
 
     def __reduce__(self) -> tuple[Any, ...]:

@@ -20,6 +20,15 @@ from .arithmetic import widened
 _MATRICES = rowwise("(m,n)->(m,n)")
 
 
+def nan_of_matrix(a: Any, *results: Any) -> tuple[Any, ...]:
+    """Arrays that were computed from each matrix by elimination: NaN where the matrix has one.
+
+    CUDA's elimination loses them: it looks for pivots by comparing, and gives zeros for a matrix of NaN.
+    """
+    lost = jnp.isnan(a).any((-2, -1))
+    return tuple([jnp.where(lost.reshape(*lost.shape, *(1,) * (y.ndim - lost.ndim)), math.nan, y) for y in results])
+
+
 def _factor_cost(f: Function) -> int:
     shape = f.inputs[0].shape
     return math.prod(shape) * shape[-1]
@@ -35,8 +44,9 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     Returns:
         (*batch, n, n) with L below the diagonal, its own of ones left out, and U; and (*batch, n), the order of rows.
     """
-    lu, _, permutation = lax.linalg.lu(widened(a))
-    return lu, permutation
+    a = widened(a)
+    lu, _, permutation = lax.linalg.lu(a)
+    return *nan_of_matrix(a, lu), permutation
 
 
 @op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
@@ -50,7 +60,7 @@ def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
         `l` below the diagonal, where it has ones, and `u`, as one array; the pivots; the permutation of the rows.
     """
     lu, pivots, permutation = lax.linalg.lu(a)
-    return lu, pivots, permutation
+    return *nan_of_matrix(a, lu), pivots, permutation
 
 
 def _columns_and_rows(f: Function) -> tuple[Places, ...]:

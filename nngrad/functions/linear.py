@@ -16,6 +16,7 @@ from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
 from ..graph.ranges import MatmulPrecision
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
+from .factors import nan_of_matrix
 from .movement import reshape, transpose
 
 # ---------------------------------------------------------------- products of matrices
@@ -276,7 +277,9 @@ def batch_inv(x: Array, /) -> jax.Array:
         x: (*batch, n, n). A singular matrix gives values that are infinite or NaN.
         ...: As for `half_lower`.
     """
-    return lax.convert_element_type(jnp.linalg.inv(square_matrices(x)), floating(x).dtype)
+    a = square_matrices(x)
+    (y,) = nan_of_matrix(a, jnp.linalg.inv(a))
+    return lax.convert_element_type(y, floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
@@ -291,7 +294,9 @@ def batch_det(x: Array, /) -> jax.Array:
     Returns:
         (*batch).
     """
-    return lax.convert_element_type(jnp.linalg.det(square_matrices(x)), floating(x).dtype)
+    a = square_matrices(x)
+    (y,) = nan_of_matrix(a, jnp.linalg.det(a))
+    return lax.convert_element_type(y, floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
@@ -304,7 +309,9 @@ def batch_logdet(x: Array, /) -> jax.Array:
     Returns:
         (*batch).
     """
-    return lax.convert_element_type(jnp.linalg.slogdet(square_matrices(x))[1], floating(x).dtype)
+    a = square_matrices(x)
+    (y,) = nan_of_matrix(a, jnp.linalg.slogdet(a)[1])
+    return lax.convert_element_type(y, floating(x).dtype)
 
 
 @op(axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")

@@ -46,11 +46,12 @@ def arrays_of(
             keys[i] = source() if draw else source.ahead()  # type: ignore[misc, union-attr]
             cells[i].put(keys[i])
     values = values_of(cells)
-    if often:
+    arrays = raw_together(values)
+    if often and np.ndarray in map(type, arrays):
         for i, value in enumerate(values):
             if i not in keys:
                 value.as_jax()
-    arrays = raw_together(values)
+        arrays = raw_together(values)
     for i, key in keys.items():
         arrays[i] = key  # not another's that draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)

@@ -17,7 +17,7 @@ from ..execution.tiers import QuickExecutable
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
-from ..graph.process import check_not_traced, check_process
+from ..graph.process import check_process
 from ..graph.spec import Shape, x64_if
 from ..graph.value import Value, exchange, replace, values_of
 from .state import names_by_place, names_of_state
@@ -238,17 +238,13 @@ class InPlaceUpdate:
         return self._updated
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        """Update, and return the result of the function's own. Hold the solver's lock.
+        """Update, and return the result of the function's own. Hold the solver's lock, where JAX traces nothing.
 
         Args:
             kind: Equal for arguments of one kind: of the same classes and dtypes.
             arguments: Arrays, in pytrees.
-
-        Raises:
-            TypeError: JAX is tracing a function.
         """
         check_process()
-        check_not_traced("an update of parameters", STEP_TO_TRACE)
         if self._device is None and not self._needs_x64 and not self._solver._needs_x64:
             return self._run(kind, arguments)
         with x64_if(self._needs_x64 or self._solver._needs_x64):

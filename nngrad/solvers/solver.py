@@ -18,13 +18,13 @@ from ..execution.tiers import Work
 from ..graph import Variable
 from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
-from ..graph.process import check_process
+from ..graph.process import check_not_traced, check_process
 from ..graph.refusals import explained
 from ..graph.spec import x64_if
 from ..graph.value import Zeros, hold_together, values_of
 from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
-from .in_place import InPlaceState, InPlaceUpdate, Results, StateValue
+from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
 from .loss_facts import Loss, solvers, tell_of_untrained, transformed
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .rates import LearningRate, Rate
@@ -268,6 +268,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             tell_of_untrained("update", met_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
+        check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
             self._update(None, (self._rate, raw_together(values_of([p.grad for p in self._variables]))))
         call_after(update_post_hook)

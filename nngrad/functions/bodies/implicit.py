@@ -23,7 +23,7 @@ from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from .. import krylov
 from ..array import zeros_like
-from ..factors import lu_solve
+from ..factors import lu_solve, nan_of_matrix
 from .costs import operations_in
 from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
 
@@ -174,7 +174,7 @@ def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
     spec = matrix.inputs[-1]
     columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
     lu, _, permutation = lax.linalg.lu(columns)
-    return lu, permutation
+    return *nan_of_matrix(columns, lu), permutation
 
 
 @Factored.declared(linear=True, reads=3)
