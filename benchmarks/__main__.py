@@ -117,7 +117,7 @@ def show(rows: list[Row]) -> None:
 
 def write(tables: dict[str, list[Row]]) -> None:
     """Keep the figures, and make the pages and plots that show them."""
-    folder = report.KEPT if jax.default_backend() == "cpu" else report.KEPT / jax.default_backend()
+    folder = report.KEPT if jax.default_backend() == "cpu" else report.ON_GPU
     for name, rows in tables.items():
         report.keep(folder / f"{name}.json", rows)
     if folder == report.KEPT and "derivatives" in tables:

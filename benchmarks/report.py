@@ -19,6 +19,7 @@ from nngrad_command.installation import version_of
 
 ROOT = Path(__file__).parents[1]
 KEPT = Path(__file__).parent / "results"
+ON_GPU = KEPT / "gpu"
 PAGE = Path(__file__).parent / "RESULTS.md"
 README = ROOT / "README.md"
 PLOTTED = ("devices", "growth")
@@ -118,6 +119,13 @@ are in [results/](results).
 
 {machines}
 """
+_ON_GPU = """
+## On a GPU
+{told}. Products are exact to float32
+(`jax_default_matmul_precision` is `highest`). Of steps as small as these the time is mostly the host's: the dense
+critic's launches as many kernels as JAX's, and nngrad spends some 20 µs more before them.
+
+"""
 _GROWTH = """
 ## Growth with the order
 The nth derivative of a network of three tanh layers at 1,024 points, by nested `nn.grad` and by what one writes in JAX:
@@ -148,9 +156,9 @@ def machine(packages: Iterable[str] = ("torch",)) -> str:
     return f"{device.device_kind} ({device.platform}), {cores}, {', '.join(versions)}"
 
 
-def load(name: str) -> dict[str, Any]:
+def load(name: str, folder: Path = KEPT) -> dict[str, Any]:
     """What is kept of a benchmark: `machine`, `date` and `rows`."""
-    found: dict[str, Any] = json.loads((KEPT / f"{name}.json").read_text())
+    found: dict[str, Any] = json.loads((folder / f"{name}.json").read_text())
     return found
 
 
@@ -170,14 +178,23 @@ def page() -> str:
     text = _HEAD.format(rows=sum([len(each["rows"]) for each in kept.values()]), machines=told)
     for title, lines in SECTIONS.items():
         text += f"\n## {title}\n" + table(lines)
-    return text + _GROWTH
+    return text + on_gpu() + _GROWTH
+
+
+def on_gpu() -> str:
+    """The headlines of what was measured on a GPU."""
+    kept = _kept(ON_GPU)
+    told = "; ".join(sorted({f"{each['date']}, {each['machine']}" for each in kept.values()}))
+    lines = [line for lines in SECTIONS.values() for line in lines if line.benchmark in kept]
+    return _ON_GPU.format(told=told) + table(lines, ON_GPU)
 
 
 def everything() -> str:
     """A page with all rows that are kept."""
     text = "# All measurements\n"
-    for name, kept in _kept().items():
-        text += f"\n## {name.replace('_', ' ').capitalize()}\n{kept['date']}, {kept['machine']}\n\n"
+    both = [(*item, where) for folder, where in ((KEPT, ""), (ON_GPU, " on a GPU")) for item in _kept(folder).items()]
+    for name, kept, where in both:
+        text += f"\n## {name.replace('_', ' ').capitalize()}{where}\n{kept['date']}, {kept['machine']}\n\n"
         text += "| what | nngrad | beside | ratio | goal |\n| --- | --- | --- | ---: | ---: |\n"
         for row in kept["rows"]:
             goal = "" if row["goal"] is None else f"≤ {row['goal']:g}"
@@ -185,8 +202,8 @@ def everything() -> str:
     return text
 
 
-def _kept() -> dict[str, dict[str, Any]]:
-    return {path.stem: load(path.stem) for path in sorted(KEPT.glob("*.json")) if path.stem not in PLOTTED}
+def _kept(folder: Path = KEPT) -> dict[str, dict[str, Any]]:
+    return {path.stem: load(path.stem, folder) for path in sorted(folder.glob("*.json")) if path.stem not in PLOTTED}
 
 
 def with_table(text: str) -> str:
@@ -198,18 +215,18 @@ def with_table(text: str) -> str:
     return f"{head}{begin}{table(chosen)}{end}{tail}"
 
 
-def table(lines: Iterable[Headline]) -> str:
+def table(lines: Iterable[Headline], folder: Path = KEPT) -> str:
     """A table of headlines."""
     text = "| | nngrad | beside | ratio |\n| --- | --- | --- | ---: |\n"
     for line in lines:
-        rows = rows_of(line)
+        rows = rows_of(line, folder)
         ours = rows[0]["ours"].rpartition(": ")[2]
         beside, ratios = "; ".join([r["peer"] for r in rows]), "; ".join([f"{r['ratio']:.2g}" for r in rows])
         text += f"| {line.title} | {ours} | {beside} | {ratios} |\n"
     return text
 
 
-def rows_of(line: Headline) -> list[dict[str, Any]]:
+def rows_of(line: Headline, folder: Path = KEPT) -> list[dict[str, Any]]:
     """The kept rows that a headline shows.
 
     Raises:
@@ -218,10 +235,10 @@ def rows_of(line: Headline) -> list[dict[str, Any]]:
     found = []
     for peer in line.peers:
         fitting = [
-            row for row in load(line.benchmark)["rows"]
+            row for row in load(line.benchmark, folder)["rows"]
             if row["what"] == line.what and row["peer"].startswith(peer) and row["ours"].startswith(line.ours)
         ]  # fmt: skip
         if not fitting:
-            raise ValueError(f"results/{line.benchmark}.json has no row {line.what!r} beside {peer!r}")
+            raise ValueError(f"{folder.name}/{line.benchmark}.json has no row {line.what!r} beside {peer!r}")
         found.append(fitting[0])
     return found
