@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import as_int
+from ..graph.arguments import as_int, coerced
 from ..graph.leaf import as_variables
 from ..graph.ranges import Share
 from ..graph.refusals import explained_by_name
@@ -249,10 +249,7 @@ def multi_head_attention(
             `attn_bias_k` and `attn_bias_v` is given and the other is not.
     """
     name = "multi_head_attention"
-    try:
-        num_heads = as_int(num_heads)
-    except TypeError as error:
-        raise TypeError(f"{name}: num_heads must be {error}, got {num_heads!r}") from None
+    num_heads = coerced(as_int, num_heads, f"{name}: num_heads")
     required = {"query": query, "key": key, "value": value, "q_weight": q_weight, "k_weight": k_weight,
                 "v_weight": v_weight, "out_weight": out_weight}  # fmt: skip
     optional = {"q_bias": q_bias, "k_bias": k_bias, "v_bias": v_bias, "out_bias": out_bias,

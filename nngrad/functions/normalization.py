@@ -9,7 +9,7 @@ import math
 from typing import Any
 
 from ..graph import Array, Floats, Variable, composite
-from ..graph.arguments import Axes, as_axes, axes_of
+from ..graph.arguments import Axes, as_axes, axes_of, coerced
 from ..graph.leaf import as_variables
 from ..graph.ranges import AtLeastOne, NotNegative, Positive
 from ..graph.refusals import explained_by_name
@@ -38,10 +38,7 @@ def tensor_normalization(
         ValueError: The shape of a parameter does not fit, an axis is out of range, or `eps` is negative.
     """
     name = "tensor_normalization"
-    try:
-        axes = as_axes(axes)
-    except TypeError as error:
-        raise TypeError(f"{name}: axes must be {error}, got {axes!r}") from None
+    axes = coerced(as_axes, axes, f"{name}: axes")
     x, beta, gamma = as_variables((x, beta, gamma), ("x", "beta", "gamma"), name, 1)
     if not eps >= 0:
         raise ValueError(f"{name}: eps must not be negative, got {eps}")

@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, Union, get_args, get_origin
+from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from jax.typing import DTypeLike
@@ -22,6 +22,7 @@ from .ndarray import checked_shape
 from .ranges import Range
 from .spec import DType, dtype_of
 
+T = TypeVar("T")
 Coercer: TypeAlias = Callable[[Any], Any]
 PythonNumber: TypeAlias = int | float | Fraction
 
@@ -128,6 +129,14 @@ def as_int(value: Any) -> int:
     if not -_MOST - 1 <= result <= _MOST:
         raise OverflowError
     return result
+
+
+def coerced(coerce: Callable[[Any], T], value: Any, name: str) -> T:
+    """`coerce(value)`; that it is nothing of the kind is said with `name`."""
+    try:
+        return coerce(value)
+    except TypeError as error:
+        raise TypeError(f"{name} must be {error}, got {value!r}") from None
 
 
 def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> int:

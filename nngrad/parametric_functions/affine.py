@@ -9,7 +9,7 @@ from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, UniformInitializer
 from .layer_arguments import of_affine, size
-from .layer_parameters import ZEROS, Apply, Init, own_parameters, parameter, reparametrized
+from .layer_parameters import Apply, Init, own_parameters, parameter, reparametrized
 
 UNIT_VARIANCE = UniformInitializer((-math.sqrt(3.0), math.sqrt(3.0)))
 
@@ -30,9 +30,7 @@ def affine(
         base_axis: Number of batch axes; a negative one counts from the end.
     """
     shapes = of_affine(inp, n_outmaps, base_axis, rng)
-    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
-    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
+    weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
     return F.affine(inp, weight, bias, base_axis=shapes.base_axis)
 
 

@@ -7,7 +7,7 @@ from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng
 from .layer_arguments import axis, evenly, kernel_extents, of_convolution, size
-from .layer_parameters import ZEROS, Apply, Init, glorot, own_parameters, parameter, reparametrized
+from .layer_parameters import ZEROS, Apply, Init, glorot, own_parameters, parameter
 
 
 @own_parameters("conv")
@@ -34,9 +34,7 @@ def convolution(
         base_axis: Number of batch axes; a negative one counts from the end.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
-    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
-    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
+    weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
     return F.convolution(
         inp, weight, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last,
@@ -61,17 +59,10 @@ def deconvolution(
         output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
         ...: As for `convolution`.
     """
-    outmaps = size(outmaps, "outmaps")
-    base_axis = axis(base_axis, inp.ndim, "base_axis")
-    extents = kernel_extents(inp, kernel, base_axis)
-    channels = inp.shape[-1 if channel_last else base_axis]
-    inner = evenly(outmaps, size(group, "group"), "outmaps")
-    shape = (channels, *extents, inner) if channel_last else (channels, inner, *extents)
-    w = parameter("W", shape, w_init, glorot(outmaps, channels, extents, rng), fix_parameters)
-    b = parameter("b", (outmaps,), b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
+    shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng, transposed=True)
+    weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
     return F.deconvolution(
-        inp, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
+        inp, weight, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation, group=group,
         channel_last=channel_last, output_padding=output_padding,
     )
 
@@ -153,9 +144,7 @@ def deformable_convolution(
         ...: As for `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng)
-    w = parameter("W", shapes.weight, w_init, shapes.default, fix_parameters)
-    b = parameter("b", shapes.bias, b_init, ZEROS, fix_parameters) if with_bias else None
-    weight, bias = reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
+    weight, bias = shapes.weight_and_bias(w_init, b_init, fix_parameters, with_bias, apply_w, apply_b)
     return F.deformable_convolution(
         inp, weight, offset, mask, bias, base_axis=shapes.base_axis, pad=pad, stride=stride, dilation=dilation,
         group=group, deformable_group=deformable_group, channel_last=channel_last,

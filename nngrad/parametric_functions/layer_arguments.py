@@ -8,18 +8,15 @@ from collections.abc import Iterable
 from typing import NamedTuple
 
 from ..graph import Variable
-from ..graph.arguments import Ints, as_float, as_int, as_ints, axis_of
+from ..graph.arguments import Ints, as_float, as_int, as_ints, axis_of, coerced
 from ..initializer import Rng
 from ..parameter import Initializer
-from .layer_parameters import glorot
+from .layer_parameters import ZEROS, Apply, Init, glorot, parameter, reparametrized
 
 
 def ints(value: int | Iterable[int], name: str) -> tuple[int, ...]:
     """An int, or several, as a tuple."""
-    try:
-        return as_ints(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be {error}, got {value!r}") from None
+    return coerced(as_ints, value, name)
 
 
 def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
@@ -40,18 +37,12 @@ def size(value: int, name: str) -> int:
 
 def as_whole_number(value: int, name: str) -> int:
     """An int."""
-    try:
-        return as_int(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be {error}, got {value!r}") from None
+    return coerced(as_int, value, name)
 
 
 def fraction(value: float, name: str) -> float:
     """A number from 0 to 1."""
-    try:
-        result = as_float(value)
-    except TypeError as error:
-        raise TypeError(f"{name} must be {error}, got {value!r}") from None
+    result = coerced(as_float, value, name)
     if not 0 <= result <= 1:
         raise ValueError(f"{name} must be from 0 to 1, got {value!r}")
     return result
@@ -79,6 +70,14 @@ class Shapes(NamedTuple):
     default: Initializer
     """Of the weight."""
 
+    def weight_and_bias(
+        self, w_init: Init, b_init: Init, fixed: bool, with_bias: bool, apply_w: Apply, apply_b: Apply
+    ) -> tuple[Variable | None, Variable | None]:
+        """The parameters W and b of the present scope, as they are applied."""
+        w = parameter("W", self.weight, w_init, self.default, fixed)
+        b = parameter("b", self.bias, b_init, ZEROS, fixed) if with_bias else None
+        return reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
+
 
 def of_affine(inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -> Shapes:
     """Those of `affine`."""
@@ -99,14 +98,15 @@ def kernel_extents(inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ..
 
 
 def of_convolution(
-    inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int,
-    rng: Rng | None,
-) -> Shapes:
-    """Those of `convolution`."""
+    inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int, rng: Rng | None,
+    transposed: bool = False,
+) -> Shapes:  # fmt: skip
+    """Those of `convolution`; or `transposed`, of `deconvolution`."""
     outmaps = size(outmaps, "outmaps")
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)
     channels = inp.shape[-1 if channel_last else base_axis]
-    inner = evenly(channels, size(group, "group"), "channels")
-    shape = (outmaps, *extents, inner) if channel_last else (outmaps, inner, *extents)
-    return Shapes(shape, (outmaps,), base_axis, glorot(channels, outmaps, extents, rng))
+    first, second, split = (channels, outmaps, "outmaps") if transposed else (outmaps, channels, "channels")
+    inner = evenly(second, size(group, "group"), split)
+    shape = (first, *extents, inner) if channel_last else (first, inner, *extents)
+    return Shapes(shape, (outmaps,), base_axis, glorot(second, first, extents, rng))
