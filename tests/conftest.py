@@ -4,6 +4,9 @@ Programs are optimised as graphs and hardly as machine code: most of the time of
 the larger part. With `--optimised` they are compiled as users' programs are. A test that takes longer than `--limit`
 seconds ends the process, which says which test it was and where each thread stood.
 
+They run on the CPU, but for those of `-m gpu`. `JAX_PLATFORMS=cuda` has all run on a GPU, where those fail that look at
+what XLA makes for CPUs, or at the signs of eigenvectors.
+
 `--subset` is for other versions of Python and JAX than that of the whole suite: the files that rest on them most.
 """
 
@@ -85,6 +88,9 @@ def known(flags: tuple[str, ...]) -> tuple[str, ...]:
 
 
 def pytest_configure(config: pytest.Config) -> None:
+    if config.option.markexpr != "gpu" and not os.environ.get("JAX_PLATFORMS"):  # many look at programs for CPUs
+        os.environ["JAX_PLATFORMS"] = "cpu"  # for processes from here
+        jax.config.update("jax_platforms", "cpu")
     if config.getoption("--installed"):
         check_installed()
     if not (config.getoption("--optimised") or hasattr(config, "workerinput")):  # workers have what is set here

@@ -11,7 +11,7 @@ import nngrad.functions as F
 
 pytestmark = [
     pytest.mark.gpu,
-    pytest.mark.skipif(jax.devices()[0].platform == "cpu", reason="JAX sees no accelerator here"),
+    pytest.mark.skipif(jax.devices()[0].platform == "cpu", reason="JAX sees no accelerator; `-m gpu` asks for one"),
 ]
 
 
