@@ -24,10 +24,7 @@ def positive(text: str) -> int:
     Raises:
         ArgumentTypeError: It is no whole number, or not above 0.
     """
-    value = _whole(text)
-    if value < 1:
-        raise argparse.ArgumentTypeError(f"{text} is not positive")
-    return value
+    return _whole(text, 1, "not positive")
 
 
 def natural(text: str) -> int:
@@ -36,10 +33,7 @@ def natural(text: str) -> int:
     Raises:
         ArgumentTypeError: It is no whole number, or negative.
     """
-    value = _whole(text)
-    if value < 0:
-        raise argparse.ArgumentTypeError(f"{text} is negative")
-    return value
+    return _whole(text, 0, "negative")
 
 
 def port(text: str) -> int:
@@ -53,8 +47,11 @@ def port(text: str) -> int:
     return int(text)
 
 
-def _whole(text: str) -> int:
+def _whole(text: str, least: int, otherwise: str) -> int:
     try:
-        return int(text)
+        value = int(text)
     except ValueError:
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number") from None
+    if value < least:
+        raise argparse.ArgumentTypeError(f"{text} is {otherwise}")
+    return value

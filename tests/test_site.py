@@ -220,6 +220,9 @@ def test_signatures_are_those_of_callers() -> None:
         assert function.docstring.value.count("\n    ") >= len(function.parameters), "an entry for each"
         if expected is not None:
             assert f"({expected}) -> Variable" in function.signature()
+    for solver in (S.Sgd, S.AdamW, S.AMSBound):  # whose fields are their arguments
+        parameters = read[f"{solver.__module__.removeprefix('nngrad.')}.{solver.__name__}"].parameters
+        assert [p.name for p in parameters] == list(inspect.signature(solver.__init__).parameters)
 
 
 # ---------------------------------------------------------------- what is run
