@@ -7,6 +7,7 @@ go; so can a forward that `substitute` puts in the place of another when the cas
 
 from __future__ import annotations
 
+import itertools
 import time
 from collections.abc import Callable
 from typing import NamedTuple
@@ -19,6 +20,7 @@ import nngrad.functions as F
 from nngrad.execution.passes import PASSES
 
 from .conv_nets import classifier_parameters, nngrad_classifier
+from .frontier.sparse import collocation
 from .timing import Contender, Row, forget, medians, row
 
 WORTH_IT = 0.95
@@ -147,12 +149,40 @@ def recurrent(steps: int, penalty: bool = False) -> Callable[[bool], Graph]:
     return build
 
 
+def waves(smoke: bool) -> Graph:
+    """A network of sines, with its second derivative along one axis in the loss."""
+    rng = np.random.default_rng(0)
+    width, points = (4, 16) if smoke else (64, 2048)
+    sizes = [2, width, width, width, 1]
+    ws = [(rng.standard_normal((m, n)) * m**-0.5).astype("f") for m, n in itertools.pairwise(sizes)]
+    xs = [rng.uniform(-1, 1, (points, 1)).astype("f") for _ in range(2)]
+
+    def loss(x: nn.Variable, t: nn.Variable, *ws: nn.Variable) -> nn.Variable:
+        h = F.concatenate(x, t, axis=1)
+        for w in ws[:-1]:
+            h = F.sin(h @ w)
+        u = h @ ws[-1]
+        u_x, u_t = nn.grad(u, [x, t])
+        return F.mean((u_t + u * u_x - nn.grad(u_x, x)[0]) ** 2)
+
+    return graph_of([*xs, *ws], loss)
+
+
+def pendulums(smoke: bool) -> Graph:
+    """Elements of the Jacobian of a collocation."""
+    case = collocation(5 if smoke else 2000)
+    x = nn.Variable.from_numpy_array(case.x.astype("f"), need_grad=True)
+    return [nn.sparse_jacobian(case.function(F, x), x).values], [x], [x.d]
+
+
 CASES = (
     Case("channels_last", "convolutional network", convolutional),
     Case("substitute", "maxima over windows that overlap, penalty", pooled),
     Case("substitute", "vectors of places", embedded),
     Case("substitute", "32 layers in checkpoints", checkpointed, saves_memory=True),
     Case("roll", "LSTM of 60 steps", recurrent(60)),
+    Case("sine_once", "network of sines, second derivatives", waves),
+    Case("sine_once", "Jacobian of a collocation", pendulums),
     Case("sum_once", "highway network of 30 layers", highway),
     Case("sum_once", "LSTM of 7 steps, penalty", recurrent(7, True)),
     Case("sum_once", "LSTM of 60 steps, not rolled", recurrent(60), ("roll",)),

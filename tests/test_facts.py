@@ -79,6 +79,7 @@ NO_CHECK = {
     "lockstep": "about several processes: tests/test_communicators.py",
     "precision": "about casts before and after it: tests/test_precision.py",
     "on_cpu": "about barriers, and arrays that are large: tests/test_lowering.py",
+    "taken_for_light": "about XLA: tests/test_passes.py",
     "own_way": "about speed alone, since `numbers` holds of all of them: tests/test_free_numbers.py",
 }
 """Facts without a check, each with the reason."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 
+import jax
 import numpy as np
 import pytest
 
@@ -57,7 +58,17 @@ def pooled() -> list[Variable]:
     return [y, *nn.grad(y, [x, w])]
 
 
-@pytest.mark.parametrize("build", [convolved, recurrent, looped, pooled])
+def waves() -> list[Variable]:
+    """Sines that several loops read: in second derivatives, in a larger array, and in a body."""
+    x, w = leaf(20, 8), leaf(8, 8)
+    s = F.sin(x @ w)
+    (g,) = nn.grad(F.sum(s), x)
+    larger = F.sum(F.cos(F.reshape(w, (1, 8, 8))) * F.tanh(leaf(3, 8, 8)), axis=2)
+    _, ys = F.scan(lambda h, s: ((t := F.tan(h)) + s, t * F.tanh(h @ w + t)), leaf(20, 8), leaf(5, 1, 1))
+    return [F.sum(s * g), *nn.grad(F.sum(g**2), [x, w]), larger, ys]
+
+
+@pytest.mark.parametrize("build", [convolved, recurrent, looped, pooled, waves])
 def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
     graph = build()  # type: ignore[operator]
     nn.forward_all(graph)
@@ -70,7 +81,9 @@ def test_results_without_a_pass_or_any_are_the_same(build: object) -> None:
 
 
 @pytest.mark.parametrize(
-    "build, name", [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline"), (pooled, "substitute")]
+    "build, name",
+    [(convolved, "channels_last"), (recurrent, "roll"), (looped, "inline"), (pooled, "substitute"),
+     (waves, "sine_once")],
 )
 def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
     graph = build()  # type: ignore[operator]
@@ -81,6 +94,40 @@ def test_what_is_left_out_is_not_done(build: object, name: str) -> None:
     assert other != program
     assert digest_of_program(other) != digest_of_program(program)
     assert prepared(other).block != prepared(program).block
+
+
+def counted(graph: list[Variable]) -> dict[str, int]:
+    """How many sines, cosines and tangents XLA's optimisations have left."""
+    found = linearize(graph)
+    arrays = [x.d for x in found.leaves]
+    text = jax.jit(nn.to_jax(graph, found.leaves)).lower(*arrays).compile().as_text()
+    return {name: text.count(f" {name}(") for name in ("sine", "cosine", "tan")}
+
+
+@pytest.mark.skipif(jax.default_backend() != "cpu", reason="about XLA's compiler for CPUs")
+def test_sines_are_computed_once() -> None:
+    """XLA computes them anew in each loop that reads them; where it has learnt not to, the pass can go."""
+    held = counted(waves())
+    with nn.passes(without=["sine_once"]):
+        left = counted(waves())
+    assert held == {"sine": 1, "cosine": 2, "tan": 1}
+    assert left["sine"] > 1 and left["tan"] > 1
+
+
+def test_sines_that_are_computed_once_anyway_are_left_to_the_compiler() -> None:
+    x, y, w = leaf(16, 8), leaf(16, 8), leaf(8, 8)
+    s, product = F.sin(x), F.cos(x) * y
+    small = F.sin(leaf(7))
+    graph = [
+        F.sum(s * s + F.exp(s) * y),  # one loop
+        product @ w, F.sum(product * y),  # what is made of two arrays is in memory
+        F.sum(small), small @ leaf(7, 1), small * leaf(7),  # not worth a call
+        F.tanh(y) @ w, F.sum(F.tanh(y) * x),  # the compiler knows how long it takes
+    ]
+    program = linearize(graph).program
+    with nn.passes(without=["sine_once"]):
+        other = linearize(graph).program
+    assert prepared(program).block == prepared(other).block
 
 
 def test_passes_are_shown(capsys: pytest.CaptureFixture[str]) -> None:

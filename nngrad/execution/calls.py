@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import functools
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Op, Spec
-from ..graph.block import Block
+from ..graph.block import Block, bodies_in
 from ..graph.traverse import operands_first
 
 
@@ -80,3 +81,26 @@ def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
 
     roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
     return [calls[n] for n in operands_first(roots, deepest_first)]
+
+
+def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
+    """The block with other ops in its steps, and what `in_body` makes of the bodies among their arguments; itself where
+    nothing is another."""
+
+    def changed(argument: Any) -> Any:
+        if isinstance(argument, Block):
+            return in_body(argument)
+        return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
+
+    given = zip(ops, block.steps, strict=True)
+    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in given])
+    return block if steps == block.steps else block.with_steps(steps)
+
+
+@functools.cache
+def with_forward(op: Op, forward: Callable[..., Any]) -> Op:
+    """The same op, of which all is known that is known of `op`, with another forward."""
+    found: Op = object.__new__(op.__class__)
+    found.__dict__.update(op.__dict__)
+    found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op
+    return found

@@ -22,6 +22,7 @@ from .calls import Call, block_of, calls_of
 from .cpu.layouts import with_channels_last, with_substitutes
 from .cpu.recurrences import with_sums_once
 from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
+from .cpu.sines import with_sines_once
 from .hoisting import hoist_from
 from .partitions import Partition, cut, is_long
 from .platforms import default_device, has_ways_on
@@ -130,6 +131,7 @@ LOWERING = (
     Pass("channels_last", "convolutions, around which channels can come last", with_channels_last, "cpu"),
     Pass("substitute", "functions that have another forward for this compiler", with_substitutes, "cpu"),
     Pass("roll", "recurrences that were unrolled, and can be loops", with_recurrences_rolled, "cpu"),
+    Pass("sine_once", "sines that would be computed several times", with_sines_once, "cpu"),
     Pass("partition", "more than the compiler takes at once", lambda block: cut(block) if is_long(block) else block),
     Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once, "cpu"),
 )

@@ -9,6 +9,7 @@ from collections.abc import Callable
 import jax
 import jax.numpy as jnp
 from jax import lax
+from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
@@ -31,17 +32,14 @@ def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
     return lax.sub(value, lax.broadcast(lax.convert_element_type(nothing, value.dtype), value.shape))
 
 
-def computed_once(function: Callable[[jax.Array], jax.Array], x: jax.Array) -> jax.Array:
-    """`function(x)`, in memory of its own before anything is made of it.
+def computed_once(function: Callable[..., jax.Array], *x: jax.Array) -> jax.Array:
+    """`function(*x)`, in memory of its own before anything is made of it.
 
     XLA on a CPU fuses what is elementwise into what reads it, and computes it anew for each place where that looks. It
-    does not fuse a branch with what comes after it; the other one is never taken, which XLA does not see.
+    fuses nothing with a call that it may not inline, and such a call takes no longer than a loop.
     """
-    if not x.size:
-        return function(x)
-    result = jax.eval_shape(function, x)
-    taken = lax.lt(_count(x), jnp.uint32(128))
-    y: jax.Array = lax.cond(taken, function, lambda x: lax.full(result.shape, 0, result.dtype), x)
+    with set_xla_metadata(inlineable="false"):
+        y: jax.Array = jax.jit(function, inline=False)(*x)
     return y
 
 

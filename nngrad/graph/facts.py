@@ -127,6 +127,9 @@ class RunFacts:
     its place (diagonal ops do so by themselves); "moving", elements come from other places, or from none."""
     reduction: Reduction = ""
     """The operation by which it makes one element of many, in one pass."""
+    taken_for_light: bool = False
+    """XLA takes it for as light as a product, and computes it anew in each loop that reads it; it takes many times as
+    long."""
     precision: Precision = ""
     """What it wants where `nn.precision` has a dtype of 16 bits in force. "low": to compute in that, as products of
     matrices do. "high": to compute in float32, and to give that, as sums, losses and logarithms do. "inside": to

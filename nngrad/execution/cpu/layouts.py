@@ -9,19 +9,18 @@ at the ends.
 
 from __future__ import annotations
 
-import functools
 from collections import Counter
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import jax
 from jax import lax
 
 from ...graph import Array, Op, Spec, op
-from ...graph.block import Block, bodies_in
+from ...graph.block import Block
 from ...graph.layouts import first_order, last_order, to_shape
 from ...graph.thresholds import TALL, WRITTEN_ANEW
-from ..calls import Call, block_of, calls_of, without_identities
+from ..calls import Call, block_of, calls_of, with_forward, with_ops, without_identities
 
 
 @op(linear=True, fuses="moving")
@@ -190,29 +189,13 @@ def with_substitutes(block: Block) -> Block:
             return op
         return _substitute(op, arguments, [specs[i] for i in ins])
 
-    steps = tuple([(substituted(call), tuple(map(_argument, call.arguments)), call.ins) for call in calls])
-    return block if steps == block.steps else block.with_steps(steps)
+    return with_ops(block, map(substituted, calls), with_substitutes)
 
 
 def _is_large(spec: Spec) -> bool:
     return spec.nbytes >= WRITTEN_ANEW
 
 
-def _argument(argument: Any) -> Any:
-    if isinstance(argument, Block):
-        return with_substitutes(argument)
-    return tuple(map(_argument, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
-
-
 def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
     forward = None if op.on_cpu is None else op.on_cpu(specs, op.named(arguments))
-    return op if forward is None else _with_forward(op, forward)
-
-
-@functools.cache
-def _with_forward(op: Op, forward: Callable[..., Any]) -> Op:
-    """The same op, of which all is known that is known of `op`, with another forward."""
-    found: Op = object.__new__(op.__class__)
-    found.__dict__.update(op.__dict__)
-    found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op
-    return found
+    return op if forward is None else with_forward(op, forward)
