@@ -5,8 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import nngrad.functions as F
-
+from ..functions.array import in_dtype
 from ..graph import Function, Spec, Variable, build_options
 from ..rewrite.masks import reduced
 
@@ -40,7 +39,7 @@ def in_form_of(spec: Spec, gx: Variable) -> Variable:
     """`gx` in the shape and dtype of `spec`: a broadcasting op's gradient is summed over the axes it repeated."""
     if gx.shape != spec.shape:
         gx = reduced(gx, spec.shape)
-    return gx if gx.dtype == spec.dtype else F.cast(gx, dtype=spec.dtype)
+    return in_dtype(gx, spec.dtype)
 
 
 def described_path(outputs: Sequence[Variable], target: Function) -> str:

@@ -22,7 +22,7 @@ from typing import Any
 import nngrad.functions as F
 from backward_registry import Registry, missing, registry
 
-from ..functions.array import zeros_like
+from ..functions.array import in_dtype, zeros_like
 from ..graph import Function, NdArray, RuleCall, Spec, Variable, apply, build_options, contained, path_between
 from ..graph.options import Builder
 from ..graph.variable import leaf_of
@@ -200,7 +200,7 @@ def stretched(t: Variable, spec: Spec) -> Variable:
     """A tangent repeated to a shape to which it broadcasts, in the dtype wanted."""
     if t.shape != spec.shape:
         t = F.broadcast(t, shape=spec.shape)
-    return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
+    return in_dtype(t, spec.dtype)
 
 
 def sum_of_tangents(parts: list[Any]) -> Tangents:

@@ -10,6 +10,7 @@ import numpy as np
 
 import nngrad.functions as F
 
+from ..functions.array import in_dtype
 from ..graph import NdArray, Variable, as_variable, contained
 from ..graph.source_location import warn_user
 from ..graph.spec import DType, x64_if
@@ -55,7 +56,7 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
         seed = F.broadcast(seed, shape=y.shape)
     if seed.shape != y.shape:
         raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its {role}")
-    return seed if seed.dtype == y.dtype else F.cast(seed, dtype=y.dtype)
+    return in_dtype(seed, y.dtype)
 
 
 def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
@@ -91,7 +92,7 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
     if isinstance(loss_scale, Variable):
         if loss_scale.shape != () or not loss_scale.spec.differentiable:
             raise ValueError(f"loss_scale: expected a number or a floating Variable of shape (), got {loss_scale.spec}")
-        scale = loss_scale if loss_scale.dtype == y.dtype else F.cast(loss_scale, dtype=y.dtype)
+        scale = in_dtype(loss_scale, y.dtype)
     else:
         scale = Variable.from_numpy_array(held_scale(loss_scale, y.dtype), dtype=y.dtype)
     result: Variable = F.broadcast(scale, shape=y.shape) if seed is None else seed * scale

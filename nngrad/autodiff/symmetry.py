@@ -43,7 +43,7 @@ from collections.abc import Sequence
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..functions.array import zeros_like
+from ..functions.array import in_dtype, zeros_like
 from ..graph import Function, Variable, among, path_between
 from ..graph.block import bodies_in
 from ..graph.body_op import Axes
@@ -157,7 +157,7 @@ def summed_to_axes(t: Variable, axes: Axes, spec: Spec) -> Variable:
     t = F.sum(t, axis=rest) if rest else t
     order = tuple([sorted(axes).index(a) for a in axes])
     t = F.reshape(F.transpose(t, axes=order), shape=spec.shape)
-    return t if t.dtype == spec.dtype else F.cast(t, dtype=spec.dtype)
+    return in_dtype(t, spec.dtype)
 
 
 def forward_form(g: Variable) -> Variable:

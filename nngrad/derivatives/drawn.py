@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 import nngrad.functions as F
 
 from ..autodiff.vectorize import vectorize
+from ..functions.array import in_dtype
 from ..functions.stochastic import key_leaf
 from ..graph import NdArray, Variable
 from ..graph.arguments import checked_count
@@ -55,7 +56,7 @@ class Draw(NamedTuple):
             return lambda first, count: unit_vectors_along(part(chosen, first, count), x, lead)
         if self.kind == "gaussian":
             values = F.normal(key, shape=(self.directions, *ones, *own))
-            values = values if values.dtype == x.dtype else F.cast(values, dtype=x.dtype)
+            values = in_dtype(values, x.dtype)
         else:
             values = 2 * F.bernoulli(key, shape=(self.directions, *ones, *own), dtype=x.dtype) - 1
         return lambda first, count: part(values, first, count)

@@ -12,6 +12,7 @@ from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.grad import distinct_variables, emitted
 from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
+from ..functions.array import in_dtype
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
 from ..graph.arguments import checked_count
 from ..graph.function import next_serial
@@ -59,9 +60,9 @@ def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     """The sum of dy[..., i] / dx[..., i] for each row, by reverse mode: `x.shape[:lead]`, in the dtype of `y`."""
 
     def along(t: Variable) -> Variable:
-        seed = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+        seed = in_dtype(t, y.dtype)
         total = F.sum(gradients_at([y], [x], [seed])[0] * t, axis=tuple(range(lead, x.ndim)))
-        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+        return in_dtype(total, y.dtype)
 
     return over_directions(along, x, lead, chunk, collapse=True)
 

@@ -23,6 +23,7 @@ import math
 
 import nngrad.functions as F
 
+from ..functions.array import in_dtype
 from ..graph import Variable
 from .directions import over_directions
 from .drawn import Draw, direction_leaf, sum_over
@@ -53,12 +54,12 @@ def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dr
 def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the divergence."""
     t = direction_leaf(x.spec)
-    as_y = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+    as_y = in_dtype(t, y.dtype)
     axes = tuple(range(lead, x.ndim))
 
     def in_reverse() -> Variable:
         total = F.sum(gradients_at([y], [x], [as_y])[0] * t, axis=axes)
-        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+        return in_dtype(total, y.dtype)
 
     along = forward_or_reverse(lambda: F.sum(pushed([y], [x], [t])[0] * as_y, axis=axes), in_reverse)
     total = sum_over(along, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
@@ -71,7 +72,7 @@ def twice(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
     def along(u: Variable) -> Variable:
         (gx,) = gradients_at([F.sum(gradients_at([y], [x], [u])[0] * t)], [x], [None])
         total = F.sum(gx * t, axis=tuple(range(lead, x.ndim)))
-        return total if total.dtype == y.dtype else F.cast(total, dtype=y.dtype)
+        return in_dtype(total, y.dtype)
 
     return forward_or_reverse(
         lambda: second(y, x, t),

@@ -11,6 +11,7 @@ from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.request import derivation_of, remember_laplacian
 from ..autodiff.symmetry import NotApplicable, obstacle
+from ..functions.array import in_dtype
 from ..graph import Variable, functions_of, path_between
 from . import stochastic
 from .bilaplacian import bilaplacian_of, is_linear
@@ -140,7 +141,7 @@ def divergence(
         return built([y, x], lambda: [stochastic.divergence(y, x, lead, chunk, draw)])[0]
 
     def along(t: Variable) -> Variable:
-        mask = t if t.dtype == y.dtype else F.cast(t, dtype=y.dtype)
+        mask = in_dtype(t, y.dtype)
         return F.sum(pushed([y], [x], [t])[0] * mask, axis=tuple(range(lead, x.ndim)))
 
     def build() -> Variable:

@@ -249,6 +249,12 @@ def cast(x: AnyArray, /, dtype: DTypeName) -> jax.Array:
     return lax.convert_element_type(x, dtype)
 
 
+def in_dtype(x: Variable, dtype: Any) -> Variable:
+    """`x`, cast where it has another dtype."""
+    y: Variable = x if x.dtype == dtype else cast(x, dtype=dtype)
+    return y
+
+
 # ---------------------------------------------------------------- diagonals
 
 

@@ -51,7 +51,7 @@ def attention(
     mask = None if mask is None else _with_four_axes(mask, (batch, heads, targets, sources))
     if not sources:
         return array.constant(0, shape=(batch, heads, targets, value.shape[3]), dtype=dtype)
-    q, k, v = (_of_dtype(x, wide) for x in (query, key, value))
+    q, k, v = (array.in_dtype(x, wide) for x in (query, key, value))
     given = {"query": ByTarget(q * (size**-0.5 if scale is None else scale), 2)}
     if mask is not None and mask.shape[2] != 1:
         given["mask"] = ByTarget(mask, 2)
@@ -73,7 +73,7 @@ def attention(
         y = movement.reshape(y, shape=(batch, heads, many, value.shape[3]))
         return (y if blind is None else indexing.where(blind, 0, y),)
 
-    return _of_dtype(by_blocks(average, given, sources)[0], dtype)
+    return array.in_dtype(by_blocks(average, given, sources)[0], dtype)
 
 
 def _check(query: Variable, key: Variable, value: Variable) -> None:
@@ -92,10 +92,6 @@ def _check(query: Variable, key: Variable, value: Variable) -> None:
         raise ValueError(f"the last axis of query {query.shape} has no elements")
     if not key.shape[1] or query.shape[1] % key.shape[1]:
         raise ValueError(f"the heads of key {key.shape} must divide those of query {query.shape}")
-
-
-def _of_dtype(x: Variable, dtype: np.dtype) -> Variable:
-    return x if x.dtype == dtype else array.cast(x, dtype)
 
 
 def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
@@ -123,7 +119,7 @@ def _added(
         return None, None
     added = array.constant(0, dtype=dtype)
     if mask is not None:
-        added = _of_dtype(mask, dtype) if mask.spec.differentiable else indexing.where(mask, added, float("-inf"))
+        added = array.in_dtype(mask, dtype) if mask.spec.differentiable else indexing.where(mask, added, float("-inf"))
     if numbers is not None:
         later = comparison.less(numbers, array.arange(0, sources, dtype=np.int32))
         added = indexing.where(later, float("-inf"), added)

@@ -150,7 +150,7 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
             raise ValueError(f"with_updates: only leaves can be updated, got an output of {leaf.parent.op.name}")
         if value.shape != leaf.shape:
             raise ValueError(f"with_updates: a leaf of shape {leaf.shape} cannot take a value of shape {value.shape}")
-        values.append(value if value.dtype == leaf.dtype else array.cast(value, leaf.dtype))
+        values.append(array.in_dtype(value, leaf.dtype))
     result: Variable = apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
     return result
 

@@ -246,4 +246,4 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
     p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))
     y = movement.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
-    return y if y.dtype == dtype else array.cast(y, dtype)
+    return array.in_dtype(y, dtype)

@@ -17,7 +17,7 @@ from ..graph.ranges import Positive
 from ..graph.refusals import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
-from .array import cast
+from .array import cast, in_dtype
 from .elementwise import exp, log
 from .indexing import where
 from .linear import affine, batch_matmul
@@ -30,10 +30,6 @@ _TINY = float(jnp.finfo(jnp.float32).tiny)
 def _floating(x: Variable) -> Any:
     """The dtype of noise for `x`."""
     return x.dtype if x.spec.differentiable else FLOAT32
-
-
-def _as(sample: Variable, x: Variable) -> Variable:
-    return sample if sample.dtype == _floating(x) else cast(sample, _floating(x))
 
 
 def _probability(value: Any, below_one: bool = False) -> float:
@@ -62,7 +58,7 @@ def gaussian(
         given = "" if eps is None else f" and eps {eps.shape}"
         raise ValueError(f"mean {mean.shape}, ln_var {ln_var.shape}{given} must have one shape")
     if eps is None:
-        eps = _as(normal(key_leaf(seed, "gaussian"), shape=mean.shape), mean)
+        eps = in_dtype(normal(key_leaf(seed, "gaussian"), shape=mean.shape), _floating(mean))
     y = mean + exp(ln_var * 0.5) * eps
     return (y, eps) if return_eps else y
 
@@ -78,7 +74,7 @@ def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: i
     """
     axis = axis_of(axis, log_pi.ndim, "axis")
     u = uniform(key_leaf(seed, "gumbel_softmax"), low=_TINY, shape=log_pi.shape)
-    return softmax((log_pi + _as(-log(-log(u)), log_pi)) * (1 / tau), axis=axis)
+    return softmax((log_pi + in_dtype(-log(-log(u)), _floating(log_pi))) * (1 / tau), axis=axis)
 
 
 @composite
@@ -130,7 +126,7 @@ def rrelu(
         low, high = as_float(l), as_float(u)
         if not low <= high:
             raise ValueError(f"rrelu: l must not be above u, got l={l} and u={u}")
-        r = _as(uniform(key_leaf(seed, "rrelu"), low=low, high=high, shape=x.shape), x)
+        r = in_dtype(uniform(key_leaf(seed, "rrelu"), low=low, high=high, shape=x.shape), _floating(x))
     elif r.shape != x.shape:
         raise ValueError(f"rrelu: r {r.shape} must have the shape of x, {x.shape}")
     y = where(x >= 0, x, r * x)

@@ -6,6 +6,7 @@ not depend on the state, the products of all inputs with a weight, is one produc
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
@@ -110,8 +111,7 @@ def _checked(
     if floating is None:
         raise TypeError(f"{name}: weights and states must be floating, got {weight_l0.spec}")
 
-    def cast(value: Variable) -> Variable:
-        return value if value.dtype == floating else array.cast(value, floating)
+    cast = functools.partial(array.in_dtype, dtype=floating)
 
     def with_gates(value: Variable | None, axis: int) -> Variable | None:
         if value is None or kind.has_axis:

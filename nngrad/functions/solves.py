@@ -8,7 +8,7 @@ from collections.abc import Callable
 import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
-from .array import cast
+from .array import in_dtype
 from .factors import lu_factor, lu_solve, solve_triangle
 from .movement import broadcast, reshape, transpose
 
@@ -73,7 +73,7 @@ def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Vari
         raise ValueError(f"B of shape {b.shape} must have {a.shape[-1]} rows for A of shape {a.shape}")
     dtype = jnp.promote_types(a.dtype, b.dtype)
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.promote_types(dtype, jnp.float32)
-    a, b = [x if x.dtype == dtype else cast(x, dtype=dtype) for x in (a, b)]
+    a, b = [in_dtype(x, dtype) for x in (a, b)]
     if vector:
         b = reshape(b, shape=(*b.shape, 1))
     if a.ndim == 2 and b.ndim > 2:

@@ -20,6 +20,7 @@ from ..derivatives.partials import nth_derivative as nth_derivative_of
 from ..derivatives.products import hvp as hvp_of
 from ..derivatives.products import jvp as jvp_of
 from ..derivatives.products import vjp as vjp_of
+from ..functions.array import in_dtype
 from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
@@ -137,7 +138,7 @@ def _zeros(y: Variable, x: Variable, rows: RowAxes) -> Variable:
 def _block(block: Variable, x: Variable, y: Variable, name: str) -> Variable:
     """A block of the Jacobian of y by x, in the dtype of JAX's mode."""
     dtype = {"jacfwd": y, "jacrev": x}.get(name, block).dtype
-    made = block if block.dtype == dtype else F.cast(block, dtype=dtype)
+    made = in_dtype(block, dtype)
     return like([y if name == "jacfwd" else x], [made])[0]
 
 

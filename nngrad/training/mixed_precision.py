@@ -84,26 +84,23 @@ class PrecisionPolicy:
         elif wanted:
             inputs = self._cast(inputs, narrow, FLOAT32)
         elif narrow in dtypes and FLOAT32 in dtypes and (op.diagonal or op.update_keys is not None):
-            inputs = tuple([self._as(x, narrow) if x.dtype == FLOAT32 and _is_of_leaf(x) else x for x in inputs])
+            inputs = tuple([array.cast(x, narrow) if x.dtype == FLOAT32 and _is_of_leaf(x) else x for x in inputs])
         outputs = create(op, inputs, arguments, effects)
         if wanted != "inside" or narrow not in dtypes:
             return outputs
-        return self._cast(outputs, FLOAT32, narrow) if op.multiple_results else self._as(outputs, narrow)
+        return self._cast(outputs, FLOAT32, narrow) if op.multiple_results else array.cast(outputs, narrow)
 
     def like(self, y: Variable, dtype: np.dtype[Any]) -> Variable:
         """`y` in `dtype`, if it has 16 bits in place of 32 or the other way round."""
         ours = (self._narrow, FLOAT32)
-        return self._as(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
+        return array.cast(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
 
     def settled(self, y: Variable) -> Variable:
         """`y` in the dtype that several functions can agree on: float32 if it has 16 bits."""
-        return self._as(y, FLOAT32) if y.dtype == self._narrow else y
+        return array.cast(y, FLOAT32) if y.dtype == self._narrow else y
 
     def _cast(self, variables: Sequence[Variable], before: Any, after: Any) -> tuple[Variable, ...]:
-        return tuple([self._as(x, after) if x.dtype == before else x for x in variables])
-
-    def _as(self, x: Variable, dtype: Any) -> Variable:
-        return array.cast(x, dtype)
+        return tuple([array.cast(x, after) if x.dtype == before else x for x in variables])
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, PrecisionPolicy) and self._narrow == other._narrow

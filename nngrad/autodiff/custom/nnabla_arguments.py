@@ -12,6 +12,7 @@ from numpy.lib.mixins import NDArrayOperatorsMixin
 
 import nngrad.functions as F
 
+from ...functions.array import in_dtype
 from ...graph import NdArray, Spec, Variable, as_variable, spec_of
 from ...graph.leaf import common_floating
 from ...graph.ndarray import checked_shape
@@ -48,7 +49,7 @@ class Symbol(Variable):
             if value.shape != ():
                 raise ValueError(f"{self.label}: shape {value.shape} was copied to one of shape {self.shape}")
             value = F.broadcast(value, shape=self.shape)
-        self.content = value if value.dtype == self.dtype else F.cast(value, dtype=self.dtype)
+        self.content = in_dtype(value, self.dtype)
 
     fill = copy_from
 

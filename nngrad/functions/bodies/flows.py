@@ -23,7 +23,7 @@ from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from ...graph.closing import close
 from ...graph.derived import derived_once
 from ...graph.spec import DType
-from ..array import cast, constant
+from ..array import constant, in_dtype
 from ..flows import FlowSteps, integrated
 from ..inlining import inlined
 from ..movement import concatenate, reshape
@@ -94,7 +94,7 @@ def _flat(x: Variable) -> Variable:
 
 def _joined(parts: Sequence[Variable], dtype: DType) -> Variable:
     """One vector of several arrays."""
-    flat = [x if x.dtype == dtype else cast(x, dtype=dtype) for x in map(_flat, parts)]
+    flat = [in_dtype(x, dtype) for x in map(_flat, parts)]
     y: Variable = flat[0] if len(flat) == 1 else concatenate(*flat, axis=0)
     return y
 
@@ -103,7 +103,7 @@ def _part(z: Variable, start: int, spec: Spec) -> Variable:
     """The array of this shape and dtype that begins somewhere in a vector."""
     x = part(z, start=(start,), stop=(start + spec.size,))
     x = x if x.shape == spec.shape else reshape(x, shape=spec.shape)
-    return x if x.dtype == spec.dtype else cast(x, dtype=spec.dtype)
+    return in_dtype(x, spec.dtype)
 
 
 @derived_once

@@ -11,6 +11,7 @@ from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Literal
 
 from ... import functions as F
+from ...functions.array import in_dtype
 from ...functions.checkpoints import applied_checkpoint
 from ...functions.key_data import is_key
 from ...graph import NdArray, Variable
@@ -33,7 +34,7 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
             found.append(_leaf(value))
             continue
         x: Any = value
-        found.append(x if x.dtype == aval.dtype else F.cast(x, dtype=aval.dtype))
+        found.append(in_dtype(x, aval.dtype))
     return found
 
 

@@ -11,6 +11,7 @@ from jax import lax
 from jax import numpy as jnp
 
 from ... import functions as F
+from ...functions.array import in_dtype
 from ...graph import Variable
 from .registry import POINTWISE, JaxprEquation, Unsupported, opens, require, require_floating, scalar, variable
 
@@ -169,7 +170,7 @@ def _pow(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     if value is not None:
         return F.r_pow_scalar(value, val=number) if first else F.pow_scalar(value, val=number)
     x, y = variable(x), variable(y)
-    return F.pow2(x, y if y.dtype == x.dtype else F.cast(y, dtype=x.dtype))
+    return F.pow2(x, in_dtype(y, x.dtype))
 
 
 @opens("integer_pow")
@@ -223,7 +224,7 @@ def _convert_element_type(equation: JaxprEquation, x: Variable) -> Variable:
         return F.not_equal_scalar(x, val=0.0)
     if x.dtype.kind == "f" and equation.dtype.kind in "iu":
         return F.cast(F.unlink(x), dtype=equation.dtype)
-    return x if x.dtype == equation.dtype else F.cast(x, dtype=equation.dtype)
+    return in_dtype(x, equation.dtype)
 
 
 @opens("reduce_precision")

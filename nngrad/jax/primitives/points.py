@@ -9,6 +9,7 @@ import numpy as np
 from jax import lax
 
 from ... import functions as F
+from ...functions.array import in_dtype
 from ...graph import NdArray, Variable
 from ...graph.variable import leaf_of
 from ..values import KnownArray
@@ -36,7 +37,7 @@ def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any
     most = np.asarray([n - s for n, s in zip(shape, sizes, strict=True)], np.int64)
     if isinstance(starts, KnownArray):
         return _leaf(_places_known(np.asarray(starts.array).astype(np.int64), most, sizes, mode).astype(np.int32))
-    points = _as_int32(starts)
+    points = in_dtype(starts, np.int32)
     limits = _leaf(np.broadcast_to(most.astype(np.int32), points.shape))
     if mode == _CLIP:
         points = F.minimum2(F.maximum_scalar(points, val=0.0), limits)
@@ -71,10 +72,6 @@ def _offsets(sizes: list[int]) -> HostArray:
 
 def _leaf(array: HostArray) -> Variable:
     return leaf_of(NdArray.from_numpy_array(np.ascontiguousarray(array)))
-
-
-def _as_int32(x: Variable) -> Variable:
-    return x if x.dtype == np.int32 else F.cast(x, dtype=np.int32)
 
 
 def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
@@ -248,7 +245,7 @@ def _dynamic_slice(equation: JaxprEquation, operand: Any, *starts: Any) -> Varia
             at = min(max(int(np.asarray(start.array)), 0), x.shape[a] - n)
             x = sliced(x, [(at, n, 1) if i == a else (0, m, 1) for i, m in enumerate(x.shape)])
             continue
-        points = points_of_windows(reshaped_once(_as_int32(start), (1,)), [x.shape[a]], [n], _CLIP)
+        points = points_of_windows(reshaped_once(in_dtype(start, np.int32), (1,)), [x.shape[a]], [n], _CLIP)
         x = F.take_points(x, points, axes=(a,), at=a)
     return x
 
@@ -268,7 +265,7 @@ def _dynamic_update_slice(equation: JaxprEquation, operand: Any, added: Any, *st
     moving = [a for a, n in enumerate(update.shape) if n != x.shape[a]]
     if not moving:
         return update
-    given = [_as_int32(variable(starts[a])) for a in moving]
+    given = [in_dtype(variable(starts[a]), np.int32) for a in moving]
     at = F.stack(*given, axis=0) if len(given) > 1 else reshaped_once(given[0], (1,))
     points = points_of_windows(at, [x.shape[a] for a in moving], [update.shape[a] for a in moving], _CLIP)
     rest = [a for a in range(x.ndim) if a not in moving]
