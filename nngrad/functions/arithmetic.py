@@ -60,6 +60,9 @@ def numeric(x: jax.Array) -> jax.Array:
 
 def alike(*xs: jax.Array) -> list[jax.Array]:
     """The arrays in their common dtype."""
+    dtype = xs[0].dtype
+    if all([isinstance(x, jax.Array) and x.dtype == dtype and not x.weak_type for x in xs]):
+        return list(xs)
     dtype = functools.reduce(jnp.promote_types, [x.dtype for x in xs])
     return [lax.convert_element_type(x, dtype) for x in xs]
 

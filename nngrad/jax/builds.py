@@ -61,12 +61,12 @@ def _differentiated(
     leaves, tree = jax.tree.flatten(chosen)
     moving = [x for x in leaves if not (allow_int and is_whole(x))]
     _check_floating(name, moving)
+    rows.check(moving)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
     if holomorphic:
         _check_complex(name, "results", y)
     number = y.real if holomorphic else y  # d(u + iv)/dz = u_x - i u_y
     _check_number(name, number, rows)
-    rows.check(moving)
     derivatives = like(moving, grad_of(number, moving) if moving else [])
     (y, auxiliary), derivatives = _by_rules((y, auxiliary), moving, derivatives)
     found = iter(derivatives)

@@ -18,10 +18,11 @@ from ..execution.convert import to_jax
 from ..execution.passes import LOWERING, passes
 from ..functions.jax_functions import Fixed, StaticLeaf
 from ..functions.jaxpr_structure import READS_AROUND, ByIdentity
-from ..graph import Spec, Variable, contained, functions_of, path_between
-from ..graph.block import bodies_in
+from ..graph import Spec, Variable, contained, functions_of, leaves_of, path_between
+from ..graph.block import Block, bodies_in
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
+from ..graph.closing import close
 from ..graph.inside_jax import named_axes
 from ..graph.jaxpr import holds_tracers, jaxpr_for
 from ..graph.options import switch_to, watching_for_users_code
@@ -126,7 +127,7 @@ class GraphOfCall:
                 the function and no longer where it was traced before.
         """
         graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
-        if with_opaque(graph._outputs) and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
+        if graph.is_opaque and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
             raise NotImplementedError(READS_AROUND)
         return graph
 
@@ -160,9 +161,41 @@ class GraphOfCall:
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
         """The results for Variables of the inputs; what they are derivatives of is remembered."""
         if entangled(inputs):
-            return opened_apart(self.run, inputs)
+            return self.copied(inputs)
         count = self._count
         return self._results(owner, inputs[:count], self.surroundings.held_by(inputs[count:]))[0]
+
+    def copied(
+        self, inputs: Sequence[Variable], having_rows: tuple[bool, ...] = (), size: int = 0
+    ) -> list[Variable]:
+        """A copy of the results, for Variables of the inputs, which may depend on one another: it is not known what
+        they are derivatives of.
+
+        Args:
+            inputs: The Variables.
+            having_rows: Which of them have rows; then all results have.
+            size: How many.
+        """
+        around = surroundings_of_now()
+        if around is not None:
+            around.axes.update(self.axes)
+        block, constants = self._closed
+        if any(having_rows):
+            kinds = [*["each" if has_rows else "" for has_rows in having_rows], *[""] * len(constants)]
+            block = block.batched(tuple(kinds), size, block.outputs, ("each",) * len(block.outputs))
+        return block.placed([*inputs, *constants])
+
+    @functools.cached_property
+    def _closed(self) -> tuple[Block, list[Variable]]:
+        """What computes the results from the inputs and then the arrays that the function closes over, and these."""
+        own = {id(x) for x in self._inputs}
+        constants = [x for x in leaves_of(self._outputs) if id(x) not in own]
+        return close(self._outputs, [*self._inputs, *constants]), constants
+
+    @functools.cached_property
+    def is_opaque(self) -> bool:
+        """Whether there are opaque functions in it."""
+        return with_opaque(self._outputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The function of all inputs, and of the tangents of those that move, to the results and the tangents of those
@@ -259,7 +292,7 @@ class OverRowsByJax:
     """
 
     def __init__(self, graph: Graph, having_rows: tuple[bool, ...], size: int, name: Any = None) -> None:
-        self._graph, self._size, self._name = graph, size, name
+        self._graph, self._having_rows, self._size, self._name = graph, having_rows, size, name
         self.key: Hashable = OverRowsByJax, graph.key, having_rows, size, name
         self.axes: Axes = {other: effects for other, effects in graph.axes.items() if other != name}
         self._axes = tuple([0 if has_rows else None for has_rows in having_rows])
@@ -271,7 +304,9 @@ class OverRowsByJax:
         self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for Variables of the inputs."""
+        """The results for Variables of the inputs; of opaque functions JAX maps the rules too."""
+        if isinstance(self._graph, GraphOfCall) and self._size and self._name is None and not self._graph.is_opaque:
+            return self._graph.copied(inputs, self._having_rows, self._size)
         return opened_apart(self.run, inputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
