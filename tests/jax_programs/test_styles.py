@@ -11,7 +11,9 @@ import numpy as np
 import optax
 import pytest
 
-from .agreement import agree, agree_to_order, package
+from nngrad.jax import graph_of_call
+
+from .agreement import agree, agree_to_order, gradients, package
 
 pytestmark = pytest.mark.filterwarnings("ignore")
 
@@ -144,6 +146,31 @@ def test_forces_with_neighbour_lists() -> None:
     params = weights((3, 2), (3, 2), (2, 4), (4,))
     agree(loss_of_forces, params, positions, neighbours, rng.standard_normal((4, 3)))
     agree_to_order(3, lambda x: jnp.sum(jnp.tanh(energies(params, x, neighbours))), positions)
+
+
+def test_steps_within_are_copied_and_not_traced_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    anew: list[Any] = []
+    opened_apart = graph_of_call.opened_apart
+    monkeypatch.setattr(graph_of_call, "opened_apart", lambda *given: anew.append(given) or opened_apart(*given))
+    scale = np.array([1.0, -0.5, 2.0])
+
+    def adapted(m: Any) -> Any:
+        def loss(weights: Any, rows: Any) -> Any:
+            return jnp.mean((jnp.tanh(rows @ weights) * scale - 0.1 * rows) ** 2)
+
+        def of_one(weights: Any, task: Any) -> Any:
+            moved = weights
+            for _ in range(2):  # the first from weights that all tasks share, the second from a task's own
+                moved = moved - 0.5 * m.grad(loss)(moved, task[0])
+            slope, curved = m.jvp(lambda w: m.grad(loss)(w, task[0]), (weights,), (weights,))
+            return loss(moved, task[1]) + 0.1 * jnp.sum(slope * curved)
+
+        return lambda weights, tasks: jnp.sum(jax.vmap(of_one, (None, 0))(weights, tasks))
+
+    at = np.random.default_rng(0).standard_normal((3, 3)), np.random.default_rng(1).standard_normal((2, 2, 4, 3))
+    agree(lambda m: gradients(adapted(m), m, 2), *at)
+    agree(lambda m: lambda *at: m.grad(adapted(m), argnums=1)(*at), *at)
+    assert not anew
 
 
 def flax_transformer() -> Any:
