@@ -6,6 +6,8 @@ import copy
 import dataclasses
 import hashlib
 from collections.abc import Hashable
+from contextvars import ContextVar
+from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -62,7 +64,21 @@ class ByIdentity:
         return id(self.value)
 
 
-def structure_of(jaxpr: Jaxpr, derivatives: bool = True, around: Around = ()) -> tuple[Hashable, ...]:
+def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
+    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
+
+    Args:
+        jaxpr: The function.
+        derivatives: Whether what authors have set as derivatives of functions inside has a part in it.
+    """
+    token = _derivatives.set({})
+    try:
+        return _structure_of(jaxpr, derivatives, ())
+    finally:
+        _derivatives.reset(token)
+
+
+def _structure_of(jaxpr: Jaxpr, derivatives: bool, around: Around) -> tuple[Hashable, ...]:
     """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
 
     It recurses into the functions inside (bodies of loops, branches), which are nested a few levels deep at most.
@@ -130,9 +146,52 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
         return computed
     derivative = None
     if computed not in around and len(around) < _MOST_DERIVATIVES:  # what it is the derivative of is not taken again
-        derivative = _derivative_in(call, (*around, computed))
+        known = _derivatives.get({})
+        key = name_of(call), computed, around, _rules_of(parameters_of(call))
+        if key not in known:
+            known[key] = _derivative_in(call, (*around, computed))
+        derivative = known[key]
     return (computed, derivative) if derivative is not None or around else None
 
+
+_derivatives: ContextVar[dict[Hashable, Hashable]] = ContextVar("derivatives")
+"""Within one structure, the derivatives that authors' rules have: programs call the same function in many places."""
+
+
+def _rules_of(params: dict[str, Any]) -> Hashable:
+    """The rules among the parameters of a call: two that are equal are the same functions of the author's, in wrappers
+    of JAX's that hold the same. What JAX keeps in these of a trace has no part in it."""
+    kept = {key: value for key, value in params.items() if key not in ("call_jaxpr", "jaxpr", "out_trees")}
+    return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
+
+
+def _wrapped(value: Any, depth: int) -> Hashable:
+    if type(value).__name__ in _OF_TRACES:
+        return None
+    if not depth:
+        return ByIdentity(value)
+    if hasattr(value, "transforms"):
+        return tuple([_wrapped(x, depth - 1) for x in (value.f, getattr(value, "params", ()), *value.transforms)])
+    if isinstance(value, tuple | list):
+        return type(value), tuple([_wrapped(x, depth - 1) for x in value])
+    if type(value).__name__ == "Unhashable":  # an argument by which nobody differentiates
+        return _wrapped(value.val, depth - 1)
+    if isinstance(value, FunctionType) and (value.__module__ or "").startswith("jax."):
+        memory = ("cells", "sentinel") if value.__name__ == "memoized" else ()
+        cells = [c for name, c in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+                 if name not in memory]  # fmt: skip
+        try:
+            return value.__code__, tuple([_wrapped(cell.cell_contents, depth - 1) for cell in cells])
+        except ValueError:  # an empty cell
+            return ByIdentity(value)
+    return frozen(value, False)
+
+
+_MOST_WRAPPERS = 24
+"""How deep wrappers are looked into."""
+
+_OF_TRACES = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}
+"""What wrappers of JAX's hold of the trace that they were made in."""
 
 READS_AROUND = (
     "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "
@@ -171,7 +230,7 @@ def _derivative_in(call: Any, around: Around) -> Hashable | None:
         closed = derivative_of(call)
     except Exception:  # there is none, as of some of JAX's own, or the rule raises whatever it does
         return None
-    found = structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
+    found = _structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
     return OfDerivative(found) if len(around) > 1 else found
 
 
@@ -220,9 +279,9 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
 def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
     """A parameter of a primitive as something to compare by: by value where that is safe, else by identity."""
     if isinstance(value, ClosedJaxpr):
-        return structure_of(value.jaxpr, derivatives, around), frozen(tuple(value.consts), derivatives)
+        return _structure_of(value.jaxpr, derivatives, around), frozen(tuple(value.consts), derivatives)
     if isinstance(value, Jaxpr):
-        return structure_of(value, derivatives, around)
+        return _structure_of(value, derivatives, around)
     if isinstance(value, tuple | list):
         return type(value), tuple([frozen(v, derivatives, around) for v in value])
     if isinstance(value, dict):

@@ -14,6 +14,7 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.jax as nj
+from nngrad.functions.jaxpr_structure import structure_of
 
 
 @pytest.fixture(autouse=True)
@@ -180,6 +181,43 @@ def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.Mo
     opaque = {kept.primitives: kept.reason for kept in report.report().opaque}
     assert set(opaque) == {("cond",), ("sin",)}
     assert set(opaque.values()) == {"opening it failed: IndexError: list index out of range"}
+
+
+def test_a_rule_is_asked_once_for_all_calls_of_its_function() -> None:
+    asked: list[Any] = []
+
+    def scaled(by: float) -> Callable[..., Any]:
+        f = jax.custom_jvp(jnp.sin)
+        f.defjvp(lambda primals, tangents: asked.append(by) or (f(*primals), by * tangents[0]))
+        return f
+
+    def back(by: float) -> Callable[..., Any]:
+        f = jax.custom_vjp(jnp.sin)
+        f.defvjp(lambda x: (f(x), x), lambda x, g: asked.append(by) or (by * g * x,))
+        return f
+
+    @partial(jax.custom_jvp, nondiff_argnums=(1,))
+    def power(x: Any, n: int) -> Any:
+        return jnp.sin(x)
+
+    power.defjvp(lambda n, primals, tangents: asked.append(n) or (jnp.sin(primals[0]), n * tangents[0]))
+
+    pair = np.ones(2)
+
+    def structure(*functions: Callable[..., Any], at: Any = (pair,) * 4) -> Any:
+        closed = jax.make_jaxpr(lambda *xs: [g(x) for g, x in zip(functions, xs, strict=True)])(*at)
+        asked.clear()
+        return structure_of(closed.jaxpr)
+
+    for make in (scaled, back, lambda n: lambda x: power(x, n)):
+        two, three = make(2), make(3)
+        same = structure(two, two, two, two)
+        assert asked == [2]
+        assert structure(two, three, two, three) != same
+        assert asked == [2, 3]
+        structure(two, two, two, jax.vmap(two), at=(pair, np.float32(pair), np.ones(3), pair))
+        assert asked == [2] * 4  # for inputs of each kind, and where a map is around it
+        assert structure(two, two, two, two) == same and asked == [2]  # anew: a rule may read what has changed
 
 
 def test_an_interrupt_while_a_function_is_recognised_leaves_nothing_behind(monkeypatch: pytest.MonkeyPatch) -> None:
