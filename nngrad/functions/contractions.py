@@ -89,11 +89,9 @@ def _product(
     summed = sorted(set(terms[0]).intersection(terms[1]).difference(output))
     order = (0, 1) if (*batch, *own[0], *own[1]) == output else (1, 0)
     (first, a), (second, b) = [(x[k], terms[k]) for k in order]
+    summed_at, batch_at = [([*map(a.index, each)], [*map(b.index, each)]) for each in (summed, batch)]
+    y = lax.dot_general(first, second, (summed_at, batch_at), matmul_precision, first.dtype)
     made = (*batch, *[i for k in order for i in own[k]])
-    y = lax.dot_general(
-        first, second, [[[term.index(i) for i in each] for term in (a, b)] for each in (summed, batch)],
-        matmul_precision, first.dtype,
-    )  # fmt: skip
     return y if made == output else lax.transpose(y, [made.index(i) for i in output])
 
 
