@@ -7,7 +7,6 @@ import dataclasses
 import hashlib
 from collections.abc import Hashable
 from contextvars import ContextVar
-from types import FunctionType
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -29,6 +28,7 @@ from ..graph.jaxpr import (
     parameters_of,
     primitives_in,
     reaching_closed_over,
+    rules_of,
 )
 from ..graph.process import unharmed
 from ..graph.spec import x64_if
@@ -147,7 +147,7 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     derivative = None
     if computed not in around and len(around) < _MOST_DERIVATIVES:  # what it is the derivative of is not taken again
         known = _derivatives.get({})
-        key = name_of(call), computed, around, _rules_of(parameters_of(call))
+        key = name_of(call), computed, around, rules_of(call, lambda value: frozen(value, False))
         if key not in known:
             known[key] = _derivative_in(call, (*around, computed))
         derivative = known[key]
@@ -157,41 +157,6 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
 _derivatives: ContextVar[dict[Hashable, Hashable]] = ContextVar("derivatives")
 """Within one structure, the derivatives that authors' rules have: programs call the same function in many places."""
 
-
-def _rules_of(params: dict[str, Any]) -> Hashable:
-    """The rules among the parameters of a call: two that are equal are the same functions of the author's, in wrappers
-    of JAX's that hold the same. What JAX keeps in these of a trace has no part in it."""
-    kept = {key: value for key, value in params.items() if key not in ("call_jaxpr", "jaxpr", "out_trees")}
-    return tuple([(key, _wrapped(value, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
-
-
-def _wrapped(value: Any, depth: int) -> Hashable:
-    if type(value).__name__ in _OF_TRACES:
-        return None
-    if not depth:
-        return ByIdentity(value)
-    if hasattr(value, "transforms"):
-        return tuple([_wrapped(x, depth - 1) for x in (value.f, getattr(value, "params", ()), *value.transforms)])
-    if isinstance(value, tuple | list):
-        return type(value), tuple([_wrapped(x, depth - 1) for x in value])
-    if type(value).__name__ == "Unhashable":  # an argument by which nobody differentiates
-        return _wrapped(value.val, depth - 1)
-    if isinstance(value, FunctionType) and (value.__module__ or "").startswith("jax."):
-        memory = ("cells", "sentinel") if value.__name__ == "memoized" else ()
-        cells = [c for name, c in zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-                 if name not in memory]  # fmt: skip
-        try:
-            return value.__code__, tuple([_wrapped(cell.cell_contents, depth - 1) for cell in cells])
-        except ValueError:  # an empty cell
-            return ByIdentity(value)
-    return frozen(value, False)
-
-
-_MOST_WRAPPERS = 24
-"""How deep wrappers are looked into."""
-
-_OF_TRACES = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}
-"""What wrappers of JAX's hold of the trace that they were made in."""
 
 READS_AROUND = (
     "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "

@@ -5,7 +5,8 @@ from __future__ import annotations
 import contextlib
 import copy
 import functools
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Hashable, Iterator, Sequence
+from types import FunctionType
 from typing import Any
 
 import jax
@@ -129,6 +130,52 @@ def count_closed_over(call: Any) -> int:
             with contextlib.suppress(ValueError):  # an empty cell
                 pending += [cell.cell_contents] if type(cell.cell_contents) is type(rule) else []
     return count
+
+
+def rules_of(call: Any, key_of: Callable[[Any], Hashable]) -> Hashable:
+    """The rules that an author has set for a call: two that are equal are the same functions of the author's, in
+    wrappers of JAX's that hold the same. What JAX keeps in these of a trace has no part in it.
+
+    Args:
+        call: The call.
+        key_of: What other objects are compared by.
+    """
+    kept = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
+    return tuple([(key, _wrapped(value, key_of, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
+
+
+def _wrapped(value: Any, key_of: Callable[[Any], Hashable], depth: int) -> Hashable:
+    kind = type(value).__name__
+    if kind in _OF_TRACES:
+        return None
+    if isinstance(value, Jaxpr | ClosedJaxpr):  # in which there may be other rules
+        return value
+    inner: Any = None
+    if hasattr(value, "transforms"):
+        inner = value.f, getattr(value, "params", ()), *value.transforms
+    elif isinstance(value, tuple | list):
+        inner = value
+    elif kind == "Unhashable":  # an argument by which nobody differentiates
+        inner = (value.val,)
+    elif isinstance(value, FunctionType) and (value.__module__ or "").startswith("jax."):
+        kept = _MEMORY if value.__name__ == "memoized" else ()
+        named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+        with contextlib.suppress(ValueError):  # an empty cell
+            inner = value.__code__, *[cell.cell_contents for name, cell in named if name not in kept]
+    if inner is None or not depth:
+        return key_of(value)
+    return kind, tuple([_wrapped(x, key_of, depth - 1) for x in inner])
+
+
+_NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
+"""The parameters of a call that are what it computes, and what JAX notes of it."""
+
+_OF_TRACES, _MEMORY = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}, {"cells", "sentinel"}
+"""What wrappers of JAX's hold of the trace that they were made in: kinds of objects, and names in functions that
+remember."""
+
+_MOST_WRAPPERS = 24
+"""How deep wrappers are looked into."""
 
 
 def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
