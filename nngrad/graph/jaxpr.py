@@ -145,26 +145,31 @@ def rules_of(call: Any, key_of: Callable[[Any], Hashable]) -> Hashable:
 
 
 def _wrapped(value: Any, key_of: Callable[[Any], Hashable], depth: int) -> Hashable:
-    kind = type(value).__name__
-    if kind in _OF_TRACES:
-        return None
     if isinstance(value, Jaxpr | ClosedJaxpr):  # in which there may be other rules
         return value
-    inner: Any = None
-    if hasattr(value, "transforms"):
-        inner = value.f, getattr(value, "params", ()), *value.transforms
-    elif isinstance(value, tuple | list):
-        inner = value
-    elif kind == "Unhashable":  # an argument by which nobody differentiates
-        inner = (value.val,)
-    elif isinstance(value, FunctionType) and (value.__module__ or "").startswith("jax."):
-        kept = _MEMORY if value.__name__ == "memoized" else ()
-        named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
-        with contextlib.suppress(ValueError):  # an empty cell
-            inner = value.__code__, *[cell.cell_contents for name, cell in named if name not in kept]
+    if type(value).__name__ in _OF_TRACES:
+        return None
+    inner = _held_by_wrapper(value)
     if inner is None or not depth:
         return key_of(value)
-    return kind, tuple([_wrapped(x, key_of, depth - 1) for x in inner])
+    return type(value).__name__, tuple([_wrapped(x, key_of, depth - 1) for x in inner])
+
+
+def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
+    """What a wrapper of JAX's holds; None for what is none."""
+    if hasattr(value, "transforms"):
+        return value.f, getattr(value, "params", ()), *value.transforms
+    if isinstance(value, tuple | list):
+        return value
+    if type(value).__name__ == "Unhashable":  # an argument by which nobody differentiates
+        return (value.val,)
+    if not isinstance(value, FunctionType) or not (value.__module__ or "").startswith("jax."):
+        return None
+    kept = _MEMORY if value.__name__ == "memoized" else ()
+    named = zip(value.__code__.co_freevars, value.__closure__ or (), strict=True)
+    with contextlib.suppress(ValueError):  # an empty cell
+        return value.__code__, *[cell.cell_contents for name, cell in named if name not in kept]
+    return None
 
 
 _NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
