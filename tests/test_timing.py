@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 import math
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -21,6 +20,7 @@ from nngrad.command import cli, time_loss
 from nngrad.graph import functions_of, leaves_of
 from nngrad.inspection import timing
 from nngrad.inspection.timing import Milliseconds, Stages, Timing
+from nngrad.parametric_functions import layer_arguments
 
 # ---------------------------------------------------------------- networks
 
@@ -49,8 +49,7 @@ def weights(monkeypatch: pytest.MonkeyPatch) -> dict[str, tuple[int, ...]]:
         raise AssertionError
 
     root = nn.get_current_parameter_scope()
-    for family in (PF.affine, PF.convolution):
-        monkeypatch.setattr(sys.modules[family.__module__], "parameter", parameter)
+    monkeypatch.setattr(layer_arguments, "parameter", parameter)
     return made
 
 
