@@ -52,3 +52,13 @@ def test_eager_mode_runs_on_the_accelerator() -> None:
     with nn.context_scope(context), nn.auto_forward():
         y = F.exp(nn.Variable.from_numpy_array([0.0, 1.0]))
     assert y.data.array.devices() == {context.jax_device}
+
+
+@pytest.mark.parametrize("n", [1, 2, 5])
+def test_a_matrix_of_nan_gives_nan(n: int) -> None:
+    """CUDA's elimination takes NaN for 0."""
+    with nn.context_scope(nn.get_extension_context("cuda")):
+        a = nn.Variable.from_numpy_array(np.full((n, n), np.nan), need_grad=True)
+        x = F.batch_solve(a, nn.Variable.from_numpy_array(np.ones((n, 1))))
+        for y in (x, F.batch_det(a), F.batch_logdet(a), F.batch_inv(a), *nn.grad(F.sum(x), [a])):
+            assert np.isnan(y.d).all()
