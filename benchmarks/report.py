@@ -123,8 +123,7 @@ are in [results/](results).
 _ON_GPU = """
 ## On a GPU
 {told}. Products are exact to float32
-(`jax_default_matmul_precision` is `highest`). Of steps as small as these the time is mostly the host's: the dense
-critic's launches as many kernels as JAX's, and nngrad spends some 20 µs more before them.
+(`jax_default_matmul_precision` is `highest`). Of steps as small as these the time is mostly the host's.
 
 """
 _GROWTH = """

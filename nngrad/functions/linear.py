@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 import jax
@@ -269,6 +270,12 @@ def square_matrices(x: Any) -> Any:
     return widened(floating(x))
 
 
+def _by_elimination(function: Callable[[Any], Any], x: Any) -> jax.Array:
+    a = square_matrices(x)
+    (y,) = nan_of_matrix(a, function(a))
+    return lax.convert_element_type(y, floating(x).dtype)
+
+
 @op(axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
 def batch_inv(x: Array, /) -> jax.Array:
     """The inverse of each matrix in the last two axes.
@@ -277,9 +284,7 @@ def batch_inv(x: Array, /) -> jax.Array:
         x: (*batch, n, n). A singular matrix gives values that are infinite or NaN.
         ...: As for `half_lower`.
     """
-    a = square_matrices(x)
-    (y,) = nan_of_matrix(a, jnp.linalg.inv(a))
-    return lax.convert_element_type(y, floating(x).dtype)
+    return _by_elimination(jnp.linalg.inv, x)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
@@ -294,9 +299,7 @@ def batch_det(x: Array, /) -> jax.Array:
     Returns:
         (*batch).
     """
-    a = square_matrices(x)
-    (y,) = nan_of_matrix(a, jnp.linalg.det(a))
-    return lax.convert_element_type(y, floating(x).dtype)
+    return _by_elimination(jnp.linalg.det, x)
 
 
 @op(axes=rowwise("(n,n)->()"), cost=unknown, precision="high")
@@ -309,9 +312,7 @@ def batch_logdet(x: Array, /) -> jax.Array:
     Returns:
         (*batch).
     """
-    a = square_matrices(x)
-    (y,) = nan_of_matrix(a, jnp.linalg.slogdet(a)[1])
-    return lax.convert_element_type(y, floating(x).dtype)
+    return _by_elimination(lambda a: jnp.linalg.slogdet(a)[1], x)
 
 
 @op(axes=rowwise("(n,n)->(n,n)"), cost=unknown, precision="high")
