@@ -91,7 +91,6 @@ SECTIONS: dict[str, Sequence[Headline]] = {
                  "Gauss-Newton step, Laplacian of MLP 2-48-48-1 at 256 points", ("jax, by hand",)),
         Headline("Hessian of a finite-element energy", "sparse",
                  "Hessian of a finite-element energy, 10082 variables", ("asdex",)),
-        Headline("Jacobian of a collocation", "sparse", "Jacobian of a collocation, 10000 variables", ("asdex",)),
         Headline("DeepONet, derivatives of order 4", "operator_learning",
                  "DeepONet, order 4, 50 functions, 1000 points: gradient of the loss",
                  ("zero coordinate shift", "jax.experimental.jet")),
