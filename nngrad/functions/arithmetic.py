@@ -29,15 +29,8 @@ def floating(x: jax.Array) -> jax.Array:
 def of_floats(
     function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", wide: bool = False, **facts: Any
 ) -> Op[[Array], Variable]:
-    """An elementwise op: `function` of an array, whose integers are taken as float32.
-
-    Args:
-        function: A function of a floating array.
-        doc: The op's docstring.
-        name: The op's name, if it is not that of the function.
-        wide: Whether 16-bit floats are computed as float32.
-        facts: More of its facts.
-    """
+    """An elementwise op: `function` of a floating array, whose integers are taken as float32; and 16-bit floats as well
+    if it is `wide`. It has the function's name, if no other is given, and more facts."""
 
     def forward(x: Array, /) -> jax.Array:
         x = floating(x)

@@ -107,14 +107,8 @@ def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
 def _added(
     mask: Variable | None, numbers: Variable | None, sources: int, dtype: np.dtype
 ) -> tuple[Variable | None, Variable | None]:
-    """What is added to products, and which targets see nothing, to which nothing is hidden so that all is finite.
-
-    Args:
-        mask: What is added, or of bool: True where a source is seen.
-        numbers: The targets' own numbers, where they see no source with a larger one; four axes, as a mask has.
-        sources: How many there are.
-        dtype: That of the products.
-    """
+    """What is added to products, and which targets see nothing, to which nothing is hidden so that all is finite. A
+    mask of bool is True where a source is seen; targets with numbers see no source with a larger one."""
     if mask is None and numbers is None:
         return None, None
     added = array.constant(0, dtype=dtype)

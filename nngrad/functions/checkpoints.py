@@ -75,13 +75,8 @@ def applied_checkpoint(
     function: Callable[[list[Variable]], tuple[list[Variable], list[Variable]]], inputs: Sequence[Variable],
     written: Callable[..., Any],
 ) -> Sequence[Variable]:  # fmt: skip
-    """The results of a function of Variables, as a checkpoint.
-
-    Args:
-        function: Gives the results, and those inner values that are kept for gradients.
-        inputs: What it is applied to.
-        written: What the user has written.
-    """
+    """The results of a function of Variables, which gives these and the inner values that are kept for gradients, as a
+    checkpoint; `written` is what the user has written."""
     count = 0
 
     def flat(given: list[Variable]) -> list[Variable]:

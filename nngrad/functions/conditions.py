@@ -19,13 +19,8 @@ def condition_axes(condition: tuple[int, ...], *values: tuple[int, ...]) -> tupl
 
 
 def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int, ...]) -> Variable:
-    """A condition in a shape in which `where` takes its axes for these ones of the result, counted from the last.
-
-    Args:
-        condition: The condition.
-        axes: The axes.
-        values: The shapes of the values that it is to select from.
-    """
+    """A condition in a shape in which `where` takes its axes for these ones of the result, counted from the last, if it
+    selects from values of such shapes."""
     if condition_axes(condition.shape, *values) == axes:
         return condition
     sizes, ndim = dict(zip(axes, condition.shape, strict=True)), max(-axes[0], *map(len, values))

@@ -192,13 +192,10 @@ Create = Callable[[tuple[Variable, ...]], Variable]
 
 
 class Recomputation:
-    """Functions that repeat others, and begin when some Variables are there.
+    """Functions that repeat others, and begin when some Variables are there, such as gradients that have arrived.
 
     Those that read nothing but what was there before read one of their inputs behind a barrier. Without it they would
     be the same functions as those that they repeat, and the compiler would compute them once, and keep the results.
-
-    Args:
-        tokens: What must be there before, such as gradients that have arrived.
     """
 
     def __init__(self, tokens: Sequence[Variable]) -> None:

@@ -36,13 +36,9 @@ def _factor_cost(f: Function) -> int:
 
 @op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The factors of each matrix by Gaussian elimination with row exchanges: `a[permutation] = L U`.
+    """The factors of matrices (*batch, n, n) by Gaussian elimination with row exchanges: `a[permutation] = L U`.
 
-    Args:
-        a: (*batch, n, n), floating; 16-bit floats are factored in float32.
-
-    Returns:
-        (*batch, n, n) with L below the diagonal, its own of ones left out, and U; and (*batch, n), the order of rows.
+    As one array L is below the diagonal, its own of ones left out, and then U; the order of rows is (*batch, n).
     """
     a = widened(a)
     lu, _, permutation = lax.linalg.lu(a)
@@ -51,14 +47,8 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
 def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The LU factors of square matrices, differentiable: `a[permutation] = l u`.
-
-    Args:
-        a: (*batch, n, n).
-
-    Returns:
-        `l` below the diagonal, where it has ones, and `u`, as one array; the pivots; the permutation of the rows.
-    """
+    """The LU factors of square matrices, differentiable, as `lu_factor` gives them, with the pivots before the
+    permutation."""
     lu, pivots, permutation = lax.linalg.lu(a)
     return *nan_of_matrix(a, lu), pivots, permutation
 
@@ -80,15 +70,8 @@ _solve_axes = AxisMap(places=_columns_and_rows, leading=lambda f, size, shape: {
 
 @op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost, precision="high")
 def lu_solve(b: Array, lu: Array, permutation: Array, a: Array, /, transposed: bool = False) -> jax.Array:
-    """`x` with `a x = b`, or `a' x = b`, by the factors of `a`.
-
-    Args:
-        b: (*batch, n, m).
-        lu: The factors of `a`, as `lu_factor` gives them.
-        permutation: And the order of its rows.
-        a: (*batch, n, n), for the gradient: nothing is computed from it.
-        transposed: Whether the matrices are transposed first.
-    """
+    """`x`, (*batch, n, m), with `a x = b`, or `a' x = b`, by the factors of `a`, as `lu_factor` gives them. The
+    matrices `a` are there for the gradient: nothing is computed from them."""
     y = widened(b)
     if transposed:
         y = _by_triangle(lu, y, lower=False, transposed=True, unit_diagonal=False)
@@ -114,29 +97,15 @@ def _by_triangle(a: Any, b: Any, lower: bool, transposed: bool, unit_diagonal: b
 def solve_triangle(
     b: Array, a: Array, /, lower: bool = True, transposed: bool = False, unit_diagonal: bool = False
 ) -> jax.Array:
-    """`x` with `t x = b`, or `t' x = b`, where `t` is a triangle of `a`.
-
-    Args:
-        b: (*batch, n, m).
-        a: (*batch, n, n).
-        lower: Whether it is the lower triangle.
-        transposed: Whether it is transposed first.
-        unit_diagonal: Whether its diagonal counts as ones.
-    """
+    """`x`, (*batch, n, m), with `t x = b`, or `t' x = b`, where `t` is a triangle of `a`; if it is so said, with ones
+    on its diagonal."""
     y = _by_triangle(widened(a), widened(b), lower, transposed, unit_diagonal)
     return lax.convert_element_type(y, b.dtype)
 
 
 @op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The factors `x = q r` of matrices that have at least as many rows as columns.
-
-    Args:
-        x: (*batch, m, n), floating; 16-bit floats are factored in float32.
-
-    Returns:
-        (*batch, m, n) with orthonormal columns, and an upper triangle, (*batch, n, n).
-    """
+    """The factors `x = q r` of matrices that have at least as many rows as columns; those of 16 bits are of float32."""
     q, r = jnp.linalg.qr(widened(x))
     return lax.convert_element_type(q, x.dtype), lax.convert_element_type(r, x.dtype)
 
@@ -144,11 +113,6 @@ def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
 @op(elementwise=True, diagonal=True, reads=1)
 def differentiated_if(x: Array, factor: Array, /) -> jax.Array:
     """`x` itself. What is differentiated through it is multiplied by `factor`, which is 1, or NaN where a derivative is
-    not known.
-
-    Args:
-        x: Floating.
-        factor: Of the same shape.
-    """
+    not known."""
     same: jax.Array = x
     return same

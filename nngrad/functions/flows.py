@@ -95,14 +95,8 @@ def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variabl
 def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
     """The state at the time `end`, from that at the time `start`; NaN where it would take more steps than may be.
 
-    Args:
-        field: The derivative of the state.
-        y: The state, a vector.
-        start: A time.
-        end: Another one, later or earlier.
-        steps: How to go there.
-        bounded: Whether a number of steps that is not known before is to be a loop of as many as may be, of which all
-            gradients are.
+    If it is `bounded`, a number of steps that is not known before is a loop of as many as may be, which has all
+    gradients.
     """
     if steps.method == "dopri5":
         return _adaptive(field, y, start, end, steps, bounded)

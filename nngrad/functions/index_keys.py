@@ -27,11 +27,7 @@ class IndexKey(NamedTuple):
 
 
 def resolve(key: Any, shape: tuple[int, ...]) -> IndexKey:
-    """The `key` of `x[key]` for an `x` of `shape`.
-
-    Raises:
-        IndexError: An index is out of range or not an index at all; the message names the axis.
-    """
+    """The `key` of `x[key]` for an `x` of `shape`. IndexError: an index is out of range or not an index at all."""
     entries = _with_ellipsis([_entry(k) for k in (key if isinstance(key, tuple) else (key,))], shape)
     advanced = any(isinstance(e, np.ndarray | Variable) for e in entries)
     basic: list[Entry] = []

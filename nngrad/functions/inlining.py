@@ -10,12 +10,7 @@ from .control import unlink
 
 
 def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
-    """The outputs of a body, as functions of the graph that is being built.
-
-    Args:
-        body: The body.
-        inputs: What it is applied to.
-    """
+    """The outputs of a body that is applied to these inputs, as functions of the graph that is being built."""
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):

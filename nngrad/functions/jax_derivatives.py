@@ -93,13 +93,8 @@ def _custom(op: Sized) -> Sized:
 def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, ...]:
     """The derivative of a JAX function along `order` directions: D^order fun(x)[v1 ...]; the function itself for 0.
 
-    Args:
-        x: The inputs of `fun`, then for each direction one array for each of its `active` inputs.
-        fun: The function, a `TracedFunction`.
-        order: How many directions there are.
-
-    Returns:
-        All outputs for order 0, else the derivatives of the floating ones.
+    Its inputs are those of `fun`, and then for each direction one array for each of its `active` inputs. It gives all
+    outputs for order 0, else the derivatives of the floating ones.
     """
     if order:
         fun.check_rules()
@@ -111,17 +106,9 @@ def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, .
 def jax_gradient(*x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool) -> tuple[jax.Array, ...]:
     """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
 
-    Args:
-        x: What `jax_derivative` takes, then a weight y for each floating output.
-        fun: The function, a `TracedFunction`.
-        order: How many directions there are.
-        slot: In what.
-        wrt: In which of the active inputs.
-        columns: Whether JAX is asked for forward mode, one column of the Jacobian for each element of `wrt`;
-            else for reverse mode.
-
-    Returns:
-        One array for each of `wrt`.
+    Its inputs are those of `jax_derivative`, and then a weight y for each floating output; it gives one array for each
+    of the active inputs `wrt`. With `columns` JAX is asked for forward mode, one column of the Jacobian for each
+    element of these; else for reverse mode.
     """
     fun.check_rules()
     count, first = len(inputs_of(fun, order)), len(fun.inputs) + (slot - 1) * len(fun.active)
@@ -175,11 +162,8 @@ def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> 
 
 
 def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
-    """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`.
-
-    Raises:
-        NotImplementedError: It has neither.
-    """
+    """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`. NotImplementedError: it has
+    neither."""
     everything = tuple(range(len(fun.active)))
     reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
     if reverse is None:

@@ -289,11 +289,7 @@ def jax_function(
 def options_as_tuples(
     fun: Any, static_argnums: Any, static_argnames: Any, rows: Any, owner: str
 ) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
-    """The options of `jax_function` as tuples.
-
-    Raises:
-        TypeError: `fun` is not callable, or `rows` are no positions.
-    """
+    """The options of `jax_function` as tuples. TypeError: `fun` is not callable, or `rows` are no positions."""
     if not callable(fun):
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)

@@ -65,12 +65,8 @@ class ByIdentity:
 
 
 def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
-    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
-
-    Args:
-        jaxpr: The function.
-        derivatives: Whether what authors have set as derivatives of functions inside has a part in it.
-    """
+    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring. What
+    authors have set as derivatives of functions inside has a part in it, if `derivatives`."""
     token = _derivatives.set({})
     try:
         return _structure_of(jaxpr, derivatives, ())
@@ -79,15 +75,8 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
 
 
 def _structure_of(jaxpr: Jaxpr, derivatives: bool, around: Around) -> tuple[Hashable, ...]:
-    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring.
-
-    It recurses into the functions inside (bodies of loops, branches), which are nested a few levels deep at most.
-
-    Args:
-        jaxpr: The function.
-        derivatives: Whether what authors have set as derivatives of functions inside has a part in it.
-        around: In what derivatives it was met.
-    """
+    """The same of what was met `around`, in derivatives. It recurses into the functions inside (bodies of loops,
+    branches), which are nested a few levels deep at most."""
     numbers: dict[Any, int] = {}
     contexts: dict[int, str] = {}
 

@@ -11,13 +11,8 @@ import numpy as np
 
 @jax.tree_util.register_pytree_node_class
 class KeyData:
-    """Random keys among arguments and results, as their data. In a pytree they are a node; where the data become an
-    array, there are the keys in its place.
-
-    Args:
-        data: A Variable, or what will be one.
-        implementation: The name of what draws with the keys.
-    """
+    """Random keys among arguments and results, as their data, and the name of what draws with them. In a pytree they
+    are a node; where the data become an array, there are the keys in its place."""
 
     __slots__ = ("data", "implementation")
 

@@ -34,16 +34,8 @@ def euclidean_norm(x: Any) -> Any:
 
 
 def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> KrylovSolution:
-    """`x` with `A x = b`.
-
-    Args:
-        method: A key of `METHODS`.
-        product: The vector A v for a vector v.
-        b: The right side, a vector.
-        start: Where to begin.
-        target: It ends when the norm of the residual is at most this,
-        most: or after so many products, and the few that complete a step.
-    """
+    """`x` with `A x = b`, by a key of `METHODS`. It ends when the norm of the residual is at most `target`, or after
+    `most` products, and the few that complete a step."""
     improve = METHODS[method]
 
     def goes_on(state: tuple[Any, ...]) -> Any:

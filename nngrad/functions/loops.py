@@ -29,12 +29,7 @@ T = TypeVar("T")
 @op
 @by_position
 def step_keys(key: Array, /, length: int) -> jax.Array:
-    """uint32[length, 2]: keys for the steps of a loop, which follow from `key`.
-
-    Args:
-        key: uint32[2].
-        length: How many.
-    """
+    """uint32[length, 2]: keys for the steps of a loop, which follow from `key`."""
     return jax.random.key_data(jax.random.split(typed_key(key), length))
 
 

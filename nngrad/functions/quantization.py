@@ -30,13 +30,9 @@ _EXPONENT: dict[np.dtype[Any], Any] = {
 
 
 def nearest_power(x: jax.Array, threshold: float) -> jax.Array:
-    """`x`, which is not negative, rounded to a power of two: up from `threshold` times a power on. What is not a normal
-    number becomes 0; NaN stays.
-
-    Args:
-        x: float32 or float64.
-        threshold: From 1 to 2: 1.5 rounds to the nearest one, sqrt(2) to the nearest one in the logarithm.
-    """
+    """`x`, float32 or float64 and not negative, rounded to a power of two: up from `threshold` times a power on, which
+    is 1.5 to round to the nearest one, and sqrt(2) in the logarithm. What is not a normal number becomes 0; NaN
+    stays."""
     mask = _EXPONENT[np.dtype(x.dtype)]
     below = lax.bitcast_convert_type(lax.bitwise_and(lax.bitcast_convert_type(x, mask.dtype), mask), x.dtype)
     power = lax.select(lax.ge(x, below * x.dtype.type(threshold)), below * x.dtype.type(2), below)

@@ -32,11 +32,8 @@ def by_blocks(
 ) -> tuple[Variable, ...]:
     """What `average` gives for all queries, computed block by block where there are many weights.
 
-    Args:
-        average: Gets a part of each array that is `given`, by name, with the same queries; returns arrays with these
-            queries along the third of their axes. It may read whatever is the same for all queries.
-        given: What has an entry for each query.
-        sources: How many keys there are.
+    It gets a part of each array that is `given`, by name, with the same queries, and returns arrays with these queries
+    along their third axis. It may read whatever is the same for all queries.
     """
     array, axis = next(iter(given.values()))
     targets = array.shape[axis]

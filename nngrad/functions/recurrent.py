@@ -128,13 +128,8 @@ def _one_direction(
 ) -> tuple[States, Variable]:
     """The states after the last step, and the outputs (steps, batch, size), of one layer in one direction.
 
-    Args:
-        kind: What it computes.
-        x: (steps, batch, inputs).
-        states: The first states, each (batch, size).
-        weight: (gates, size, inputs + size).
-        bias: (biases, size).
-        reverse: Whether it goes from the last step to the first.
+    `x` is (steps, batch, inputs), states are (batch, size), the weight (gates, size, inputs + size), the bias (biases,
+    size).
     """
     inputs = x.shape[2]
     gates, size, _ = weight.shape

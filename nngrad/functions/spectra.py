@@ -18,27 +18,13 @@ def _factor_cost(f: Function) -> int:
 
 @op(multiple_results=True, axes=rowwise("(m,n)->(k)"), cost=_factor_cost, precision="high")
 def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The eigenvalues, ascending, and the eigenvectors of the symmetric parts of matrices.
-
-    Args:
-        x: (*batch, n, n), float32 or float64.
-
-    Returns:
-        (*batch, n), and (*batch, n, n) with the vectors in the columns.
-    """
+    """The eigenvalues, ascending, and the eigenvectors, as columns, of the symmetric parts of matrices."""
     w, v = jnp.linalg.eigh(x, symmetrize_input=True)
     return w, v
 
 
 @op(multiple_results=True, axes=rowwise("(m,n)->(k)"), cost=_factor_cost, precision="high")
 def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The singular vectors and values of matrices, the largest values first.
-
-    Args:
-        x: (*batch, m, n), float32 or float64.
-
-    Returns:
-        (*batch, m, k), (*batch, k) and (*batch, k, n), with k the smaller of m and n.
-    """
+    """The singular vectors and values of matrices, the largest values first: `x = u diag(s) vh`."""
     u, s, vh = jnp.linalg.svd(x, full_matrices=False)
     return u, s, vh

@@ -165,12 +165,7 @@ Matrix: TypeAlias = np.ndarray[Any, Any]
 
 def truncated_svd(matrix: Matrix, rank: int) -> tuple[Matrix, Matrix]:
     """Factors (rows, rank) and (rank, columns), whose product is the nearest one to `matrix` of that rank. The singular
-    values are in the first one.
-
-    Args:
-        matrix: (..., rows, columns).
-        rank: At most the lesser of both.
-    """
+    values are in the first one."""
     u, s, v = np.linalg.svd(matrix, full_matrices=False)
     return u[..., :rank] * s[..., None, :rank], v[..., :rank, :]
 
@@ -180,17 +175,10 @@ def canonical_polyadic(
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Factors a, b and c of a tensor with three axes, which is about the sum over r of a[:, r] x b[:, r] x c[:, r].
 
-    By alternating least squares: with two factors held fixed, the third one is the solution of a linear problem
-    (Carroll and Chang, 1970; Harshman, 1970). The columns of b and c are of length 1.
-
-    Args:
-        tensor: The tensor.
-        rank: Number of terms.
-        max_iter: How often, at most, each factor is solved for.
-        stopping_criterion: It ends once the part of the squared norm that is explained changes by less than this. A
-            negative one is never met.
-        lambda_reg: Added to the diagonal of each linear problem.
-        rng: What the first factors are drawn from, between 0 and 1.
+    By alternating least squares: with two factors held fixed, the third one is the solution of a linear problem, to
+    whose diagonal `lambda_reg` is added (Carroll and Chang, 1970; Harshman, 1970). The first factors are drawn between
+    0 and 1. It ends once the part of the squared norm that is explained changes by less than the criterion, which is
+    never met if it is negative. The columns of b and c are of length 1.
     """
     factors = [rng.uniform(0, 1, (n, rank)) for n in tensor.shape]
     whole, explained = float(np.sum(tensor**2)), 0.0

@@ -84,14 +84,8 @@ inq_convolution = layer(CONVOLUTION, "inq", inq)
 
 def _rounded(name: str, switch: str, quantizer: Callable[..., Variable], first: str = "") -> Callable[..., Variable]:
     """A variation whose W and b go through a quantiser, with arguments `switch`, that says whether, and those of the
-    quantiser, for each of the two.
-
-    Args:
-        name: Name of the variation.
-        switch: "quantize" or "prune".
-        quantizer: A function of a weight and its own arguments, which has the name of the function of F.
-        first: An argument of the quantiser that goes before all others.
-    """
+    quantiser, for each of the two. The quantiser has the name of the function of F; `first` goes before its other
+    arguments."""
     arguments = sorted(list(inspect.signature(quantizer).parameters.values())[1:], key=lambda p: p.name != first)
     def variation(layer: Layer, **given: Any) -> Variable:
         return layer.quantized(*[

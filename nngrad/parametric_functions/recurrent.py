@@ -34,20 +34,8 @@ def _parameters(
     x: Variable, h: Variable, gates: tuple[int, ...], biases: tuple[int, ...], w0_init: Init, w_init: Init,
     b_init: Init, num_layers: int, bidirectional: bool, rng: Rng | None, with_bias: bool, fixed: bool,
 ) -> tuple[Variable, Variable | None, Variable | None]:  # fmt: skip
-    """`weight_l0`, `weight` if there are several layers, and `bias` if there is one.
-
-    Args:
-        x: (steps, batch, inputs).
-        h: (layers, directions, batch, units).
-        gates: The axis for gates in a weight, or ().
-        biases: The axis for biases, or ().
-        w0_init, w_init, b_init: Initial values.
-        num_layers: 1, or as many as `h` has.
-        bidirectional: Whether there are two directions.
-        rng: Generator for what has no initial values.
-        with_bias: Whether there is a bias.
-        fixed: Whether they are constants.
-    """
+    """`weight_l0`, `weight` if there are several layers, and `bias` if there is one; `gates` and `biases` are the axes
+    for these in a weight and in a bias, or ()."""
     directions = 2 if bidirectional else 1
     if x.ndim != 3:
         raise ValueError(f"x must be of shape (steps, batch, inputs), got {x.shape}")

@@ -102,14 +102,8 @@ class Layer:
 def layer(
     kind: LayerKind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
 ) -> Callable[..., Variable]:
-    """The variation of `affine` or `convolution` as users call it.
-
-    Args:
-        kind: Which of the two.
-        scope: How the scope of its parameters begins.
-        variation: A function of a `Layer` and arguments of its own.
-        channel_last: Whether it has an argument of this name, if it is a convolution.
-    """
+    """The variation of `affine` or `convolution`, a function of a `Layer` and arguments of its own, as users call
+    it."""
     own = list(inspect.signature(variation).parameters.values())[1:]
     left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
     base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]

@@ -50,14 +50,9 @@ class Alternatives(ControlOp):
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:
-        """What is derived of the bodies, applied; the first outputs are those of the bodies.
-
-        Args:
-            bodies: The derived ones.
-            inputs: What they are applied to, after what chooses among them.
-            late: How many of these, the last ones, are gradients that have arrived, or directions.
-            beside: For directions, the function that moves along them.
-        """
+        """What is derived of the bodies, applied; the first outputs are those of the bodies. Of the inputs, which come
+        after what chooses, the last, `late`, are gradients that have arrived, or directions, along which the function
+        `beside` moves."""
         outputs: tuple[Variable, ...] = apply(self, inputs, (bodies, kept_of(bodies)))
         return outputs
 
@@ -257,15 +252,11 @@ class Switch(Alternatives):
 
 @Switch.declared(type_name="Switch", multiple_results=True)
 def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
-    """One of several bodies, all of the same inputs and outputs.
+    """One of several bodies, all of the same inputs and outputs; an integer of shape (), the first input, says which.
+    What is past the ends is the first or the last of them.
 
-    What is kept is there for derivatives. Where nobody reads it XLA leaves it out.
-
-    Args:
-        x: Which of them, an integer of shape (), and what they are applied to.
-        bodies: A tuple of bodies. What is past its ends is the first or the last of them.
-        kept: For each body the numbers of values that are outputs as well, after those that all have; zeros where
-            another one is taken. Empty for none.
+    For each body `kept` has the numbers of values that are outputs as well, after those that all have; zeros where
+    another one is taken. These are there for derivatives. Where nobody reads them XLA leaves them out.
     """
     index, *given = x
     gives = switch_of_bodies.gives((bodies, kept))
@@ -326,13 +317,7 @@ class Checkpoint(Alternatives):
 
 @Checkpoint.declared(type_name="Checkpoint", multiple_results=True, lockstep=True)
 def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
-    """A body, of which gradients compute again what they need.
-
-    Args:
-        x: What it is applied to.
-        body: The body.
-        kept: The numbers of values that are outputs as well, so that gradients need not compute them again.
-    """
+    """A body, of which gradients compute again what they need, but for the values `kept`, which are outputs as well."""
     results: tuple[jax.Array, ...] = checkpoint_of_body.inlines_to((body, kept)).results_of(x)
     return results
 
@@ -346,12 +331,8 @@ def _come_after(directions: Sequence[Variable], f: Function) -> bool:
 
 @derived_once
 def begun_after(body: Block, seeds: int) -> Block:
-    """A body whose steps do not begin before the last inputs are there.
-
-    Args:
-        body: The gradient of a body, or its tangents.
-        seeds: How many of its inputs, the last ones, are the gradients that have arrived, or directions.
-    """
+    """A body, the gradient or the tangents of one, whose steps do not begin before its last inputs, the `seeds`, are
+    there: gradients that have arrived, or directions."""
     inputs = body.leaves()
     first = len(inputs) - seeds
     tokens = [x for x in inputs[first:] if x.size]

@@ -46,14 +46,11 @@ class Carried(NamedTuple):
             found |= more
 
     def followed(self, given: Followed, count: int, walk: Walk, mixed: bool = False) -> Followed:
-        """Where `count` axes of some inputs are carried at all steps.
+        """Where `count` axes of some inputs are carried at all steps; those of carries are `given` as at the first
+        step.
 
-        Args:
-            given: What is followed: inputs; those that are carries, as they are at the first step.
-            count: How many axes.
-            walk: What goes through functions.
-            mixed: Whether steps are told apart by an axis that is followed, so that a carry, which comes from other
-                steps, mixes it.
+        If it is `mixed`, an axis that is followed tells steps apart, so that a carry, which comes from other steps,
+        mixes it.
         """
         state = dict(given)
         while True:
@@ -68,13 +65,8 @@ class Carried(NamedTuple):
                 return found
 
     def along(self, inputs: Sequence[Variable], ts: Results, asked: Iterable[int] = ()) -> Moved:
-        """The body with its tangents, and what it is applied to.
-
-        Args:
-            inputs: What the body's loop is applied to.
-            ts: The tangents of these; None for zero.
-            asked: Numbers of values whose tangents are wanted at each step.
-        """
+        """The body with its tangents, if its loop's inputs move along `ts`, and what it is applied to. It also gives
+        the tangents of the values that are `asked` for at each step."""
         body, end = self.body, self.fixed + self.carries
         moving, reached = self.moving([i for i, t in enumerate(ts) if t is not None])
         carried = tuple([i for i in moving if self.fixed <= i < end])
@@ -113,17 +105,8 @@ class Moved(NamedTuple):
 def step_along(
     body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
 ) -> Block:
-    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's.
-
-    Args:
-        body: The body.
-        tangent: The same with tangents.
-        moving: The inputs of the body that move.
-        after: For each moving carry, which of the tangents is the one for the next step; -1 for none.
-        stacked: Which of the tangents are stacked.
-        fixed: How many inputs of the body are the same at each step.
-        carries: How many are carries.
-    """
+    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's. For each moving
+    carry `after` says which of the tangents is the one for the next step; -1 for none."""
     inputs, _, results = tangent.opened()
     order = max(tangent.orders, default=1)
     own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))

@@ -40,15 +40,8 @@ def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
 def filled(
     body: Block, read: Sequence[int], taken: dict[int, Spec], places: Sequence[int], wanted: dict[int, Spec]
 ) -> Block:
-    """A body that takes and gives what the others do as well: `body`, and zeros.
-
-    Args:
-        body: What takes `read` and gives `places`.
-        read: What each of its inputs is.
-        taken: What is given, with shapes and dtypes.
-        places: What each of its outputs is.
-        wanted: What is to be given, with shapes and dtypes.
-    """
+    """A body that takes and gives what the others do as well: `body`, which takes `read` and gives `places`, and
+    zeros."""
     inputs, _, given = body.opened()
     order = max(body.orders, default=1)
     leaves, made = dict(zip(read, inputs, strict=True)), dict(zip(places, given, strict=True))
@@ -59,11 +52,7 @@ def filled(
 @derived_once
 def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
     """Returns for each body the numbers of the values that derivatives are not to compute again: what takes much
-    arithmetic, and what depends on that, but for its outputs. It is empty where there are none.
-
-    Args:
-        bodies: The bodies.
-    """
+    arithmetic, and what depends on that, but for its outputs. It is empty where there are none."""
     found = []
     for body in bodies:
         costly: dict[int, None] = {}
@@ -79,15 +68,8 @@ def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
 def gradients_of(
     bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool = False
 ) -> Derived:
-    """Returns the gradients of bodies, of residuals and seeds.
-
-    Args:
-        bodies: The bodies.
-        gives: Which of their values the outputs are.
-        arrived: The outputs that a seed is given for.
-        wanted: In which inputs.
-        again: Whether what is not among the outputs beside the user's is computed again, however much it takes.
-    """
+    """Returns the gradients of bodies in the inputs `wanted`, of residuals, and of seeds for the outputs `arrived`. If
+    `again`, what is not among the outputs beside the user's is computed again, however much it takes."""
     first, specs = bodies[0], specs_of(bodies, gives)
     every, count = tuple(range(len(first.inputs))), len(specs)
     kept = count > len(first.outputs) and not again
@@ -109,14 +91,7 @@ def gradients_of(
 
 @derived_once
 def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
-    """Returns the tangents of bodies, of their inputs, what is kept of them, and the tangents of the inputs.
-
-    Args:
-        bodies: The bodies.
-        gives: Which of their values the outputs are.
-        moving: The inputs that move.
-        read: The outputs whose tangents are wanted.
-    """
+    """Returns the tangents of bodies, of their inputs, what is kept of them, and the tangents of the inputs."""
     first, specs = bodies[0], specs_of(bodies, gives)
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}

@@ -18,13 +18,8 @@ from .loop import Loop, Settled
 
 @derived_once
 def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | None:
-    """Returns the loop with equal carries as one; None if none are equal.
-
-    Args:
-        loop: The loop.
-        classes: For each input the first that is the same when the first step begins.
-        anew: Gives what puts the body on inputs, with each expression once.
-    """
+    """Returns the loop with equal carries as one; None if none are equal. For each input `classes` has the first that
+    is the same when the first step begins; `anew` gives what puts the body on inputs, with each expression once."""
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves, canonical = body.leaves(), anew()
     while True:
@@ -53,12 +48,8 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
 
 
 def without_unchanging(loop: Loop, found: Settled) -> Smaller:
-    """Returns what stands for a loop of which some carries are changed by no step.
-
-    Args:
-        loop: The loop.
-        found: The one without these carries.
-    """
+    """Returns what stands for a loop of which some carries, those that `found` does not have, are changed by no
+    step."""
 
     def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
         """For each carry the output, counted from the `first`, or the input, for so many steps."""

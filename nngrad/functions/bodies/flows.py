@@ -137,16 +137,8 @@ def tangent_field(field: Block, moving: Numbers) -> Block:
 
 @derived_once
 def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Block:
-    """The body that goes along a field: its inputs are those of the field but for the last, which is the time, and
-    two times.
-
-    Args:
-        field: Its inputs are parameters, a state and a time, its output is a vector like the state.
-        method: As in `FlowSteps`, as are those that follow.
-        number: How many steps.
-        rtol: Relative.
-        atol: Absolute.
-    """
+    """The body that goes along a field, as `FlowSteps` says: its inputs are those of the field but for the last, which
+    is the time, and two times."""
     *parameters, y, start, end = inputs = new_leaves((*field.inputs, field.inputs[-1]))
 
     def along(y: Variable, t: Variable) -> Variable:
@@ -159,16 +151,9 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
 def flow_of_body(
     *x: Array, field: Static, way: Static, method: str, number: int, rtol: float, atol: float
 ) -> jax.Array:
-    """The state to which a field leads from one time to another.
+    """The state to which a field, a body, leads from one time to another; `way` is the body that goes along it.
 
-    Args:
-        x: The inputs of the field but for the last, the time; and the times between which it is followed.
-        field: The derivative of the state, a body.
-        way: The body that goes along it.
-        method: As in `FlowSteps`, as are those that follow.
-        number: How many steps.
-        rtol: Relative.
-        atol: Absolute.
+    Its inputs are those of the field but for the last, and the two times; `FlowSteps` has the other arguments.
     """
     del field, method, number, rtol, atol
     y: jax.Array = way.results_of(x)[0]
@@ -176,13 +161,7 @@ def flow_of_body(
 
 
 def followed(field: Block, inputs: Sequence[Variable], steps: FlowSteps) -> Variable:
-    """The state to which a field leads.
-
-    Args:
-        field: The field.
-        inputs: Its parameters, the state, and two times.
-        steps: How to go there.
-    """
+    """The state to which a field leads. The inputs are its parameters, the state, and two times."""
     y: Variable = apply(flow_of_body, tuple(inputs), (field, flow(field, *steps), *steps))
     return y
 

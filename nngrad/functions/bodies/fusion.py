@@ -81,11 +81,8 @@ def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], 
 
 
 def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-    """Those of some loops, none of which depends on another, that are one where that saves work.
-
-    Args:
-        applications: For each the static arguments of the loop, and the numbers of the values it is applied to.
-    """
+    """Those of some loops, none of which depends on another, that are one where that saves work. Each comes as its
+    static arguments, and the numbers of the values it is applied to."""
     sides: dict[Any, list[int]] = {}
     loops = [LoopApplication(Loop(*arguments), ins) for arguments, ins in applications]
     cut: dict[Any, tuple[int, ...]] = {}

@@ -165,12 +165,7 @@ class Factors(BodyOp):
 
 @Factors.declared(multiple_results=True)
 def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
-    """The LU factors of the matrix that a body is, as `lu_factor` gives them: an aid for solves.
-
-    Args:
-        x: The inputs of the body but for the last.
-        matrix: The body.
-    """
+    """The LU factors, as `lu_factor` gives them, of the matrix that a body is, given its inputs but for the last."""
     spec = matrix.inputs[-1]
     columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
     lu, _, permutation = lax.linalg.lu(columns)
@@ -181,11 +176,7 @@ def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
 def factored_solve(*x: Array, matrix: Static, transposed: bool) -> jax.Array:
     """The solution of a linear system by the factors of its matrix, which is a body.
 
-    Args:
-        x: The right side, a vector; what `factors_of_body` gives; and, for the gradient, what it was given: nothing is
-            computed from that.
-        matrix: The body.
-        transposed: Whether the matrix is transposed first.
+    Its inputs are the right side, a vector; what `factors_of_body` gives; and, for the gradient, what that was given.
     """
     del matrix
     b, lu, permutation = x[:3]
@@ -197,21 +188,9 @@ def factored_solve(*x: Array, matrix: Static, transposed: bool) -> jax.Array:
 def iterative_solve(
     *x: Array, matrix: Static, transpose: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The solution of a linear system by products with its matrix, which is a body.
-
-    Args:
-        x: The inputs of the body but for the last, the right side, and where to begin.
-        matrix: The body.
-        transpose: The transpose, for the gradient.
-        method: As in `SolveOptions`, as are those that follow.
-        tol: Relative.
-        atol: Absolute.
-        maxiter: The most products.
-        keep: Whether what did not converge is given.
-
-    Returns:
-        The solution, the norm of its residual, whether it converged, and how many products it took.
-    """
+    """The solution of a linear system by products with its matrix, the norm of its residual, whether it converged, and
+    how many products it took. Its inputs are those of the matrix but for the last, the right side, and where to begin;
+    the arguments after the transpose, which is for the gradient, are those of `SolveOptions`."""
     del transpose
     *parameters, b, start = x
     target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
@@ -227,13 +206,8 @@ def solve_by_body(
 ) -> jax.Array:
     """The solution of a linear system whose matrix is a body, as another body finds it.
 
-    Args:
-        x: The inputs of the matrix but for the last, those of the solver but for the last, those of the transposed
-            solver but for the last, and the right side, a vector.
-        matrix: The body that multiplies by the matrix.
-        transpose: The transpose, for the gradient.
-        solver: The body that gives the solution for a right side, its last input.
-        transposed_solver: That for the transpose, for the gradient.
+    Its inputs are those of the matrix, the solver and the transposed solver, each without the last, and the right side.
+    The transposes are for the gradient.
     """
     del transpose  # JAX, which may differentiate what is emitted, makes its own
     first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
@@ -249,21 +223,11 @@ def solve_by_body(
 def root_of_body(
     *x: Array, residual: Static, finder: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, ...]:
-    """Where a body is 0, as another one finds it.
+    """Where a body, `residual`, is 0, as another one finds it.
 
-    Args:
-        x: What both bodies are given; the last is where to begin, a vector.
-        residual: Gives a vector, which is 0 where the last of its inputs is a root.
-        finder: Gives the root, and what else is known of it: the norm of the residual there, whether that is small
-            enough, and the number of steps.
-        method: How the linear equations of the derivatives are solved, as in `SolveOptions`, as are those that follow.
-        tol: Relative.
-        atol: Absolute.
-        maxiter: The most products.
-        keep: Whether what did not converge is given.
-
-    Returns:
-        What the finder gives.
+    Both are given all inputs, of which the last is where to begin. The finder gives the root, the norm of the residual
+    there, whether that is small enough, and the number of steps. The other arguments say how the linear equations of
+    the derivatives are solved, as `SolveOptions` has them.
     """
     del residual, method, tol, atol, maxiter, keep
     found: tuple[jax.Array, ...] = finder.results_of(x)
@@ -281,16 +245,8 @@ def solve(
     transposed: bool = False,
     start: Variable | None = None,
 ) -> tuple[Variable, ...]:
-    """The solution of a linear system whose matrix is a body, and for an iterative method what else it gives.
-
-    Args:
-        matrix: The body: its inputs are parameters and a vector, its output a vector.
-        parameters: What it is applied to but for the vector.
-        b: The right side, a vector.
-        options: How it is solved.
-        transposed: Whether the matrix is transposed first.
-        start: Where an iterative method begins; None for 0.
-    """
+    """The solution of a linear system whose matrix is a body of parameters and a vector; and for an iterative method,
+    which begins at `start`, or at 0, what else it gives."""
     if options.method == "dense":
         factors = apply(factors_of_body, tuple(parameters), (matrix,))
         return (apply(factored_solve, (b, *factors, *parameters), (matrix, transposed)),)

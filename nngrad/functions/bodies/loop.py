@@ -108,11 +108,7 @@ class Settled(NamedTuple):
 
 @derived_once
 def settled(loop: Loop) -> Settled | None:
-    """Returns the loop without the carries that no step changes; None if each is changed by some.
-
-    Args:
-        loop: The loop.
-    """
+    """Returns the loop without the carries that no step changes; None if each is changed by some."""
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     unchanging = [i for i in carried if body.outputs[i - loop.fixed] == i]
     if not unchanging:

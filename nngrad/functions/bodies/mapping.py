@@ -73,17 +73,8 @@ def _exchanges(given: tuple[Any, ...]) -> Processes | None:
 
 def _op(name: str, several: bool) -> Mapped:
     def forward(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
-        """The op `of` applied to each element along a leading axis.
-
-        Args:
-            x: Its inputs; those that are `batched` have one axis more than it takes, the first.
-            of: The op.
-            arguments: Its static arguments.
-            batched: For each input whether it has that axis; at least one has.
-
-        Returns:
-            The results, stacked along a first axis.
-        """
+        """The op `of`, with its static arguments, of each element along the first axis that inputs which are `batched`
+        have."""
         return jax.vmap(of.bind(arguments), in_axes=tuple([0 if b else None for b in batched]))(*x)
 
     forward.__name__ = name

@@ -42,11 +42,8 @@ class NotLinear(ValueError):
 
 @derived_once
 def transpose_of(matrix: Block) -> Block:
-    """The transpose of a matrix: of a body that is linear in its last input, a vector, and gives a vector.
-
-    Raises:
-        NotLinear: It is not.
-    """
+    """The transpose of a matrix: of a body that gives a vector, linear in its last input, a vector. NotLinear: it is
+    not."""
     place = len(matrix.inputs) - 1
     found = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
     if place in found.residuals:

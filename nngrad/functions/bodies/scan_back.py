@@ -23,14 +23,8 @@ from .loop import Loop
 
 
 def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks: Iterable[int]) -> Numbers:
-    """Those of the moving carries that a gradient reaches, by their position among the carries.
-
-    Args:
-        loop: The loop.
-        moving: The inputs of the body that move.
-        finals: The carries, by position, whose last value a gradient arrives at.
-        stacks: The numbers of the values whose stacks one arrives at.
-    """
+    """Those of the moving carries that a gradient reaches, by position: one that arrives at the last values of the
+    carries `finals`, or at stacks of the values `stacks`."""
     body = loop.body
     reach = {i - loop.fixed: body.reach([i]) for i in moving if loop.fixed <= i < loop.first_slice}
     found = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
@@ -85,18 +79,12 @@ def step_back(
     gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int,
     before: tuple[tuple[int, int], ...], anew: bool,
 ) -> StepBack:  # fmt: skip
-    """Returns the step of the loop back.
+    """Returns the step of the loop back, from the gradient of a body, of residuals and seeds.
 
-    Args:
-        gradient: The gradient of the body, of residuals and seeds.
-        residuals: Their numbers in the body.
-        carried: For each carry of the loop back, the first of the seeds, which output of `gradient` is its gradient;
-            -1 for none.
-        summed: Which outputs are wanted as their sum over the steps.
-        stacked: Which are stacked.
-        fixed: How many of the body's inputs are the same at each step.
-        before: Residuals that are the new value of a carry, each with the residual that is its value before the step.
-        anew: Whether nothing is to be stacked for the sake of products.
+    For each carry, the first of the seeds, `carried` says which output of `gradient` is its gradient; -1 for none. Of
+    the outputs some are wanted as their sum over the steps, some are stacked. `before` has residuals that are the new
+    value of a carry, each with the residual that is its value before the step. With `anew` nothing is stacked for
+    products.
     """
     inputs, _, results = gradient.opened()
     order = max(gradient.orders, default=1)
@@ -182,18 +170,8 @@ def loop_gradients(
     indexes: Numbers,
     last: Sequence[Variable] = (),
 ) -> Gradients:
-    """The gradients of a loop, without segments.
-
-    Args:
-        op: That of loops.
-        loop: The loop.
-        inputs: What it is applied to.
-        over_steps: For the number of a value of the body, what it was at each step.
-        finals: The gradients at the last carries.
-        arrived: The numbers of values, each with a gradient at its stack.
-        indexes: The inputs whose gradients are wanted.
-        last: The last carries.
-    """
+    """The gradients of a loop, without segments, where `finals` arrive at the last carries, and others at stacks of
+    values. `over_steps` gives what a value of the body was at each step; `last` are the last carries."""
     body = loop.body
     moving, reached = loop.carried.moving(indexes)
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
@@ -242,14 +220,8 @@ def _gradient_of_step(
     loop: Loop, given: Numbers, wanted: Numbers, lasts: int
 ) -> tuple[BlockGradient, dict[int, tuple[int, int]]]:
     """Returns the gradient of a loop's body, and for each residual of it that is the new value of a carry, which is at
-    hand one step later: which carry, and which residual is its value before the step.
-
-    Args:
-        loop: The loop.
-        given: Numbers of the values, one for each seed.
-        wanted: In which inputs.
-        lasts: How many of the last carries are known.
-    """
+    hand one step later: which carry, and which residual is its value before the step. `lasts` of the last carries are
+    known."""
     body, fixed, slices = loop.body, tuple(range(loop.fixed)), tuple(range(loop.first_slice, len(loop.body.inputs)))
     new = {n: j for j, n in reversed([*enumerate(body.outputs[:lasts])]) if n < 0 and body.taken is not None}
     gradient = body.gradient(given, wanted, fixed, (*slices, *new))

@@ -287,23 +287,11 @@ def _stacked(axes: Axes | None, steps: int | None) -> Axes | None:
 def scan_of_body(
     *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
 ) -> tuple[jax.Array, ...]:
-    """A loop over a body.
+    """A loop over a body: the last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
 
-    The stacks of what is in the body are there for gradients. Where nobody reads one it is not computed: JAX and XLA
-    leave it out of the loop.
-
-    Args:
-        x: What is the same at each step, the first carries, and what is scanned along its first axis.
-        body: The body.
-        fixed: How many of `x` are the same at each step.
-        carries: How many are carries.
-        length: The number of steps.
-        reverse: Whether the steps go from the last slice to the first.
-        unroll: How many steps XLA gets as one.
-        segments: The numbers of steps of segments; see `Loop`.
-
-    Returns:
-        The last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
+    Its inputs are what is the same at each step, the first carries, and what is scanned; its arguments are those of
+    `Loop`. The stacks of what is in the body are there for gradients: JAX and XLA leave out of the loop what nobody
+    reads.
     """
     loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
@@ -329,16 +317,8 @@ def scan_of_body(
 def looped(
     body: Carried, inputs: Sequence[Variable], updated: Sequence[Variable], length: int, reverse: bool, unroll: int
 ) -> list[Variable]:
-    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each.
-
-    Args:
-        body: What is run at each step.
-        inputs: What it is applied to.
-        updated: Leaves that are the first of its carries, and get their last values; these are not among the results.
-        length: The number of steps.
-        reverse: Whether the steps go from the last slice to the first.
-        unroll: How many steps XLA gets as one.
-    """
+    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each. The
+    first carries are the leaves `updated`, which get their last values; these are not among the results."""
     loop = Loop(*body, length, reverse, unroll)
     found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
     changing = [j for j in range(loop.carries) if j not in found.unchanging]

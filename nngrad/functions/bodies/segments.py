@@ -56,14 +56,7 @@ class _Stretch(NamedTuple):
 
 
 class _BySegments:
-    """The gradients of a loop by its segments.
-
-    Args:
-        f: What is differentiated: a loop that runs in segments, or the same one without.
-        loop: The loop with its segments.
-        gys: The gradients at the outputs of `f`.
-        indexes: The inputs whose gradients are wanted.
-    """
+    """The gradients of a loop by its segments; `f` itself may run in them or not."""
 
     def __init__(self, f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> None:
         arrived = [(i, gy) for i, gy in zip(loop.stacked, gys[loop.carries :], strict=False) if not is_zeros(gy)]
@@ -158,14 +151,7 @@ class _BySegments:
 
 
 def gradients(f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-    """The gradients of a loop; as many steps at a time as its segments have.
-
-    Args:
-        f: What is differentiated.
-        loop: What it does, in segments or not.
-        gys: The gradients at the outputs.
-        indexes: The inputs whose gradients are wanted.
-    """
+    """The gradients of `f`, which does what `loop` says, as many steps at a time as its segments have."""
     if loop.segments:
         return _BySegments(f, loop, gys, indexes).gradients()
     arrived = list(zip(loop.stacked, gys[loop.carries :], strict=True))

@@ -155,17 +155,8 @@ def until_all_are_done(
 
 @WhileLoop.declared(type_name="While", multiple_results=True)
 def while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
-    """A loop over a body as long as a condition holds.
-
-    Args:
-        x: What is the same at each step, and the first carries.
-        goes_on: A body of these, which gives a number: the loop goes on while it is not 0.
-        body: A body of these, which gives the carries for the next step.
-        fixed: How many of `x` are the same at each step.
-
-    Returns:
-        The last carries.
-    """
+    """A loop over a body, as long as `goes_on`, a body of the same inputs, is not 0: the last carries. Of the inputs
+    the first, `fixed`, are the same at each step, and the others the first carries."""
     same, first = x[:fixed], x[fixed:]
     last: tuple[jax.Array, ...] = lax.while_loop(
         lambda carry: goes_on.results_of((*same, *carry))[0] != 0,
