@@ -71,12 +71,11 @@ def cut(function: Any) -> Any:
     return names[inner.__name__]
 
 
-forward = importlib.import_module("nngrad.execution.forward")
 reading = importlib.import_module("nngrad.execution.reading")
 grad = importlib.import_module("nngrad.autodiff.grad")
 backward = importlib.import_module("nngrad.autodiff.backward")
 PLACES: list[tuple[ModuleType | Engine | type, str]] = [
-    (Grad, "walk"), (grad, "question_of"), (forward, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
+    (Grad, "walk"), (grad, "question_of"), (reading, "forward"), (reading, "evaluate"), (backward, "_gradients_from"),
     (engine, "forward"), (engine, "evaluate"),
 ]
 """Where functions with looks are called from."""

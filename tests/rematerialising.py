@@ -12,10 +12,10 @@ import numpy as np
 import nngrad as nn
 import nngrad.functions as F
 from nngrad.autodiff.remat import timeline
+from nngrad.execution.compiled import Trial, trial_of
 from nngrad.execution.interpret import interpret
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.program import Program
-from nngrad.execution.trials import Trial, trial_of
 from nngrad.graph import Function, Variable
 from tests.costs import compilations
 from tests.oracle import compiled_cheaply

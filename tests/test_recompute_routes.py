@@ -13,7 +13,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution.trials import temporaries
+from nngrad.execution.compiled import temporaries
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
 from tests.processes import printed_by

@@ -1,8 +1,7 @@
 """A forward graph in, a gradient graph out."""
 
-from ..execution.forward import forward
 from ..execution.interpret import run_function, run_functions
-from ..execution.reading import evaluate, forget_runs
+from ..execution.reading import evaluate, forget_runs, forward
 from ..functions import cells  # noqa: F401 - the operators of Variables and cells are provided
 from ..graph import engine
 from ..graph.engine import provide

@@ -16,7 +16,6 @@ import numpy as np
 
 from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.exchange import groups_of, several_processes
-from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
 from ..graph.process import check_process
@@ -24,7 +23,6 @@ from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RES
 from ..graph.value import Deferred, hold_together
 from .compiled import executable_of
 from .lower import Program, linearize
-from .units import any_watched
 
 
 class Lookup:
@@ -185,11 +183,6 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     nothing is deferred."""
     plan = plan_of(outputs)
     return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
-
-
-def is_watched(outputs: Sequence[Variable]) -> bool:
-    """Whether hooks or debug mode want to see the functions above `outputs` run."""
-    return watched() and any_watched(functions_of(outputs))
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

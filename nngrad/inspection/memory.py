@@ -8,9 +8,9 @@ from typing import NamedTuple
 
 from ..autodiff.remat import Timeline, timeline
 from ..autodiff.request import variables
+from ..execution.compiled import trial_of
 from ..execution.lower import linearize
 from ..execution.plans import device_of
-from ..execution.trials import trial_of
 from ..graph import Function, Variable, functions_of
 from ..graph.body_op import bodies_of
 from ..graph.spec import Spec

@@ -17,9 +17,9 @@ from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of
 from ..execution.compiling import Spent, spent
-from ..execution.forward import take_snapshot
 from ..execution.lower import linearize
 from ..execution.plans import plan_of
+from ..execution.reading import take_snapshot
 from ..graph import Variable, leaves_of, switched
 from ..graph.arguments import checked_count
 from ..graph.leaf import arrays_of

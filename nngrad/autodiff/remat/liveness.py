@@ -1,7 +1,7 @@
 """The memory that a program takes while it runs, estimated from its structure: from shapes, dtypes and what is declared
 of its ops.
 
-It ranks programs; what one of them really takes, its compiler tells (`execution/trials.py`). The rules hold for any
+It ranks programs; what one of them really takes, its compiler tells (`execution/compiled.py`). The rules hold for any
 compiler that fuses loops:
 
 - What is elementwise is computed within the loops that read it, unless something must find it in memory.

@@ -13,8 +13,8 @@ import math
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from ...execution.compiled import Trial, trial_of
 from ...execution.program import Program
-from ...execution.trials import Trial, trial_of
 from ...graph import Variable, contained, functions_of, leaves_of, set_switches
 from ...graph.options import pause_collector
 from ...graph.thresholds import CLOSE, CLOSE_TO_PLAIN, MOST_FINALISTS, MOST_LEVELS, MOST_SEGMENTS, WORTH_IT
