@@ -283,6 +283,9 @@ def _finish() -> None:
             finish()
         except BaseException as error:
             print(f"nngrad: {type(error).__name__}: {error}", file=sys.stderr)
+            if (3, 12) <= sys.version_info < (3, 12, 3):  # their defect gh-113964
+                print("Python 3.12.0 to 3.12.2 start no threads once a program has ended: call `checkpointer.wait()` "
+                      "before, or take a later Python", file=sys.stderr)
             _codes.append(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
