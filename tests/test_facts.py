@@ -157,12 +157,11 @@ def test_no_diagonal_op_is_forgotten() -> None:
 
 BY_NATURE: dict[str, str] = {
     "rewrite/linear.py": "algebra: each rule is about a function by name",
-    "rewrite/slices.py": "algebra: each rule is about a function by name",
     "rewrite/products.py": "algebra: what products are emitted as",
     "rewrite/sums.py": "algebra: what sums are emitted as",
     "rewrite/numbers.py": "algebra: what constants and multiples are emitted as",
     "rewrite/masks.py": "the moves of a condition, which reshaping alone makes",
-    "autodiff/remat/stages.py": "sums over fan-out, which it makes and finds again",
+    "autodiff/remat/rebuild.py": "sums over fan-out, which it makes and finds again",
     "autodiff/backward.py": "where it starts: at the inputs of sinks that give them no gradient",
     "autodiff/coordinates.py": "columns of a gradient that are read: slices and parts of it",
     "inspection/recomputation.py": "the same marks",

@@ -11,7 +11,7 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff.remat.costs import arithmetic
+from nngrad.autodiff.remat.plan import arithmetic
 from nngrad.graph import functions_of
 
 X = np.random.default_rng(0).standard_normal((4, 4))

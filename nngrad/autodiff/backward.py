@@ -17,9 +17,9 @@ from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
 from ..graph.source_location import warn_user
 from .accumulation import accumulate
+from .binding import looking, met_by, note
 from .fused import Fused, FusedKey, Passed, Places, at, fused_for, gradient_graph, passed
 from .grad import grad
-from .met import looking, met_by, note
 from .remat import policy_key
 from .request import given_gradients
 from .seeds import given_gradient, seed_array

@@ -31,7 +31,7 @@ from ..graph.spec import Spec, spec_of
 from ..graph.thresholds import MOST_COORDINATES
 from ..graph.traverse import Form
 from ..rewrite.builder import emitting
-from ..rewrite.slices import sliced_windows
+from ..rewrite.linear import sliced_windows
 from .forward_mode import Pushforward
 from .request import Derivation, Request, Task, derivation_of, task_of
 from .sparsity import followed_axes

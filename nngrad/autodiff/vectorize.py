@@ -30,8 +30,7 @@ from ..graph.derived import derived_once
 from ..graph.options import Builder
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index
-from .batching import checked_count, in_batch, is_product
-from .collapsing import Moved, commutes, folded_sum, folds, sum_of_sums
+from .batching import Moved, checked_count, commutes, folded_sum, folds, in_batch, is_product, sum_of_sums
 from .terms import Terms, additive_groups, one_value, sum_of_terms, summed_product
 
 Values = Mapping[Variable, Variable]

@@ -4,14 +4,14 @@
     numbers.py      exact numbers, and the constants that stand for them
     products.py     products as monomials
     sums.py         sums as linear combinations
-    linear.py       numbers move out of linear functions, movements compose, sums of what is repeated
+    linear.py       numbers move out of linear functions, movements compose, sums of what is repeated, slices of what is
+                    joined
     masks.py        selections of gradients stay outermost
-    slices.py       slices of what is joined or put together
     loops.py        equal carries of loops are one
     builder.py      what gradients are built by: a hash-consing table, in which each distinct function is once
 """
 
-from . import linear, loops, masks, slices  # noqa: F401 - their rules
+from . import linear, loops, masks  # noqa: F401 - their rules
 from .builder import simplify
 from .rules import RULES, show_rewrites
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from ..autodiff.met import look_away, look_out, looking, met_with
+from ..autodiff.binding import look_away, look_out, looking, met_with
 from ..execution.program import structure_of_settings
 from ..execution.tiers import Work
 from ..graph import Variable

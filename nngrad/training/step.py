@@ -10,8 +10,8 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
+from ..autodiff.binding import look_away
 from ..autodiff.grad import grad
-from ..autodiff.met import look_away
 from ..execution.compiling import watched_compilation
 from ..execution.program import digest_of, digest_of_program
 from ..execution.tiers import is_large, work_of

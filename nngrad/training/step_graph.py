@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
+from ..autodiff.binding import met_by
 from ..autodiff.grad import emitted
-from ..autodiff.met import met_by
 from ..autodiff.request import Request
 from ..execution.convert import check_read
 from ..execution.lower import Linearized, linearize

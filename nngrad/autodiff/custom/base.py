@@ -24,8 +24,7 @@ from ...graph.op import NOT_APPLICABLE
 from ...graph.options import users_code_runs
 from ...graph.spec import x64_if
 from ...graph.widening import marked_if_wide
-from .host import Result, called_on_host, declared_shapes, shapes_by_running
-from .traced import Specs, TracedForward, traced
+from .host import Result, Specs, TracedForward, called_on_host, declared_shapes, shapes_by_running, traced
 
 Arrays = Sequence[Any]
 

@@ -10,13 +10,13 @@ from typing import Any, NamedTuple
 from ...execution.program import Program
 from ...graph import Function, Variable, functions_of
 from ...graph.body_op import ControlOp
-from .costs import arithmetic
 from .liveness import timeline
 from .plan import (
     SHARES,
     Forward,
     Nest,
     Plan,
+    arithmetic,
     binomial_plan,
     in_a_row,
     in_order,

@@ -31,7 +31,7 @@ from ...graph.block import Block
 from ...graph.body_op import ControlOp
 from ...graph.thresholds import MOST_READ
 from ...graph.traverse import operands_first
-from .costs import is_costly
+from .plan import is_costly
 
 
 class LoopSteps(NamedTuple):
