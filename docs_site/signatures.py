@@ -35,7 +35,8 @@ class Signatures(griffe.Extension):
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         """Called by Griffe for everything that it has read."""
         if obj.docstring is not None:
-            completed = inspect.getdoc(_decorated(obj.path)) if obj.is_function else None
+            found = _decorated(obj.path) if obj.is_function else _solver(obj.name) if obj.is_class else None
+            completed = None if found is None else inspect.getdoc(found)
             obj.docstring.value = of_docstring(completed or obj.docstring.value)
 
     def on_module_members(self, *, mod: griffe.Module, **_: Any) -> None:
@@ -53,8 +54,8 @@ class Signatures(griffe.Extension):
 
     def on_class_members(self, *, cls: griffe.Class, **_: Any) -> None:
         """Called by Griffe for each class: solvers have the `__init__` that their fields declare."""
-        kind = getattr(nngrad.solvers, cls.name, None)
-        if isinstance(kind, type) and issubclass(kind, Declared) and "__init__" not in cls.members:
+        kind = _solver(cls.name)
+        if kind is not None and "__init__" not in cls.members:
             init = griffe.Function("__init__", parent=cls)
             init.parameters = _parameters(kind.__init__)
             cls.set_member("__init__", init)
@@ -79,6 +80,12 @@ def _decorated(path: str) -> Any:
     except (ImportError, AttributeError):  # a method, or within a function
         return None
     return value if isinstance(value, Op | Composite) or inspect.isfunction(value) else None
+
+
+def _solver(name: str) -> type[Declared] | None:
+    """The solver of a name whose arguments are declared, or None."""
+    kind = getattr(nngrad.solvers, name, None)
+    return kind if isinstance(kind, type) and issubclass(kind, Declared) else None
 
 
 def _made_by_calls(module: str) -> list[tuple[str, Any]]:

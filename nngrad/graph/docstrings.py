@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import inspect
 import re
+import sys
 import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
@@ -127,7 +128,7 @@ def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
     refused: Mapping[str, str] | None = None, all_errors: bool = False,
 ) -> str | None:
-    """The docstring of a function, with an entry for each of the arguments, as far as there are words for them.
+    """The docstring of a function or a class, with an entry for each of the arguments, as far as there are words for them.
 
     Args:
         function: What has the docstring. Functions that an entry `...` names are looked up where it is defined.
@@ -146,7 +147,7 @@ def completed_docstring(
     others = []
     for name in re.findall(r"`([\w.]+)`", " ".join(own.pop(_OTHERS, []))):
         first, *parts = name.split(".")
-        other = reduce(getattr, parts, inspect.unwrap(function).__globals__[first])
+        other = reduce(getattr, parts, _names_beside(function)[first])
         others.append(_parsed(other.__doc__ or "")[1])
     known.maps[1:1] = [each.get("Args", {}) for each in others]
     entries = {name: known[name] for name in arguments if name in known}
@@ -158,6 +159,12 @@ def completed_docstring(
         raised["ValueError"] = _with_clauses(raised.get("ValueError", []), refused)
     written = {"Args": entries, **sections, "Raises": dict(sorted(raised.items()))}
     return "\n\n".join([head, *[f"{title}:\n{_written(each)}" for title, each in written.items() if each]])
+
+
+def _names_beside(function: Callable[..., Any]) -> dict[str, Any]:
+    """The globals of the module that defines a function or a class."""
+    defined = inspect.unwrap(function)
+    return vars(sys.modules[defined.__module__]) if isinstance(defined, type) else defined.__globals__
 
 
 def _with_clauses(lines: list[str], refused: Mapping[str, str]) -> list[str]:

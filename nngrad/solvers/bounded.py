@@ -119,14 +119,8 @@ class AMSBound(AdaBound):
     Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
 
     Args:
-        alpha: Learning rate of the beginning.
-        beta1: As for `AdaBound`.
-        beta2: As for `AdaBound`.
-        eps: As for `AdaBound`.
-        final_lr: As for `AdaBound`.
-        gamma: As for `AdaBound`.
+        ...: As for `AdaBound`.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
-        lr: The learning rate, by the name that all solvers have for it.
     """
 
     bias_correction: bool = False

@@ -6,6 +6,7 @@ import inspect
 from dataclasses import dataclass, field, fields
 from typing import Any, dataclass_transform
 
+from ..graph.docstrings import completed_docstring
 from .rates import Rate, as_decay, as_rate
 from .solver import Solver
 
@@ -34,6 +35,9 @@ class Declared(Solver):
             types.update({n: t[len("InitVar[") : -1] for n, t in types.items() if str(t).startswith("InitVar[")})
             for name in declared:
                 delattr(cls, name)  # a default, which is no attribute of the class
+        if cls.__module__.startswith("nngrad."):
+            arguments = inspect.signature(cls).parameters
+            cls.__doc__ = completed_docstring(cls, arguments, {"lr": "Learning rate."}, {})
         super().__init_subclass__()
 
     def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:

@@ -2,7 +2,7 @@
 
 In the formulas w is a parameter, g its gradient and t the number of the step, from 1; averages start at 0. A TypeError
 names an argument that is no number, and a ValueError one that is negative, not finite, or, if it is the share of an
-average that is kept, not below 1.
+average that is kept, not below 1. What `...` stands for under `Args:` is filled in (`declared.py`).
 """
 
 from __future__ import annotations
@@ -19,11 +19,7 @@ from .solver import Transformation
 
 
 class Sgd(Declared):
-    """Gradient descent: w <- w - lr g
-
-    Args:
-        lr: Learning rate.
-    """
+    """Gradient descent: w <- w - lr g"""
 
     lr: InitVar[Rate] = 1e-3
 
@@ -37,7 +33,6 @@ class Momentum(Declared):
     Polyak, "Some methods of speeding up the convergence of iteration methods", 1964.
 
     Args:
-        lr: Learning rate.
         momentum: Share of v that is kept at each step; not negative.
     """
 
@@ -55,8 +50,7 @@ class Nesterov(Declared):
     Sutskever, Martens, Dahl and Hinton, ICML 2013.
 
     Args:
-        lr: Learning rate.
-        momentum: Share of v that is kept at each step; not negative.
+        ...: As for `Momentum`.
     """
 
     lr: InitVar[Rate] = 1e-3
@@ -72,8 +66,7 @@ class SgdW(Declared):
     Loshchilov and Hutter, "Decoupled weight decay regularization", ICLR 2019.
 
     Args:
-        lr: Learning rate.
-        momentum: Share of v that is kept at each step; not negative.
+        ...: As for `Momentum`.
         wd: Share of w that is taken off at each step, while the learning rate is the first one.
     """
 
@@ -116,12 +109,7 @@ class AdamW(Adam):
     the learning rate, but it is not multiplied by it: optax's `weight_decay` is `wd / alpha`.
 
     Args:
-        alpha: Learning rate.
-        beta1: As for `Adam`.
-        beta2: As for `Adam`.
-        eps: As for `Adam`.
-        wd: Share of w that is taken off at each step, while the learning rate is the first one.
-        lr: The learning rate, by the name that all solvers have for it.
+        ...: As for `Adam`, `SgdW`.
     """
 
     wd: float = amount(default=1e-4)
@@ -137,11 +125,8 @@ class Adamax(Adam):
     Kingma and Ba, "Adam", ICLR 2015, section 7.1.
 
     Args:
-        alpha: Learning rate.
-        beta1: As for `Adam`.
-        beta2: Share of v that is kept at each step, at least 0 and below 1.
+        ...: As for `Adam`.
         eps: Added to |g|, in units of the gradient.
-        lr: The learning rate, by the name that all solvers have for it.
     """
 
     alpha: InitVar[Rate] = 2e-3
@@ -156,11 +141,9 @@ class AdaBelief(Adam):
     s' = s / (1 - beta2^t) at step t. Zhuang et al., "AdaBelief optimizer", NeurIPS 2020.
 
     Args:
-        alpha: Learning rate.
-        beta1: As for `Adam`.
+        ...: As for `Adam`.
         beta2: Share of s that is kept at each step, at least 0 and below 1.
         eps: Added to s, in units of the gradient squared, and to the root of s', in units of the gradient.
-        lr: The learning rate, by the name that all solvers have for it.
     """
 
     def transformation(self, lr: Any) -> Transformation:
@@ -174,12 +157,9 @@ class AMSGRAD(Adam):
     Reddi, Kale and Kumar, "On the convergence of Adam and beyond", ICLR 2018.
 
     Args:
-        alpha: Learning rate.
-        beta1: As for `Adam`.
-        beta2: As for `Adam`.
+        ...: As for `Adam`.
         eps: Added to the root of u, in units of the gradient.
         bias_correction: Whether alpha is multiplied by sqrt(1 - beta2^t) / (1 - beta1^t) at step t.
-        lr: The learning rate, by the name that all solvers have for it.
     """
 
     bias_correction: bool = False
@@ -214,7 +194,6 @@ class Adagrad(Declared):
     Duchi, Hazan and Singer, "Adaptive subgradient methods", JMLR 2011.
 
     Args:
-        lr: Learning rate.
         eps: Added to the root of v, in units of the gradient.
     """
 
@@ -251,7 +230,6 @@ class RMSprop(Declared):
     Tieleman and Hinton, "Neural networks for machine learning", lecture 6.5, 2012.
 
     Args:
-        lr: Learning rate.
         decay: Share of v that is kept at each step, at least 0 and below 1.
         eps: Added to the root of v, in units of the gradient.
     """
@@ -271,7 +249,6 @@ class RMSpropGraves(Declared):
     recurrent neural networks", 2013, arXiv:1308.0850.
 
     Args:
-        lr: Learning rate.
         decay: Share of v and m that is kept at each step, at least 0 and below 1.
         momentum: Share of d that is kept at each step; not negative.
         eps: Added under the root, in units of the gradient squared.
@@ -294,8 +271,7 @@ class Lars(Declared):
     "Large batch training of convolutional networks", 2017, arXiv:1708.03888.
 
     Args:
-        lr: Learning rate.
-        momentum: Share of v that is kept at each step; not negative.
+        ...: As for `Momentum`.
         coefficient: The trust coefficient: length of a step, in units of |w|, for a learning rate of 1.
         eps: Added to the norm of g, in its units.
     """
@@ -318,10 +294,7 @@ class Lamb(Declared):
 
     Args:
         eta: Learning rate: length of a step, in units of |w|.
-        beta1: As for `Adam`.
-        beta2: As for `Adam`.
-        eps: As for `Adam`.
-        lr: The learning rate, by the name that all solvers have for it.
+        ...: As for `Adam`.
     """
 
     eta: InitVar[Rate] = 1e-3
