@@ -10,6 +10,8 @@ from inspect import isfunction
 from pathlib import Path
 from typing import Any, ParamSpec, Protocol, TypeVar
 
+import jax
+
 from ..files.parameter_files import load_parameters, save_parameters
 from ..graph import Variable
 from ..graph.elsewhere import no_attribute
@@ -347,6 +349,32 @@ class Module:
         rows.append((f"{len(parameters)} parameters", "", "", f"{sum(p.size for p in parameters.values()):,}",
                      f"{trained:,} trained"))
         return "\n".join([type(self).__name__, *aligned(rows, numbers=(3,))])
+
+
+def named_parameters(parameters: Any) -> dict[str, Variable]:
+    """Parameters by name; those of a Module that are trained; those in a list by their numbers; those of a pytree by
+    their paths.
+
+    Raises:
+        TypeError: One is no Variable.
+        ValueError: One is no leaf, or there are none.
+    """
+    if isinstance(parameters, Variable):
+        parameters = [parameters]
+    if isinstance(parameters, Module):
+        parameters = parameters.get_parameters()
+    named = dict(parameters) if isinstance(parameters, Mapping) else {str(i): p for i, p in enumerate(parameters)}
+    if any([isinstance(p, Mapping | list | tuple) for p in named.values()]):
+        leaves, _ = jax.tree_util.tree_flatten_with_path(named)
+        named = {jax.tree_util.keystr(path, simple=True, separator="/"): p for path, p in leaves}
+    if not named:
+        raise ValueError("parameters: there are none")
+    for name, p in named.items():
+        if not isinstance(p, Variable):
+            raise TypeError(f"parameters: {name!r} must be a Variable, got {type(p).__name__}")
+        if p.parent is not None:
+            raise ValueError(f"parameters: {name!r} is an output of {p.parent.op.name}; only leaves can be trained")
+    return named
 
 
 def _held(attributes: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:

@@ -25,7 +25,7 @@ from ..solvers.gradients import Arrays
 from ..solvers.loss_scale import like
 from ..solvers.rates import as_decay
 from ..solvers.state import fitting_states
-from .parameters import named_parameters
+from .modules import named_parameters
 
 _COUNT = "count"
 
@@ -94,12 +94,8 @@ class MovingAverage:
         return self._averages.copy()
 
     def moved(self, before: Arrays, params: Arrays) -> Arrays:
-        """The count and the averages after one step more, as a pure function of arrays.
-
-        Args:
-            before: The count and the averages.
-            params: What the averaged parameters are after the step.
-        """
+        """The count and the averages after one step more, after which the averaged parameters are `params`: a pure
+        function of arrays."""
         return _moved(before, params, *self.described)
 
     def update(self) -> None:
@@ -125,7 +121,7 @@ class MovingAverage:
         cells = [p.cell for p in self._params.values()]
         with x64_if(self._needs_x64):
             averages = arrays_in([x.cell for x in self._averages.values()])
-            values = [Value(_cast(a, cell.spec.dtype)) for a, cell in zip(averages, cells, strict=True)]
+            values = [Value(like(a, cell.spec)) for a, cell in zip(averages, cells, strict=True)]
         before = values_of(cells)
         try:
             hold_together(cells, values)
@@ -141,9 +137,8 @@ class MovingAverage:
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
         """A copy of the count of steps and of the averages: 'count', 'average:conv/W'."""
-        return OrderedDict(
-            (name, np.array(array)) for name, array in zip(self._names(), self._arrays(), strict=True)
-        )
+        arrays = arrays_in([x.cell for x in self.leaves])
+        return OrderedDict((name, np.array(array)) for name, array in zip(self._names(), arrays, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
         """Take over what `get_states` of an average of these parameters gave: all or nothing.
@@ -174,9 +169,6 @@ class MovingAverage:
     def _names(self) -> list[str]:
         return [_COUNT, *[f"average:{name}" for name in self._averages]]
 
-    def _arrays(self) -> list[Any]:
-        return arrays_in([x.cell for x in self.leaves])
-
     @property
     def described(self) -> tuple[float, bool]:
         """What it does, in numbers."""
@@ -192,10 +184,6 @@ def _average_of(name: str, p: Variable) -> Variable:
         dtype = np.dtype(jnp.promote_types(p.dtype, jnp.float32))
         cell = NdArray.of_host_array(np.array(p.data.raw()).astype(dtype))
     return leaf_of(cell, f"average/{name}")
-
-
-def _cast(array: Any, dtype: Any) -> Any:
-    return array if array.dtype == dtype else array.astype(dtype)
 
 
 def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) -> Arrays:

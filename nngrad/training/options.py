@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
@@ -16,78 +16,58 @@ OnNan: TypeAlias = Literal["skip", "raise"] | None
 Decay: TypeAlias = float | Callable[[str], float]
 
 
-@dataclass(frozen=True, kw_only=True)
+@dataclass
 class StepOptions:
-    """The options of `train_step`, with their meaning there."""
-
-    recompute: Any = None
-    wait_for_best: bool = False
-    accumulate: int = 1
-    clip_grad_by_value: float | None = None
-    clip_grad_by_norm: float | None = None
-    clip_grad_by_global_norm: float | None = None
-    weight_decay: Decay | None = None
-    on_nan: OnNan = None
-    averages: tuple[MovingAverage, ...] = ()
-
-    def decays(self, names: Iterable[str]) -> tuple[float, ...] | None:
-        """The decay of each of the parameters of these names; None if there is none.
-
-        Raises:
-            TypeError: It is no number.
-            ValueError: It is negative or not finite.
-        """
-        given = self.weight_decay
-        if given is None:
-            return None
-        return tuple([
-            as_rate(given(name), f"weight_decay: of {name!r}") if callable(given) else given for name in names
-        ])
-
-
-def checked_options(given: Mapping[str, Any]) -> StepOptions:
-    """The options by name, checked.
+    """The options of `train_step`, with their meaning there, checked.
 
     Raises:
         TypeError: One is of the wrong kind.
         ValueError: One is out of its range.
     """
-    options = dict(given)
-    options["accumulate"] = checked_count(options["accumulate"], "accumulate")
-    for name in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm"):
-        if options[name] is not None:
-            limit = options[name] = as_real(options[name], name)
-            if not limit > 0:
-                raise ValueError(f"{name}: must be above 0, got {limit!r}; leave it out for no clipping")
-    decay = options["weight_decay"]
-    if decay is not None and not callable(decay):
-        options["weight_decay"] = as_rate(decay, "weight_decay")
-    if options["on_nan"] not in (None, "skip", "raise"):
-        raise ValueError(f"on_nan: must be 'skip', 'raise' or None, got {options['on_nan']!r}")
-    averages = options["averages"]
-    averages = options["averages"] = (averages,) if isinstance(averages, MovingAverage) else tuple(averages)
-    for i, average in enumerate(averages):
-        if not isinstance(average, MovingAverage):
-            raise TypeError(f"averages[{i}]: expected an nn.MovingAverage, got {type(average).__name__}")
-    if len({id(average) for average in averages}) != len(averages):
-        raise ValueError("averages: the same one is given twice")
-    return StepOptions(**options)
+
+    recompute: Any
+    wait_for_best: bool
+    accumulate: int
+    clip_grad_by_value: float | None
+    clip_grad_by_norm: float | None
+    clip_grad_by_global_norm: float | None
+    weight_decay: Decay | None
+    on_nan: OnNan
+    averages: Any
+    """A tuple of them; one is given by itself, or several in an iterable."""
+
+    def __post_init__(self) -> None:
+        self.accumulate = checked_count(self.accumulate, "accumulate")
+        for name in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm"):
+            if getattr(self, name) is not None:
+                limit = as_real(getattr(self, name), name)
+                if not limit > 0:
+                    raise ValueError(f"{name}: must be above 0, got {limit!r}; leave it out for no clipping")
+                setattr(self, name, limit)
+        if self.weight_decay is not None and not callable(self.weight_decay):
+            self.weight_decay = as_rate(self.weight_decay, "weight_decay")
+        if self.on_nan not in (None, "skip", "raise"):
+            raise ValueError(f"on_nan: must be 'skip', 'raise' or None, got {self.on_nan!r}")
+        self.averages = (self.averages,) if isinstance(self.averages, MovingAverage) else tuple(self.averages)
+        for i, average in enumerate(self.averages):
+            if not isinstance(average, MovingAverage):
+                raise TypeError(f"averages[{i}]: expected an nn.MovingAverage, got {type(average).__name__}")
+        if len(set(map(id, self.averages))) != len(self.averages):
+            raise ValueError("averages: the same one is given twice")
 
 
 class GradientChange:
     """What is done with gradients before parameters are moved along them, in this order: each element is brought within
-    bounds, then each gradient within a norm, then all together within one, and weight decay is added.
-
-    Args:
-        options: Which of these.
-        names: The names of the parameters.
-    """
+    bounds, then each gradient within a norm, then all together within one, and weight decay is added."""
 
     def __init__(self, options: StepOptions, names: Iterable[str]) -> None:
         self._value = options.clip_grad_by_value
         self._norm = options.clip_grad_by_norm
         self._global_norm = options.clip_grad_by_global_norm
-        self._decays = options.decays(names)
+        decay = options.weight_decay
+        self._decays = None if decay is None else tuple([
+            as_rate(decay(name), f"weight_decay: of {name!r}") if callable(decay) else decay for name in names
+        ])
 
     @property
     def is_none(self) -> bool:

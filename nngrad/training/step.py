@@ -39,18 +39,8 @@ PureStep = Callable[..., tuple[Any, Carried]]
 def pure_step(
     computation: StepComputation, solver: Solver, live: Sequence[Variable], written: Sequence[Variable], raises: bool
 ) -> tuple[PureStep, Carried]:
-    """The step as a function, and what it is to be called with first.
-
-    Args:
-        computation: What the step computes.
-        solver: Whose parameters it moves.
-        live: The leaves that it reads.
-        written: Those of the leaves that it writes.
-        raises: Whether its results come with flags that say whether they are finite.
-
-    Raises:
-        ValueError: It writes to one of its inputs, or the solver's learning rate follows a schedule.
-    """
+    """The step as a function, and what it is to be called with first, for a step that reads `live` leaves, and writes
+    some of them; where it `raises`, its results come with flags that say whether they are finite."""
     if solver.has_schedule:
         raise ValueError("to_jax: the solver's learning rate follows a schedule, which Python evaluates at each "
                          "step; set a number first, and carried['learning_rate'] in your loop")
@@ -103,24 +93,6 @@ class TrainStep(Generic[R]):
     signal handlers and other threads that read them. Threads that call steps of one solver take turns.
     """
 
-    __slots__ = (
-        "__weakref__",
-        "_accumulate",
-        "_computation",
-        "_input_names",
-        "_input_specs",
-        "_inputs",
-        "_kinds",
-        "_live",
-        "_loss",
-        "_mesh",
-        "_others",
-        "_raises",
-        "_solver",
-        "_update",
-        "_variables",
-    )
-
     def __init__(
         self,
         loss: Variable,
@@ -141,7 +113,6 @@ class TrainStep(Generic[R]):
         specs = [x.spec for x in inputs]
         self._computation = StepComputation(graph, loss.spec, auxiliary, solver, specs, names, options)
         self._inputs = inputs
-        self._mesh = graph.program.mesh
         self._input_specs = self._computation.input_specs
         self._input_names = names
         self._live = graph.live

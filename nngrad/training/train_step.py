@@ -16,8 +16,8 @@ from ..graph import Variable, contained
 from ..solvers.solver import Solver
 from .auxiliary import Auxiliary
 from .moving_average import MovingAverage
-from .options import Decay, OnNan, StepOptions, checked_options
-from .parameters import named_parameters
+from .modules import named_parameters
+from .options import Decay, OnNan, StepOptions
 from .parts import spec_of_part
 from .step import TrainStep
 
@@ -83,8 +83,6 @@ R = TypeVar("R", covariant=True)
 class TrainStepByShape(Generic[R]):
     """Training steps of the graphs that a function builds, one for each combination of shapes and dtypes in which the
     inputs come. Made by `train_step`; called as a `TrainStep`. All have one solver, with its parameters and state."""
-
-    __slots__ = ("__weakref__", "_aux", "_graphs", "_named", "_options", "_parameters", "_solver")
 
     def __init__(
         self, loss: Callable[..., Any], aux: Any, parameters: Any, solver: Solver, options: StepOptions
@@ -257,12 +255,10 @@ def train_step(
             has no loss scale; or, at a call, methods of the solver have changed gradients that the step does not use.
     """
     listed = [inputs] if isinstance(inputs, Variable) else list(inputs)
-    options = checked_options({
-        "recompute": recompute, "wait_for_best": wait_for_best, "accumulate": accumulate,
-        "clip_grad_by_value": clip_grad_by_value, "clip_grad_by_norm": clip_grad_by_norm,
-        "clip_grad_by_global_norm": clip_grad_by_global_norm, "weight_decay": weight_decay, "on_nan": on_nan,
-        "averages": averages,
-    })  # fmt: skip
+    options = StepOptions(
+        recompute, wait_for_best, accumulate, clip_grad_by_value, clip_grad_by_norm, clip_grad_by_global_norm,
+        weight_decay, on_nan, averages,
+    )  # fmt: skip
     if not isinstance(loss, Variable) and callable(loss):
         if listed:
             raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")

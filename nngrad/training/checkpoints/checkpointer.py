@@ -3,20 +3,24 @@
 from __future__ import annotations
 
 import signal
+import threading
 from collections.abc import Collection, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
+from types import FrameType
 from typing import Any
 
-from ...graph import Variable
+import jax
+from jax.experimental import multihost_utils
+
+from ...graph import Variable, processes
 from ...graph.arguments import checked_count
 from ...graph.refusals import explained
 from ...solvers import Solver
 from ..modules import Module
 from .contents import CheckpointContents, check_holder
 from .finite import RecentLosses, names_not_finite
-from .restoring import restore
-from .signals import NotedSignals
+from .restoring import Restoring
 from .storing import CheckpointStore
 
 
@@ -227,7 +231,7 @@ class Checkpointer:
         found = self._store.whole_step(step)
         if found is None:
             return 0
-        restore(self._contents, self._store, found, only)
+        Restoring(self._contents, self._store, found, only).run()
         self._losses.clear()
         if only is None:
             self._at = self._store.last = found
@@ -259,7 +263,8 @@ class Checkpointer:
                 self._end(ending)
             self.wait()
         except Exception:
-            self._wait_quietly()
+            with suppress(OSError):  # the error says more than what else may fail
+                self.wait()
             raise
         finally:
             self._noted = None
@@ -268,13 +273,6 @@ class Checkpointer:
     def _end(self, ending: signal.Signals) -> None:
         self.wait()
         raise SystemExit(128 + ending)
-
-    def _wait_quietly(self) -> None:
-        """Wait, beside an error that says more than what else may fail."""
-        try:
-            self.wait()
-        except OSError:
-            return
 
     def close(self) -> None:
         """Wait until the last checkpoint is written, and end the threads that write. It can save no more."""
@@ -289,6 +287,58 @@ class Checkpointer:
     def __repr__(self) -> str:
         return f"<checkpoints of {', '.join(['parameters', *self._contents.solvers, *self._contents.holders])} in " \
                f"{self._store.path}>"
+
+
+class NotedSignals:
+    """Notes signals between `enter` and `leave`, in place of what they would do. With several processes JAX notes
+    SIGTERM, and lets all of them agree on the step after which they end.
+
+    Raises:
+        ValueError: With several processes there are others than SIGTERM.
+    """
+
+    def __init__(self, signals: tuple[int, ...]) -> None:
+        self._signals = tuple(map(signal.Signals, signals))
+        self._before: dict[signal.Signals, Any] = {}
+        self._noted: signal.Signals | None = None
+        self._are_several = jax.process_count() > 1
+        if self._are_several and self._signals != (signal.SIGTERM,):
+            raise ValueError("signals: with several processes only SIGTERM reaches all of them, got "
+                             + ", ".join([s.name for s in self._signals]))
+
+    def enter(self) -> None:
+        """Note signals from now on.
+
+        Raises:
+            RuntimeError: This is not the main thread, to which Python gives signals; or there are several processes,
+                and JAX's preemption service is off.
+        """
+        if threading.current_thread() is not threading.main_thread():
+            raise RuntimeError("saving_on_signals: Python gives signals to the main thread; enter it there")
+        if self._are_several:
+            multihost_utils.reached_preemption_sync_point(0)  # raises where the service is off
+            processes.terminations += 1
+            return
+        for number in self._signals:
+            self._before[number] = signal.signal(number, self._note)
+
+    def leave(self) -> None:
+        """Let signals do what they did before."""
+        if self._are_several:
+            processes.terminations -= 1
+        for number, handler in self._before.items():
+            signal.signal(number, signal.SIG_DFL if handler is None else handler)
+
+    def _note(self, number: int, _: FrameType | None) -> None:
+        if number == signal.SIGINT and self._noted is signal.SIGINT:
+            raise KeyboardInterrupt  # who presses Ctrl-C again does not want to wait
+        self._noted = signal.Signals(number)
+
+    def noted_at(self, step: int) -> signal.Signals | None:
+        """The signal after which the run is to end with this step."""
+        if self._are_several:
+            return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
+        return self._noted
 
 
 def _named_solvers(solver: Any) -> dict[str, Solver]:

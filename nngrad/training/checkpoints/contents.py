@@ -114,13 +114,8 @@ Arrays = dict[str, Any]
 
 
 class CheckpointContents:
-    """What is saved and restored.
-
-    Args:
-        parameters: Variables by name; a Module, for those it has at the time; None for all below the present scope.
-        solvers: Solvers by name.
-        holders: What else has a state, by name: dicts, and objects with `get_state` and `set_state`.
-    """
+    """What is saved and restored: parameters by name, those that a Module has at the time, or all below the present
+    scope; solvers by name; and what else has a state, by name."""
 
     def __init__(
         self,

@@ -24,24 +24,8 @@ from .solver_facts import different_settings, misfits, names_in_one_only, other_
 from .storing import CheckpointStore
 
 
-def restore(contents: CheckpointContents, store: CheckpointStore, step: int, only: Collection[str] | None) -> None:
-    """Restore a checkpoint, or the parts of it that `only` names.
-
-    Raises:
-        ValueError: Something does not fit; the message lists all that does not, and nothing is changed.
-    """
-    Restoring(contents, store, step, only).run()
-
-
 class Restoring:
-    """The restoring of one checkpoint.
-
-    Args:
-        contents: Into what it is restored.
-        store: Where the checkpoint is.
-        step: Which one it is.
-        only: The parts to restore; None for all.
-    """
+    """The restoring of one checkpoint, or of the parts of it that `only` names."""
 
     def __init__(
         self, contents: CheckpointContents, store: CheckpointStore, step: int, only: Collection[str] | None
@@ -62,13 +46,15 @@ class Restoring:
         return self._only is None or part in self._only
 
     def run(self) -> None:
-        """Restore."""
+        """Restore.
+
+        Raises:
+            ValueError: Something does not fit; the message lists all that does not, and nothing is changed.
+        """
         self._check()
         arrays = self._arrays()
         process = self._facts_of_process()
-        states = {
-            key: unpacked(process["states"][key], _below("states/", arrays)) for key in self._holders
-        }
+        states = {key: unpacked(process["states"][key], _below("states/", arrays)) for key in self._holders}
         made = self._made(arrays)
         for key, state in states.items():  # first, since code of others may raise
             restore_state(self._holders[key], state)
@@ -118,12 +104,9 @@ class Restoring:
 
     def _misfits_of_parameters(self) -> list[str]:
         saved = _below("parameters/", self._specs)
-        found = []
-        if self._contents.scope is None:
-            found += names_in_one_only(saved, self._parameters, "parameter")
-        else:  # those that are missing are made
-            there = [name for name in saved if name in self._parameters]
-            found += names_in_one_only(there, self._parameters, "parameter")
+        # In a scope those that are missing are made.
+        there = [name for name in saved if self._contents.scope is None or name in self._parameters]
+        found = names_in_one_only(there, self._parameters, "parameter")
         for name, spec in saved.items():
             if name in self._parameters:
                 found += other_spec(spec, self._parameters[name], f"parameter {name!r}")

@@ -11,12 +11,8 @@ from ...solvers import DynamicLossScale, Solver
 
 
 def facts_of_solver(solver: Solver, by_cell: Mapping[int, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts of a solver, fit for JSON, and the arrays of its state by name. Hold its lock.
-
-    Args:
-        solver: The solver.
-        by_cell: Names of parameters by the identity of their cells.
-    """
+    """Facts of a solver, fit for JSON, and the arrays of its state by name; `by_cell` has names of parameters by the
+    identity of their cells. Hold its lock."""
     states: dict[str, Any] = solver.named_state() if solver.get_parameters() else {}
     facts = {
         "class": solver.name,
@@ -49,14 +45,8 @@ def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
 
 
 def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, key: str) -> list[str]:
-    """Why what was saved of a solver does not fit `solver`, in words; nothing where it does.
-
-    Args:
-        facts: The facts of the one that was saved.
-        specs: Shapes and dtypes of its arrays by name.
-        solver: The solver.
-        key: What it is called.
-    """
+    """Why what was saved of a solver, facts and the shapes and dtypes of arrays by name, does not fit the `solver` that
+    is called `key`, in words; nothing where it does."""
     if facts["class"] != solver.name:
         return [f"{key}: the checkpoint is of {facts['class']}, this is {solver.name}"]
     parameters = solver.get_parameters()

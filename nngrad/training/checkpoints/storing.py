@@ -43,13 +43,8 @@ def orbax() -> Any:
 class _Writing:
     """A checkpoint that was begun, and will be written whatever interrupts the one who began it.
 
-    Orbax begins it in a thread of its own: in the midst of that it cannot be left.
-
-    Args:
-        step: The step.
-        facts: Its facts.
-        arrays: Its arrays, which are not changed while they are here.
-        begin: Lets orbax begin with the arrays.
+    Orbax begins it in a thread of its own, by `begin`: in the midst of that it cannot be left. The arrays are not changed
+    while they are here.
     """
 
     def __init__(
@@ -77,14 +72,8 @@ class _Writing:
 
 
 class CheckpointStore:
-    """The checkpoints in one directory. On several hosts each process calls each method, but for `steps`.
-
-    Args:
-        path: The directory, made with the first checkpoint. Several hosts share it.
-        keep: How many of the last ones stay; None for all.
-        best: By which metric the best one is known, which stays too; None for no such one.
-        highest: Whether a metric is the better, the higher it is.
-    """
+    """The checkpoints in one directory, which several hosts share; each of them calls each method, but for `steps`. It
+    is made with the first checkpoint. The arguments are those of `Checkpointer`."""
 
     def __init__(self, path: Path, keep: int | None, best: str | None, highest: bool) -> None:
         self.path = path
