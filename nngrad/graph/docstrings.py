@@ -128,7 +128,7 @@ def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
     refused: Mapping[str, str] | None = None, all_errors: bool = False,
 ) -> str | None:
-    """The docstring of a function or a class, with an entry for each of the arguments, as far as there are words for them.
+    """The docstring of a function or class, with an entry for each of the arguments that there are words for.
 
     Args:
         function: What has the docstring. Functions that an entry `...` names are looked up where it is defined.

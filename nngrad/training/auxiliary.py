@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import jax
@@ -17,10 +17,7 @@ MEASURES = ("gradient_norm", "gradient_norms", "parameter_norm", "finite")
 
 
 class Auxiliary:
-    """Auxiliary results in the structure that the user has given.
-
-    Args:
-        aux: Variables and names of `MEASURES`, in lists, tuples and dicts.
+    """Auxiliary results in the structure that the user has given: Variables and names of `MEASURES`.
 
     Raises:
         TypeError: Something else is among them.
@@ -50,33 +47,18 @@ class Auxiliary:
         self._given = [x if isinstance(x, str) else None for x in self._given]  # the graph is not kept
 
     def arranged(self, values: Sequence[Any], measured: dict[str, Any]) -> Any:
-        """The results in their structure.
-
-        Args:
-            values: Those of the graph.
-            measured: Those of the step, by name.
-        """
+        """The results in their structure: the graph's `values`, and what is `measured` of the step, by name."""
         left = iter(values)
         return jax.tree.unflatten(self._structure, [next(left) if m is None else measured[m] for m in self._given])
 
 
 def measures(wanted: frozenset[str], names: tuple[str, ...], params: Arrays, grads: Sequence[Any], finite: Any) -> Any:
-    """What is wanted of the step itself, by name.
-
-    Args:
-        wanted: Of `MEASURES`.
-        names: The names of the parameters.
-        params: The parameters before the step.
-        grads: Their gradients, as the loss has them.
-        finite: Whether loss and gradients are finite; None where nobody asks.
-    """
-    found: dict[str, Any] = {}
-    if "gradient_norm" in wanted:
-        found["gradient_norm"] = norm_of(grads)
-    if "gradient_norms" in wanted:
-        found["gradient_norms"] = {name: norm_of([g]) for name, g in zip(names, grads, strict=True)}
-    if "parameter_norm" in wanted:
-        found["parameter_norm"] = norm_of(params)
-    if "finite" in wanted:
-        found["finite"] = jnp.asarray(finite)
-    return found
+    """What is wanted of the step itself, by name: of the parameters before it, and of their gradients as the loss has
+    them. `finite` is None where nobody asks."""
+    found: dict[str, Callable[[], Any]] = {
+        "gradient_norm": lambda: norm_of(grads),
+        "gradient_norms": lambda: {name: norm_of([g]) for name, g in zip(names, grads, strict=True)},
+        "parameter_norm": lambda: norm_of(params),
+        "finite": lambda: jnp.asarray(finite),
+    }
+    return {name: found[name]() for name in MEASURES if name in wanted}

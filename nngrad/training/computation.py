@@ -58,17 +58,8 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
 
 
 class StepComputation:
-    """What a training step computes, as a function of arrays.
-
-    Args:
-        graph: Loss, auxiliary results and gradients, of one part of a batch.
-        loss: Shape and dtype of the loss.
-        auxiliary: What is wanted besides it.
-        solver: What moves the parameters.
-        inputs: Shapes and dtypes of the inputs of the graph.
-        names: What they are called in messages.
-        options: What else is asked for.
-    """
+    """What a training step computes, as a function of arrays. The graph is that of one part of a batch, and so are
+    `inputs`, the shapes and dtypes of its inputs; in messages these have `names`."""
 
     def __init__(
         self,

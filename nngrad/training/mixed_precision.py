@@ -56,13 +56,7 @@ def precision(dtype: str) -> Switched:
 
 
 class PrecisionPolicy:
-    """Puts casts before functions.
-
-    Args:
-        narrow: The dtype of 16 bits.
-    """
-
-    __slots__ = ("_narrow",)
+    """Puts casts to `narrow`, a dtype of 16 bits, before functions."""
 
     def __init__(self, narrow: np.dtype[Any]) -> None:
         self._narrow = narrow

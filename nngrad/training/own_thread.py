@@ -17,11 +17,8 @@ _SECONDS = 0.1
 
 
 class OwnThread:
-    """A thread that works once. Signals never interrupt it, since Python gives them to the main thread.
-
-    Args:
-        work: What it does. It raises nothing.
-    """
+    """A thread that does `work` once, which raises nothing. Signals never interrupt it, since Python gives them to the
+    main thread."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work

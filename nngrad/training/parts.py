@@ -45,16 +45,9 @@ def over_parts(
 ) -> list[Any]:
     """The results for a batch that is computed in parts, one after another, in the memory of one.
 
-    Means over the parts are returned, which are added up in float32 at least; `stacked` results have a first axis of
-    the parts instead; of the last ones, which are new values of leaves, each part finds those of the part before.
-
-    Args:
-        run: `run(arrays, keys, leaves)` gives the results of a part.
-        count: How many parts there are.
-        arrays: What is given for the batch.
-        keys: The keys of random functions, of which each part gets others.
-        carried: The leaves that are updated, before the first part; the last results are their new values.
-        stacked: The places of the results that are stacked.
+    Means over the parts are returned, which are added up in float32 at least; those of places in `stacked` have a first
+    axis of the parts instead. The last ones are new values of the `carried` leaves, and each part finds those of the
+    part before. Of the `keys` of random functions each part gets others.
     """
 
     def part(number: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:

@@ -40,16 +40,8 @@ Place = tuple[LeafSource, int]
 class StepGraph:
     """Loss, auxiliary results and gradients of a graph.
 
-    The program's results are the loss, the auxiliary ones, the gradients, and the new values of leaves.
-
-    Args:
-        loss: The loss.
-        auxiliary: Other Variables that are wanted.
-        parameters: What is trained.
-        solver: What has these parameters.
-        inputs: What is given at each call.
-        recompute: Which values are computed again.
-        residuals: Those of which the loss is half the sum of squares, for a solver that takes them.
+    The program's results are the loss, the auxiliary ones, the gradients, and the new values of leaves. For a solver
+    that takes `residuals`, the loss is half the sum of their squares.
     """
 
     def __init__(

@@ -15,8 +15,8 @@ from ..execution.convert import ByShape
 from ..graph import Variable, contained
 from ..solvers.solver import Solver
 from .auxiliary import Auxiliary
-from .moving_average import MovingAverage
 from .modules import named_parameters
+from .moving_average import MovingAverage
 from .options import Decay, OnNan, StepOptions
 from .parts import spec_of_part
 from .step import TrainStep

@@ -43,8 +43,8 @@ def orbax() -> Any:
 class _Writing:
     """A checkpoint that was begun, and will be written whatever interrupts the one who began it.
 
-    Orbax begins it in a thread of its own, by `begin`: in the midst of that it cannot be left. The arrays are not changed
-    while they are here.
+    Orbax begins it in a thread of its own, by `begin`: in the midst of that it cannot be left. The arrays are not
+    changed while they are here.
     """
 
     def __init__(

@@ -116,11 +116,10 @@ def feed(
         TypeError: `source` is nothing of that kind, or a number no int.
         ValueError: A number is less than 1, or `epochs` is not 1 for an iterator, or for grain.
     """
-    for name, value in (("ahead", ahead), ("epochs", epochs)):
-        if name == "epochs" and value is None:
-            continue
-        checked_count(value, name)
-    return Feed(source_of(source, epochs), int(ahead))
+    ahead = checked_count(ahead, "ahead")
+    if epochs is not None:
+        checked_count(epochs, "epochs")
+    return Feed(source_of(source, epochs), ahead)
 
 
 def _ahead(source: BatchSource, count: int) -> Ahead:
@@ -141,13 +140,7 @@ def _ahead(source: BatchSource, count: int) -> Ahead:
 
 
 def placed(batch: Any, mesh: Mesh | None, device: jax.Device | None) -> Any:
-    """A batch, whose NumPy arrays are on devices when this returns, in memory of their own.
-
-    Args:
-        batch: Arrays, in tuples, lists and dicts; whatever else there is stays as it is.
-        mesh: Where it is divided over `data`; None for a single device.
-        device: That device; None for the one that JAX takes.
-    """
+    """A batch, whose NumPy arrays are on devices when this returns, in memory of their own; all else stays as it is."""
     made = jax.tree.map(lambda leaf: _placed_array(leaf, mesh, device) if isinstance(leaf, np.ndarray) else leaf, batch)
     # Waited for here, where nobody else waits, so that no more than was asked for is on its way.
     jax.block_until_ready([leaf for leaf in jax.tree.leaves(made) if isinstance(leaf, jax.Array)])
@@ -176,13 +169,8 @@ _PATIENCE = 5.0
 
 
 class Ahead:
-    """Results of an iterator, computed in a thread of its own in the context of the one that makes it, from when the
-    first is asked for.
-
-    Args:
-        start: Gives the iterator.
-        count: How many results may wait.
-    """
+    """Results of the iterator that `start` gives, computed in a thread of its own in the context of the one that makes
+    it, from when the first is asked for. At most `count` of them wait."""
 
     def __init__(self, start: Callable[[], Iterator[Any]], count: int) -> None:
         self._between = _Between(count, weakref.ref(self))

@@ -29,13 +29,8 @@ class BatchSource(Protocol):
 
 
 class Counted:
-    """Batches of iterables that give the same ones each time: the position is how many were taken.
-
-    Args:
-        epoch: Gives the iterable of an epoch, by its number from 0 on.
-        epochs: How many epochs there are; None for no end.
-        is_once: Whether it is an iterator, which cannot be gone through again.
-    """
+    """Batches of iterables that give the same ones each time: the position is how many were taken. `epoch` gives the
+    iterable of an epoch, by its number from 0 on; None for `epochs` is no end of them."""
 
     def __init__(self, epoch: Callable[[int], Iterable[Any]], epochs: int | None, is_once: bool) -> None:
         self._epoch = epoch
@@ -77,11 +72,7 @@ class Counted:
 
 
 class Positioned:
-    """Batches of grain's loaders and data sets, which know their position themselves.
-
-    Args:
-        iterable: What has an iterator with `get_state` and `set_state`.
-    """
+    """Batches of grain's loaders and data sets, whose iterators know their position: `get_state` and `set_state`."""
 
     is_once = False
 

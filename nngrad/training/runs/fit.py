@@ -25,11 +25,6 @@ from .log import TrainingLog, training_log, value_of
 class FitBatches:
     """Batches as `nn.fit` is given them, as arguments of a step. Nothing is read ahead of its use.
 
-    Args:
-        data: What `nn.fit` is given.
-        epochs: How often it is gone through, as far as that is said.
-        steps: How many batches are taken, as far as that is said.
-
     Raises:
         TypeError: `data` is nothing of that kind.
         ValueError: `epochs` and `steps` do not go with it.

@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import csv
 import io
-import math
-import os
 import shutil
 import time
 from collections.abc import Iterable, Mapping
@@ -31,13 +29,8 @@ SHOWN_EVERY = 0.1
 
 
 class Shown:
-    """A run as it is shown, from when this is made until `stop`.
-
-    Args:
-        console: Where to print; None for the standard error, and nothing where that is no terminal.
-        steps: How many there are in all, as far as that is known.
-        step: How many are done.
-    """
+    """A run as it is shown, from when this is made until `stop`: on a console, or on the standard error where that is a
+    terminal."""
 
     def __init__(self, console: Console | None, steps: int | None, step: int) -> None:
         self._is_quiet = console is None
@@ -80,7 +73,7 @@ def in_words(values: Mapping[str, float]) -> str:
 
 def three_digits(value: float) -> str:
     """A number in three digits."""
-    return f"{value:.3g}" if math.isfinite(value) and 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
+    return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
 
 
 METRICS, RUN, SAMPLES, TENSORBOARD = "metrics.csv", "run.toml", "samples", "tensorboard"
@@ -341,11 +334,8 @@ class MetricsFile:
             return
         line = _line(self.lines[-1].get(name, "") for name in self.columns)
         try:
-            file = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
-            try:
-                written = os.write(file, line)
-            finally:
-                os.close(file)
+            with open(self._path, "ab", buffering=0) as file:
+                written = file.write(line)
         except OSError as error:
             raise OSError(error.errno, f"cannot be written: {error.strerror}", str(self._path)) from error
         if written < len(line):
