@@ -404,6 +404,8 @@ def test_what_does_not_converge_is_said() -> None:
     (lambda: nn.linear_solve(lambda v: v, np.ones(2), "lu"), ValueError, "linear_solve: method must be one of"),
     (lambda: nn.linear_solve(np.ones((2, 3)), np.ones(2)), ValueError, r"matrix of shape \(2, 3\) must be square"),
     (lambda: nn.linear_solve(np.eye(2), np.ones(3)), ValueError, r"b of shape \(3,\) must have 2 rows"),
+    (lambda: nn.linear_solve(np.eye(2), np.ones(2), unconverged="raise"), ValueError, "linear_solve: unconverged must"),
+    (lambda: nn.linear_solve(np.eye(2), np.ones(2), maxiter=0), ValueError, "linear_solve: maxiter: must be 1 or more"),
 ])  # fmt: skip
 def test_bad_input(call: Callable[[], Any], error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

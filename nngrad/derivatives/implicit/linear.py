@@ -57,7 +57,8 @@ def linear_solve(
         atol: Or when it is at most `atol`.
         maxiter: Or after so many products with A; by default ten for each unknown, and at least 100.
         x0: Where to begin, like `b`; by default at 0.
-        unconverged: What is given where neither was reached: "nan", or with "keep" what there is.
+        unconverged: What is given where an iteration reached neither: "nan", or with "keep" what there is. The result
+            of "dense" is given as it is; that of a singular matrix has infinities or NaN, and has not converged.
 
     Returns:
         The solution, in the structure and shapes of `b`, and what is known of it: `residual`, the norm of `b - A x`,
@@ -76,9 +77,6 @@ def linear_solve(
         packing = _beside_matrix(a, b)
         product = lambda v: F.matmul(a, v)  # noqa: E731 - it is what a function would be
         chosen = method or "dense"
-        if chosen == "dense":
-            x = F.batch_solve(a, packing.leaves[0])
-            return x, _of_dense(packing.leaves[0] - F.matmul(a, x))
     keep = keeps(unconverged, "linear_solve")
     n = packing.spec.shape[0]
     options = SolveOptions(
@@ -88,6 +86,9 @@ def linear_solve(
         max(10 * n, 100) if maxiter is None else checked_count(maxiter, "linear_solve: maxiter"),
         keep,
     )
+    if chosen == "dense" and product is not matrix:
+        x = F.batch_solve(a, packing.leaves[0])
+        return x, _of_dense(packing.leaves[0] - F.matmul(a, x))
     body, parameters = equation(
         lambda v: packing.packed(product(packing.unpacked(v)), "the function returns"), [packing.spec], "linear_solve",
         product,
