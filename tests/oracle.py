@@ -14,8 +14,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from nngrad.autodiff.walk import Grad
+from nngrad.execution.compiling import quick_options
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.tiers import quick_options
 from nngrad.graph import Variable
 
 Arrays = list[np.ndarray]

@@ -139,7 +139,7 @@ def test_another_process_compiles_nothing_and_without_a_disk_the_values_are_the_
 def test_a_quick_executable_comes_from_disk_and_is_used_for_a_while(
     folder: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nngrad.execution.tiers.LARGE", 1)
+    monkeypatch.setattr("nngrad.execution.compiling.LARGE", 1)
     np.testing.assert_allclose(slope(), expected(), rtol=1e-6)
     assert nn.executables.info().quick == 1
     x = nn.Variable.from_numpy_array(np.full((2, 3), 0.5, np.float32), need_grad=True)

@@ -13,8 +13,8 @@ import nngrad.functions as F
 from nngrad.execution import equal_parts
 from nngrad.execution.compiled import hoisted_of
 from nngrad.execution.equal_parts import in_equal_parts
-from nngrad.execution.hoisting import renumbered
 from nngrad.execution.lower import linearize
+from nngrad.execution.partitions import renumbered
 from nngrad.execution.passes import prepared
 from tests.costs import compilations
 

@@ -15,8 +15,8 @@ import nngrad as nn
 import nngrad.functions as F
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.executable import Executable
-from nngrad.execution.hoisting import hoist_from, with_literals
 from nngrad.execution.lower import linearize
+from nngrad.execution.partitions import hoist_from, with_literals
 from nngrad.execution.program import Program
 
 from .costs import compilations

@@ -22,7 +22,7 @@ from nngrad.distributed.hosts import joining
 from nngrad.distributed.hosts.joining import launcher_of
 from nngrad.distributed.hosts.sharing import part_for
 from nngrad.distributed.hosts.watching import DONE, GONE, LEAVING, RUNNING, Beat, Failure, Judge
-from nngrad.execution import tiers
+from nngrad.execution import compiling
 from nngrad.execution.program import Program
 from nngrad.graph import processes
 from nngrad.graph.block import Block
@@ -430,10 +430,10 @@ def free_port() -> int:
 
 
 def test_several_processes_run_the_best_executable_alone(monkeypatch: pytest.MonkeyPatch) -> None:
-    large = Program(Block((), tuple([None] * tiers.LARGE), (), ()))  # type: ignore[arg-type]
+    large = Program(Block((), tuple([None] * compiling.LARGE), (), ()))  # type: ignore[arg-type]
     monkeypatch.setattr(Block, "opaque", False)
     mesh = Mesh(jax.sharding.Mesh(np.array(jax.devices()[:1]), ["data"]))
-    assert tiers.is_large(large)
-    assert tiers.is_large(large._replace(mesh=mesh))
+    assert compiling.is_large(large)
+    assert compiling.is_large(large._replace(mesh=mesh))
     mesh.spans_processes = True
-    assert not tiers.is_large(large._replace(mesh=mesh))
+    assert not compiling.is_large(large._replace(mesh=mesh))

@@ -10,10 +10,9 @@ import numpy as np
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.calls import calls_of
 from nngrad.execution.cpu.layouts import with_channels_last
 from nngrad.execution.lower import linearize
-from nngrad.execution.program import Program, in_one
+from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.leaves import leaf

@@ -18,9 +18,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.execution import plans
+from nngrad.execution.compiling import quick_options
 from nngrad.execution.interpret import single_ops
 from nngrad.execution.plans import DEEP
-from nngrad.execution.tiers import quick_options
 from tests.rematerialising import counted_compilations
 
 Count = Callable[[], int]

@@ -12,10 +12,9 @@ import pytest
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.calls import calls_of
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import lowered, prepared
-from nngrad.execution.program import Program, in_one
+from nngrad.execution.program import Program, calls_of, in_one
 from nngrad.graph import Variable, functions_of
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly

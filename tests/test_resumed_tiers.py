@@ -15,7 +15,7 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution import tiers
+from nngrad.execution import compiling
 from nngrad.execution.executable import continue_counts
 
 pytest.importorskip("orbax.checkpoint")
@@ -27,16 +27,17 @@ X = np.random.default_rng(1).normal(size=(STEPS, 16, 8)).astype("f")
 @pytest.fixture(autouse=True)
 def early_switch(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Programs of any size have two tiers, which round in different ways, and the quick one runs in so many calls."""
-    monkeypatch.setattr(tiers, "LARGE", 1)
+    monkeypatch.setattr(compiling, "LARGE", 1)
     # All that tests compile is compiled quickly (conftest.py), so that here the quick tier is what is optimised.
-    monkeypatch.setattr(tiers, "_OPTIONS", {"xla_backend_optimization_level": "3", "xla_cpu_enable_fast_math": True})
-    tiers.quick_options.cache_clear()
-    monkeypatch.setattr(tiers.Work, "quick_calls", SWITCH)
-    monkeypatch.setattr(tiers, "_counts", {})
+    optimised: dict[str, str | bool] = {"xla_backend_optimization_level": "3", "xla_cpu_enable_fast_math": True}
+    monkeypatch.setattr(compiling, "_OPTIONS", optimised)
+    compiling.quick_options.cache_clear()
+    monkeypatch.setattr(compiling.Work, "quick_calls", SWITCH)
+    monkeypatch.setattr(compiling, "_counts", {})
     nn.executables.clear()
     yield
     nn.executables.clear()
-    tiers.quick_options.cache_clear()
+    compiling.quick_options.cache_clear()
 
 
 class Run:
@@ -85,7 +86,7 @@ def test_a_run_that_is_resumed_at_any_step_ends_in_the_same_bits(
         run = Run(tmp_path, by_steps)
         assert run.saved.restore(step) == step
         assert run.train(step) == whole, f"in the process that goes back to step {step}"
-        monkeypatch.setattr(tiers, "_counts", {})  # as in a process of its own
+        monkeypatch.setattr(compiling, "_counts", {})  # as in a process of its own
         nn.executables.clear()
         run = Run(tmp_path, by_steps)
         run.saved.restore(step)
@@ -112,11 +113,11 @@ def test_parts_of_a_checkpoint_leave_calls_as_they_are(tmp_path: Path) -> None:
     run.step(X[0])
     run.saved.save(1)
     run.step(X[1])
-    before = tiers.counted()
+    before = compiling.counted()
     run.saved.restore(1, only=["parameters", "solver"])
-    assert tiers.counted() == before
+    assert compiling.counted() == before
     run.saved.restore(1)
-    assert sum(tiers.counted().values()) < sum(before.values())
+    assert sum(compiling.counted().values()) < sum(before.values())
     run.saved.close()
 
 
@@ -136,8 +137,8 @@ def test_calls_that_threads_make_at_once_are_counted_one_by_one() -> None:
     with ThreadPoolExecutor(len(graphs)) as threads:
         for done in [threads.submit(call(graph)) for graph in graphs]:
             done.result()
-    assert list(tiers.counted().values()) == [len(graphs)]
-    count, calls = tiers.CallCount(), 20_000
+    assert list(compiling.counted().values()) == [len(graphs)]
+    count, calls = compiling.CallCount(), 20_000
     with ThreadPoolExecutor(4) as threads:
         counted = sum(threads.map(lambda _: sum([count.count(calls) for _ in range(calls)]), range(4)))
     assert counted == calls and not count.below(calls)
@@ -145,7 +146,7 @@ def test_calls_that_threads_make_at_once_are_counted_one_by_one() -> None:
 
 def test_counts_are_set_as_they_were_told() -> None:
     continue_counts({"00ff": 2})
-    assert tiers.counted() == {"00ff": 2}
-    assert tiers.count_of(bytes.fromhex("00ff")).below(3)
+    assert compiling.counted() == {"00ff": 2}
+    assert compiling.count_of(bytes.fromhex("00ff")).below(3)
     continue_counts({})
-    assert tiers.counted() == {}
+    assert compiling.counted() == {}

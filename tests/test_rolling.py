@@ -17,13 +17,12 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.execution.calls import calls_of
 from nngrad.execution.cpu import rolling
 from nngrad.execution.cpu.repetitions import stretches_of
 from nngrad.execution.cpu.rolling import LoopFound, functions_to_compile, loops_in, with_recurrences_rolled
 from nngrad.execution.lower import linearize, lower
 from nngrad.execution.passes import loops_found, prepared
-from nngrad.execution.program import digest_of_program, in_one
+from nngrad.execution.program import calls_of, digest_of_program, in_one
 from nngrad.graph import Variable
 from nngrad.graph.leaf import arrays_of
 from tests.exact import exactly

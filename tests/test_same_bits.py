@@ -32,9 +32,9 @@ import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
-from nngrad.execution import tiers
+from nngrad.execution import compiling
 
-tiers.SHARE_LOST = 5e-4  # so that the optimised tier takes over within the run
+compiling.SHARE_LOST = 5e-4  # so that the optimised tier takes over within the run
 ways = sys.argv[1:]
 STEPS = 18
 

@@ -164,7 +164,7 @@ ASK_IT = {
     "jax/graph_of_call.py",  # of a graph with loops, where JAX cannot transpose the graph's own derivative
     "jax/unopened.py",  # of functions that cannot be opened
     "jax/pointwise.py",  # of functions that go element by element, to be opened in turn
-    "execution/platforms.py",  # for JAX, which asks for that of a function of nngrad's
+    "execution/lower.py",  # for JAX, which asks for that of a function of nngrad's
 }
 """The files for which it asks, and of what."""
 

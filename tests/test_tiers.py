@@ -14,10 +14,10 @@ import pytest
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.solvers as S
-from nngrad.execution import tiers
+from nngrad.execution import compiling
+from nngrad.execution.compiling import work_of
 from nngrad.execution.executable import Executable
 from nngrad.execution.lower import linearize, lower
-from nngrad.execution.tiers import work_of
 from tests.conftest import known
 
 V = nn.Variable
@@ -29,7 +29,7 @@ def counted() -> tuple[int, int]:
     return info.quick, info.optimised
 
 
-ESTIMATE: Callable[[tiers.Work], int] = tiers.Work.quick_calls.fget  # type: ignore[attr-defined]
+ESTIMATE: Callable[[compiling.Work], int] = compiling.Work.quick_calls.fget  # type: ignore[attr-defined]
 
 FEW = 3
 """So many calls run the quick tier in these tests."""
@@ -38,9 +38,9 @@ FEW = 3
 @pytest.fixture(autouse=True)
 def few_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """No executables are kept, programs of any size have two tiers, and none was called before."""
-    monkeypatch.setattr(tiers, "LARGE", 1)
-    monkeypatch.setattr(tiers.Work, "quick_calls", FEW)
-    monkeypatch.setattr(tiers, "_counts", {})
+    monkeypatch.setattr(compiling, "LARGE", 1)
+    monkeypatch.setattr(compiling.Work, "quick_calls", FEW)
+    monkeypatch.setattr(compiling, "_counts", {})
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -49,7 +49,7 @@ def few_calls(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 @pytest.fixture
 def compiled() -> Iterator[list[float]]:
     """The seconds of each compilation by XLA, since the options for the first tier were asked for."""
-    tiers.quick_options()
+    compiling.quick_options()
     seconds: list[float] = []
 
     def listen(event: str, duration: float, **_: Any) -> None:
@@ -336,25 +336,25 @@ def test_the_work_of_a_loop_is_that_of_its_steps() -> None:
 
 
 def test_without_the_options_there_is_one_tier(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiers, "_OPTIONS", {"xla_there_is_no_such_option": True})
-    tiers.quick_options.cache_clear()
+    monkeypatch.setattr(compiling, "_OPTIONS", {"xla_there_is_no_such_option": True})
+    compiling.quick_options.cache_clear()
     assert function()(POINTS) == reference()
     assert counted() == (0, 0)
-    tiers.quick_options.cache_clear()
+    compiling.quick_options.cache_clear()
 
 
 def test_an_option_that_xla_does_not_know_is_left_out_by_itself(monkeypatch: pytest.MonkeyPatch) -> None:
-    known = dict(tiers.quick_options())
+    known = dict(compiling.quick_options())
     assert known["xla_backend_optimization_level"] == "0" and "xla_cpu_parallel_codegen_split_count" in known
     wanted = {"xla_there_is_no_such_option": True, **known, "xla_backend_optimization_level_of_old": "0"}
-    monkeypatch.setattr(tiers, "_OPTIONS", wanted)
-    tiers.quick_options.cache_clear()
+    monkeypatch.setattr(compiling, "_OPTIONS", wanted)
+    compiling.quick_options.cache_clear()
     try:
-        assert tiers.quick_options() == known
+        assert compiling.quick_options() == known
         np.testing.assert_allclose(function()(POINTS), reference(), rtol=1e-6)
         assert nn.executables.info().quick == 1
     finally:
-        tiers.quick_options.cache_clear()
+        compiling.quick_options.cache_clear()
 
 
 @pytest.mark.slow

@@ -12,8 +12,8 @@ import jax
 import numpy as np
 
 from ..execution.compiled import BoundedCache, executables
+from ..execution.compiling import count_of
 from ..execution.program import digest_of
-from ..execution.tiers import count_of
 from ..graph import NdArray
 from ..graph.process import unharmed
 from ..graph.spec import x64_if

@@ -15,12 +15,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..execution.calls import calls_of
 from ..execution.compiled import BoundedCache, executable_of, executables, weakly
-from ..execution.hoisting import hoist_from
 from ..execution.lower import linearize
+from ..execution.partitions import hoist_from
 from ..execution.plans import RunPlan
-from ..execution.program import HoistedLiteral, Program
+from ..execution.program import HoistedLiteral, Program, calls_of
 from ..graph import Function, NdArray, Variable, contained, create, functions_of, path_between, set_switches
 from ..graph.closing import Closing
 from ..graph.options import watching_for_users_code

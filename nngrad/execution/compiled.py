@@ -19,17 +19,15 @@ from ..graph.process import Process, check_process
 from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_A_STEP, BYTES_OF_AN_EXECUTABLE, MOST_TRUSTED
 from . import compiling
 from .across import Across
-from .compiling import spent
+from .compiling import quick_calls, spent
 from .disk import disk_cache
 from .equal_parts import QuickParts
 from .executable import Executable, Settings
-from .hoisting import Hoisted, hoisted, taking_literals, with_literals
 from .lower import in_partitions, lowered_where_it_runs, lowered_whole
 from .on_disk import on_disk_by_structure
-from .partitions import cut
+from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
 from .passes import is_too_long, prepared
 from .program import Program, digest_of_program
-from .tiers import quick_calls
 
 
 class CacheInfo(NamedTuple):
@@ -182,7 +180,8 @@ class Executables(BoundedCache):
         from disk."""
         total = spent.total
         return super().info()._replace(
-            seconds=total.waited, quick=total.quick, optimised=total.optimised, disk_hits=self.disk.hits,
+            seconds=total.trace + total.lower + total.compile, quick=total.quick, optimised=total.optimised,
+            disk_hits=self.disk.hits,
         )
 
     def clear(self) -> None:

@@ -23,11 +23,11 @@ from ..graph.spec import spec_of, x64_if
 from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
 from .compiled import BoundedCache, executable_of
+from .compiling import is_large
 from .executable import Executable, Settings
 from .lower import linearize, lower
 from .plans import device_of
 from .program import Program
-from .tiers import is_large
 from .trees import arguments_of, arrays_of_trees, builds, filled_results
 
 T = TypeVar("T")

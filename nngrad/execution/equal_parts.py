@@ -28,15 +28,13 @@ from ..graph.thresholds import (
     MOST_IN_A_PART,
     WORTH_PARTS,
 )
-from .calls import Call, calls_of, late, without_identities
+from .compiling import QuickExecutable
 from .cpu.rolling import functions_to_compile
 from .executable import Executable
-from .hoisting import Hoisted, literals_replaced, renumbered, taking_literals
 from .on_disk import on_disk_by_structure, place_of_arrays
-from .partitions import Part, part_of_calls
+from .partitions import Hoisted, Part, literals_replaced, part_of_calls, renumbered, taking_literals
 from .passes import PASSES, prepared
-from .program import Program, digest_of_program, in_one
-from .tiers import QuickExecutable
+from .program import Call, Program, calls_of, digest_of_program, in_one, late, without_identities
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
 """How many calls decide whether a part ends after them, and that one of how many such rows ends one. The pair that

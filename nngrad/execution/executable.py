@@ -1,7 +1,7 @@
 """Executable: a function of arrays with all that is known of its compiled forms, and the one way in which it is called.
 
-What a call runs is decided once: by a program's first calls for the quick tier (`tiers.py`), and then for good. From
-then on a call goes through at most two frames of Python above JAX's own: `__call__`, and `_in_settings` where the
+What a call runs is decided once: by a program's first calls for the quick tier (`compiling.py`), and then for good.
+From then on a call goes through at most two frames of Python above JAX's own: `__call__`, and `_in_settings` where the
 function needs settings of JAX that are not in force, or has to be waited for.
 """
 
@@ -23,12 +23,19 @@ from ..graph.mesh import Mesh, mesh_of, running_on
 from ..graph.process import check_process, go_on_in, has_met_half_made, trace_of_now, unharmed
 from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
-from . import tiers
-from .compiling import progress_shown, spent
+from .compiling import (
+    PLATFORM,
+    CallCount,
+    QuickExecutable,
+    count_of,
+    count_on_from,
+    progress_shown,
+    quick_options,
+    spent,
+    thorough_options,
+)
 from .on_disk import OnDisk
-from .platforms import default_device, placement_of
-from .program import digest_of
-from .tiers import CallCount, QuickExecutable, count_of, quick_options, thorough_options
+from .program import default_device, digest_of, placement_of
 
 
 class Settings(NamedTuple):
@@ -236,7 +243,7 @@ class Executable:
 
     def _asks_for_quick(self) -> bool:
         """Whether a call of now runs the quick tier if it is one of the first."""
-        return self.has_quick_calls and default_platform(self._settings) == tiers.PLATFORM and bool(quick_options())
+        return self.has_quick_calls and default_platform(self._settings) == PLATFORM and bool(quick_options())
 
     def _count_for(self, arrays: tuple[Any, ...]) -> CallCount | None:
         """The calls of the structure; None where they are known by nothing, so that another run could not go on."""
@@ -363,8 +370,8 @@ _adding = threading.RLock()
 
 
 def continue_counts(numbers: Mapping[str, int]) -> None:
-    """Let the calls of structures be those that `tiers.counted` has told, in this process or in another one."""
-    tiers.count_on_from(numbers)
+    """Let the calls of structures be those that `compiling.counted` has told, in this process or in another one."""
+    count_on_from(numbers)
     with _adding:
         waiting = list(_with_tiers)
     for executable in waiting:

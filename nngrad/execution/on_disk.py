@@ -13,8 +13,7 @@ from jax.sharding import SingleDeviceSharding
 from ..graph import Spec
 from ..graph.jaxpr import primitives_in
 from .disk import disk_cache
-from .platforms import default_device
-from .program import digest_of, surroundings
+from .program import default_device, digest_of, surroundings
 from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]

@@ -18,15 +18,11 @@ from ..graph.body_op import ControlOp, in_place_of
 from ..graph.options import Switched, switched
 from ..graph.spelling import left_out
 from ..graph.traverse import operands_first
-from .calls import Call, block_of, calls_of
 from .cpu.layouts import with_channels_last, with_substitutes
-from .cpu.recurrences import with_sums_once
+from .cpu.once import with_sines_once, with_sums_once
 from .cpu.rolling import LoopFound, loops_in, with_recurrences_rolled
-from .cpu.sines import with_sines_once
-from .hoisting import hoist_from
-from .partitions import Partition, cut, is_long
-from .platforms import default_device, has_ways_on
-from .program import Program
+from .partitions import Partition, cut, hoist_from, is_long
+from .program import Call, Program, block_of, calls_of, platform_of
 
 
 def with_bodies_inline(block: Block) -> Block:
@@ -142,9 +138,6 @@ PASSES = (HOIST, *LOWERING)
 PLATFORMS = tuple(dict.fromkeys([each.platform for each in PASSES if each.platform is not None]))
 """Those that have passes of their own."""
 
-for _name in PLATFORMS:
-    has_ways_on(_name)
-
 
 def passes(*, without: Iterable[str] = ()) -> Switched:
     """What is compiled within is compiled without some passes, to find the one that makes a difference.
@@ -228,12 +221,3 @@ _ALL = frozenset([each.name for each in PASSES])
 def loops_found(program: Program) -> tuple[LoopFound, ...]:
     """The recurrences that become loops when the program is compiled."""
     return loops_in(prepared(program).block)
-
-
-def platform_of(program: Program) -> str:
-    """Where a program runs that is not lowered for another platform."""
-    if program.mesh is not None:
-        return program.mesh.platform
-    device = default_device() if program.device is None else program.device
-    platform: str = device.platform
-    return platform

@@ -1,5 +1,5 @@
-"""A closed graph, and where it runs; and what it is known by from process to process: a digest of its structure, and
-of all that its executable depends on besides.
+"""A closed graph, where it runs, and its steps as calls; and what it is known by from process to process: a digest of
+its structure, and of all that its executable depends on besides.
 
 Two programs of one digest are the same program. Where that cannot be said with certainty, as of a function of the
 user's, there is no digest.
@@ -31,6 +31,7 @@ from ..graph.block import Block, Step
 from ..graph.exchange import Processes, group_of, several_processes
 from ..graph.mesh import Axes, Mesh, running_on
 from ..graph.tables import html_table, titled
+from ..graph.traverse import operands_first
 
 
 class Program(NamedTuple):
@@ -92,6 +93,44 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
             return program.block.results_of(tuple(program.mesh.divided(arrays, program.uneven)))
 
     return run
+
+
+# ---------------------------------------------------------------- where it runs
+
+
+def default_device() -> jax.Device:
+    """Where JAX puts what is bound to no device."""
+    given: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
+    if given is None or isinstance(given, str):
+        return jax.devices(given)[0]
+    device: jax.Device = given
+    return device
+
+
+def platform_of(program: Program) -> str:
+    """Where a program runs that is not lowered for another platform."""
+    if program.mesh is not None:
+        return program.mesh.platform
+    device = default_device() if program.device is None else program.device
+    platform: str = device.platform
+    return platform
+
+
+def placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
+    JAX's that users switch from call to call, and where arrays are."""
+    config: Any = jax.config
+    settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
+    return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
+
+
+def _place_of(array: Any) -> Any:
+    if isinstance(array, jax.Array):
+        return array.weak_type, array.sharding if array.committed else None
+    return False, getattr(array, "sharding", None)
+
+
+# ---------------------------------------------------------------- what it is known by
 
 
 _LIBRARY = Path(__file__).parents[1]
@@ -269,3 +308,78 @@ def _processor() -> str | None:
     except (OSError, subprocess.SubprocessError):
         return None
     return f"{platform.machine()} {cores} {described}" if any(described) else None
+
+
+# ---------------------------------------------------------------- its steps as calls, which passes move and change
+
+
+class Call(NamedTuple):
+    """A step, with the numbers of its outputs."""
+
+    op: Op
+    arguments: tuple[Any, ...]
+    ins: tuple[int, ...]
+    outs: tuple[int, ...]
+
+
+def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:
+    """The steps with the numbers of their outputs, and the specs of all values."""
+    specs = dict(enumerate(block.inputs)) | {~k: spec for k, spec in enumerate(block.specs)}
+    return [Call(*step, outs) for step, outs in zip(block.steps, block.outs, strict=True)], specs
+
+
+def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call], tuple[int, ...]]:
+    """The calls of a block that compute something, and the numbers of its outputs among their values: functions that
+    only pass values on are left out."""
+    found: list[Call] = []
+    passed: dict[int, int] = {}
+    for op, arguments, ins, outs in calls:
+        taken = tuple([passed.get(i, i) for i in ins])
+        if op.forwards_inputs:
+            passed.update(zip(outs, taken, strict=False))
+        else:
+            found.append(Call(op, arguments, taken, outs))
+    return found, tuple([passed.get(i, i) for i in block.outputs])
+
+
+def read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
+    """The calls that `outputs` depend on, in their order; compilers leave the others out."""
+    read, found = set(outputs), []
+    for call in reversed(calls):
+        if not read.isdisjoint(call.outs):
+            read.update(call.ins)
+            found.append(call)
+    return found[::-1]
+
+
+def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:
+    """The block of some calls, in an order in which they can run.
+
+    Args:
+        inputs: Shape and dtype of each input; they have the numbers from 0 on.
+        calls: The calls, however their values are numbered.
+        outputs: The results, by these numbers.
+    """
+    made = [i for call in calls for i in call.outs]
+    numbers = {i: ~n for n, i in enumerate(made)} | {i: i for i in range(len(inputs))}
+    steps = tuple([(c.op, c.arguments, tuple([numbers[i] for i in c.ins])) for c in calls])
+    return Block(inputs, steps, (), tuple([numbers[i] for i in outputs]))
+
+
+def makers(calls: Sequence[Call]) -> dict[int, int]:
+    """The places of the calls that make values."""
+    return {i: n for n, call in enumerate(calls) for i in call.outs}
+
+
+def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
+    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
+    maker = makers(calls)
+    depth: list[int] = []
+    for call in calls:
+        depth.append(1 + max([depth[maker[i]] for i in call.ins if i in maker], default=-1))
+
+    def deepest_first(n: int) -> list[int]:
+        return sorted({maker[i] for i in calls[n].ins if i in maker}, key=lambda m: (-depth[m], m))
+
+    roots = sorted({maker[i] for i in outputs if i in maker}, key=lambda n: (depth[n], n))
+    return [calls[n] for n in operands_first(roots, deepest_first)]

@@ -11,11 +11,11 @@ from typing import NamedTuple
 
 from ..autodiff.request import ResultDerivation, derivation_of, history, variables
 from ..execution.cpu.rolling import LoopFound, loops_in
-from ..execution.hoisting import hoisted_in
 from ..execution.lower import linearize
-from ..execution.partitions import Partition
-from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, loops_found, lowered, platform_of, steps_of_lowering
+from ..execution.partitions import Partition, hoisted_in
+from ..execution.passes import HOIST, PLATFORMS, Pass, is_too_long, loops_found, lowered, steps_of_lowering
 from ..execution.plans import device_of
+from ..execution.program import platform_of
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.tables import aligned, html_table

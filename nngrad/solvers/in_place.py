@@ -11,9 +11,9 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import jax
 from jax.sharding import NamedSharding
 
+from ..execution.compiling import QuickExecutable
 from ..execution.executable import Executable
 from ..execution.on_disk import on_disk_of_trees
-from ..execution.tiers import QuickExecutable
 from ..graph import Variable
 from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
@@ -155,7 +155,7 @@ class InPlaceUpdate:
         structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
         mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
             and stay there.
-        thorough: Whether the quick tier is compiled by `tiers.thorough_options`.
+        thorough: Whether the quick tier is compiled by `compiling.thorough_options`.
     """
 
     __slots__ = (

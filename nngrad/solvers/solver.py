@@ -13,8 +13,8 @@ import numpy as np
 import optax
 
 from ..autodiff.binding import look_away, look_out, looking, met_with
+from ..execution.compiling import Work
 from ..execution.program import structure_of_settings
-from ..execution.tiers import Work
 from ..graph import Variable
 from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
@@ -38,7 +38,7 @@ _FEW = 8
 """The quick tier of an update of so few parameters is compiled to run as fast as the optimised one."""
 
 _FUNCTIONS = 5
-"""So many does an update take for each parameter, by the estimate of `tiers`: Adam's."""
+"""So many does an update take for each parameter, by the estimate of `execution/compiling.py`: Adam's."""
 
 
 def work_of_update(parameters: Sequence[Variable]) -> Work:

@@ -12,7 +12,7 @@ import numpy as np
 import optax
 from jax.extend.core import ClosedJaxpr, Literal
 
-from ..execution import tiers
+from ..execution.compiling import PLATFORM, quick_options
 from ..execution.executable import Executable, default_platform
 from ..graph import NdArray, Variable
 from ..graph.in_place import from_host
@@ -47,7 +47,7 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
     if numbers is not None:
         filled = [from_host(np.full(a.shape, x, a.dtype)) for a, x in zip(closed.out_avals, numbers, strict=True)]
         return jax.tree.unflatten(trees[0], filled)
-    is_on_cpu = default_platform() == tiers.PLATFORM and tiers.quick_options()
+    is_on_cpu = default_platform() == PLATFORM and quick_options()
     quick = Executable(jitted).quick_for((params,)) if is_on_cpu else None  # it is run once
     return jax.tree.unflatten(trees[0], (quick or jitted)(params))
 

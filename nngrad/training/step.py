@@ -12,9 +12,8 @@ import numpy as np
 
 from ..autodiff.binding import look_away
 from ..autodiff.grad import grad
-from ..execution.compiling import watched_compilation
+from ..execution.compiling import is_large, watched_compilation, work_of
 from ..execution.program import digest_of, digest_of_program
-from ..execution.tiers import is_large, work_of
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
 from ..graph.mesh import Mesh

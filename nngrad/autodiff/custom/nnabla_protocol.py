@@ -16,8 +16,8 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 
-from ...execution.calls import calls_of
 from ...execution.lower import Program, linearize, lower
+from ...execution.program import calls_of
 from ...functions.inlining import inlined
 from ...functions.jaxpr_structure import array_value
 from ...graph import Function, Spec, Variable, apply, contained, set_switches, spec_of

@@ -9,18 +9,19 @@ at the ends.
 
 from __future__ import annotations
 
+import functools
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import jax
 from jax import lax
 
 from ...graph import Array, Op, Spec, op
-from ...graph.block import Block
+from ...graph.block import Block, bodies_in
 from ...graph.layouts import first_order, last_order, to_shape
 from ...graph.thresholds import TALL, WRITTEN_ANEW
-from ..calls import Call, block_of, calls_of, with_forward, with_ops, without_identities
+from ..program import Call, block_of, calls_of, without_identities
 
 
 @op(linear=True, fuses="moving")
@@ -199,3 +200,26 @@ def _is_large(spec: Spec) -> bool:
 def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op:
     forward = None if op.on_cpu is None else op.on_cpu(specs, op.named(arguments))
     return op if forward is None else with_forward(op, forward)
+
+
+def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
+    """The block with other ops in its steps, and what `in_body` makes of the bodies among their arguments; itself where
+    nothing is another."""
+
+    def changed(argument: Any) -> Any:
+        if isinstance(argument, Block):
+            return in_body(argument)
+        return tuple(map(changed, argument)) if argument.__class__ is tuple and bodies_in(argument) else argument
+
+    given = zip(ops, block.steps, strict=True)
+    steps = tuple([(op, tuple(map(changed, arguments)), ins) for op, (_, arguments, ins) in given])
+    return block if steps == block.steps else block.with_steps(steps)
+
+
+@functools.cache
+def with_forward(op: Op, forward: Callable[..., Any]) -> Op:
+    """The same op, of which all is known that is known of `op`, with another forward."""
+    found: Op = object.__new__(op.__class__)
+    found.__dict__.update(op.__dict__)
+    found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op
+    return found

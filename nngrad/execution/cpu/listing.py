@@ -10,7 +10,7 @@ from ...graph import Spec
 from ...graph.block import has_opaque
 from ...graph.parts import Keys
 from ...graph.thresholds import LEAST
-from ..calls import Call
+from ..program import Call
 
 
 class Window(NamedTuple):

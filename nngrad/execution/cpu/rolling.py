@@ -20,7 +20,7 @@ from ...graph import Spec
 from ...graph.block import Block
 from ...graph.thresholds import LEAST, LEAST_CALLS, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
 from ...graph.traverse import operands_first
-from ..calls import Call, block_of, calls_of, late, without_identities
+from ..program import Call, block_of, calls_of, late, without_identities
 from .listing import Listing, Window, is_long_sum
 from .repeated import MOVING, Added, Outside, RolledSteps, completed, entry, loop_of_steps, stack_of
 from .repetitions import (

@@ -15,9 +15,8 @@ from typing import Any, NamedTuple
 import jax
 import jax.numpy as jnp
 
-from ...execution.calls import calls_of
 from ...execution.lower import linearize
-from ...execution.program import Program
+from ...execution.program import Program, calls_of
 from ...graph import Op, Spec, Variable
 from ...graph.block import Block, Step, run_steps
 

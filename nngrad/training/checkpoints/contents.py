@@ -13,7 +13,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...execution.tiers import counted
+from ...execution.compiling import counted
 from ...graph import NdArray, Variable
 from ...graph.leaf import arrays_in
 from ...parameter import Scope, get_current_parameter_scope, get_parameters, parameter_scope
