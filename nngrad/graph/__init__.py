@@ -1,4 +1,4 @@
-"""What a computation is: Variables, Functions, the ops that Functions apply, and walks over them."""
+"""Computation graphs: Variables, Functions, the ops that Functions apply, and traversals."""
 
 from .docstrings import AnyArray, AnyShape, AsFloats, Floats, KeptDtype, WithAxis
 from .engine import engine

@@ -1,8 +1,8 @@
-"""Static arguments: what the annotations in an op's signature accept, checked and made hashable.
+"""Static arguments: validate them by the annotations in an op's signature, and make them hashable.
 
-The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the kinds below; or a range
-of it (`ranges.py`). `Optional` variants are written `kind | None`. A value that does not fit raises a `TypeError` or
-`ValueError` that names the op and the argument.
+The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the kinds below, possibly
+restricted to a range (`ranges.py`). Optional ones are written `kind | None`. A value that does not fit raises a
+`TypeError` or `ValueError` that names the op and the argument.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ PythonNumber: TypeAlias = int | float | Fraction
 
 
 class NegativeZero(float):
-    """-0.0 as a static argument, which is equal to itself alone.
+    """-0.0 as a static argument, equal only to itself.
 
     Elsewhere 0.0 and -0.0 are equal, and graphs that differ in the sign of a zero would share an executable.
     """
@@ -49,20 +49,20 @@ _NEGATIVE_ZERO = NegativeZero(-0.0)
 
 
 def plain(argument: Any) -> Any:
-    """A static argument as functions of arrays and backward rules get it."""
+    """A static argument as forwards and backward rules receive it."""
     return -0.0 if argument.__class__ is NegativeZero else argument
 
 
 def key_of(value: Any) -> Any:
-    """Returns what stands for a hashable value in a key. Values that are equal and not the same (1, 1.0 and True; 0.0
-    and -0.0) have different ones, and every NaN the same."""
+    """A hashable value's part of a cache key. It tells apart values that are merely equal (1, 1.0 and True; 0.0 and
+    -0.0), and is the same for every NaN."""
     if isinstance(value, float | np.floating):
         return value.__class__, repr(value)
     return value.__class__, tuple([key_of(v) for v in value]) if isinstance(value, tuple) else value
 
 
 Ignored: TypeAlias = Annotated[Any, "ignored"]
-"""Accepted for nnabla's sake and dropped (`inplace`)."""
+"""Accepted for compatibility with nnabla, and dropped (`inplace`)."""
 
 Ints: TypeAlias = Annotated[int | Sequence[int], "ints"]
 """A tuple of ints; an int stands for a tuple of one."""
@@ -71,7 +71,7 @@ Axes: TypeAlias = Annotated[int | Sequence[int], "axes"]
 """An axis or a tuple of axes."""
 
 Shape: TypeAlias = Annotated[Sequence[int], "shape"]
-"""A tuple of sizes that are not negative."""
+"""A tuple of non-negative sizes."""
 
 Dims: TypeAlias = Annotated[Sequence[int], "dims"]
 """A shape in which one size may be -1."""
@@ -102,7 +102,7 @@ def as_float(value: Any) -> float:
 
 
 def _is_real_scalar(value: Any) -> bool:
-    """Whether it is an array of no axes with a real number in it."""
+    """Whether `value` is a zero-dimensional array of a real dtype."""
     if getattr(value, "ndim", None) != 0 or not hasattr(value, "__float__") or not hasattr(value, "dtype"):
         return False
     dtype_of(value.dtype)
@@ -110,7 +110,7 @@ def _is_real_scalar(value: Any) -> bool:
 
 
 def as_static_float(value: Any) -> float:
-    """A real number as a static argument: a float that is equal to no other number, not even 0.0 to -0.0."""
+    """A real number as a static argument: a float that equals no other number, and where 0.0 and -0.0 differ."""
     if value.__class__ is float and value and value == value:  # as most are: neither 0 nor NaN
         return value
     result = as_float(value)
@@ -118,7 +118,7 @@ def as_static_float(value: Any) -> float:
 
 
 def as_int(value: Any) -> int:
-    """A whole number that 64 bits hold as a Python int."""
+    """A whole number that fits into 64 bits, as a Python int."""
     if isinstance(value, bool | np.bool_):
         raise TypeError("an int")
     try:
@@ -132,7 +132,7 @@ def as_int(value: Any) -> int:
 
 
 def coerced(coerce: Callable[[Any], T], value: Any, name: str) -> T:
-    """`coerce(value)`; that it is nothing of the kind is said with `name`."""
+    """`coerce(value)`, with `name` in the message of the TypeError."""
     try:
         return coerce(value)
     except TypeError as error:
@@ -140,7 +140,7 @@ def coerced(coerce: Callable[[Any], T], value: Any, name: str) -> T:
 
 
 def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> int:
-    """`value` as an int that is `least` or more; messages begin with `name`, and name `others` that it may be."""
+    """`value` as an int of at least `least`. Messages begin with `name`, and mention `others` as also accepted."""
     try:
         number = None if isinstance(value, bool) else operator.index(value)
     except TypeError:
@@ -158,7 +158,7 @@ _MOST = 2**63 - 1
 
 
 def as_bool(value: Any) -> bool:
-    """A boolean: a bool, or 0 or 1."""
+    """A bool, from a bool or from 0 or 1."""
     if isinstance(value, bool | np.bool_) or (isinstance(value, int) and value in (0, 1)):
         return bool(value)
     raise TypeError("True or False")
@@ -175,7 +175,7 @@ _INTS = frozenset({int})
 
 
 def _are_plain(value: tuple[Any, ...]) -> bool:
-    """Whether all are ints that 64 bits hold, as in what rules give, so that none need be looked at by itself."""
+    """Whether all are plain ints of up to 64 bits, as rules give them, so that none needs a check of its own."""
     return _INTS.issuperset(map(type, value)) and (not value or (min(value) >= -_MOST - 1 and max(value) <= _MOST))
 
 
@@ -194,7 +194,7 @@ def as_ints(value: Any) -> tuple[int, ...]:
 
 
 def as_axes(value: Any) -> int | tuple[int, ...]:
-    """An axis, or a tuple of axes none of which is named twice."""
+    """An axis, or a tuple of distinct axes."""
     try:
         axes = as_ints(value)
     except TypeError:
@@ -205,7 +205,7 @@ def as_axes(value: Any) -> int | tuple[int, ...]:
 
 
 def as_shape(value: Any) -> tuple[int, ...]:
-    """A tuple of sizes that are not negative."""
+    """A tuple of non-negative sizes."""
     if value.__class__ is tuple and _are_plain(value) and (not value or min(value) >= 0):
         return value
     shape = as_ints(value)
@@ -215,7 +215,7 @@ def as_shape(value: Any) -> tuple[int, ...]:
 
 
 def as_dims(value: Any) -> tuple[int, ...]:
-    """A shape in which one size may be -1, for what is left over."""
+    """A shape in which one size may be -1, to be inferred."""
     dims = as_ints(value)
     if any(n < -1 for n in dims) or dims.count(-1) > 1:
         raise ValueError("sizes that are not negative, of which one may be -1")
@@ -274,12 +274,12 @@ COERCERS: dict[Any, Coercer] = {
     IntsEach: as_ints,
     Static: as_static,
 }
-"""The checks of the kinds. A TypeError or ValueError says what is wanted; an OverflowError, that it is too large."""
+"""The check of each kind. Its TypeError or ValueError says what is expected; an OverflowError means "too large"."""
 
 
 def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
-    """The check for an argument annotated with `annotation`, with messages that name it. It is `static` if it becomes
-    part of the graph's structure."""
+    """The check for an argument annotated with `annotation`; its messages name the op and the argument. `static`
+    arguments become part of the graph's structure."""
     within, annotation = range_of(annotation), without_range(annotation)
     kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     optional = NoneType in kinds
@@ -304,19 +304,19 @@ def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coer
 
 
 def is_union(annotation: Any) -> bool:
-    """Whether it is `kind | None`, or another union."""
+    """Whether the annotation is `kind | None` or another union."""
     return get_origin(annotation) in (UnionType, Union)
 
 
 def text_of_kind(annotation: Any) -> Any:
-    """Returns what a caller may give for an argument with this annotation: its type, without the kind."""
+    """The type that a caller may pass for an argument with this annotation, without its kind."""
     if is_union(annotation):
         return functools.reduce(operator.or_, [text_of_kind(each) for each in get_args(annotation)])
     return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
 
 
 def range_of(annotation: Any) -> Range | None:
-    """The range in the annotation of an argument, if it has one."""
+    """The range in an argument's annotation, or None."""
     for kind in get_args(annotation) if is_union(annotation) else (annotation,):
         if get_origin(kind) is Annotated and isinstance(get_args(kind)[1], Range):
             within: Range = get_args(kind)[1]
@@ -330,7 +330,7 @@ def without_range(annotation: Any) -> Any:
 
 
 def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:
-    """A check that `check` makes, and that there is one for each of a number of inputs."""
+    """`check`, and a check that the result has one entry per input."""
 
     def check_all(value: Any, count: int) -> Any:
         values = check(value)
@@ -342,12 +342,12 @@ def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], An
 
 
 def base_of(error: TypeError | ValueError) -> type[TypeError] | type[ValueError]:
-    """The plain kind of an error: subclasses, as JAX has them, may not be made of a message."""
+    """TypeError or ValueError, whichever `error` is: JAX's subclasses cannot always be made from a message."""
     return TypeError if isinstance(error, TypeError) else ValueError
 
 
 def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
-    """The axes that `axis` names in an array of `ndim` axes, not negative, ascending; None names all."""
+    """The axes that `axis` names in an array of `ndim` axes, non-negative and ascending; None names all."""
     if axis is None:
         return tuple(range(ndim))
     given = (axis,) if isinstance(axis, int) else axis
@@ -358,7 +358,7 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> 
 
 
 def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
-    """The axis that `axis` names in an array of `ndim` axes, not negative."""
+    """The axis that `axis` names in an array of `ndim` axes, as a non-negative number."""
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
     return axis % ndim
@@ -367,7 +367,7 @@ def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
 def per_axis(
     value: int | Sequence[int] | None, name: str, count: int, default: int, lowest: int
 ) -> tuple[int, ...]:
-    """`value` with one entry for each of `count` spatial axes: a single one stands for all, None for `default`."""
+    """`value` with one entry per spatial axis: a single entry holds for all `count` axes, None means `default`."""
     if value is None:
         return (default,) * count
     each = (value,) if isinstance(value, int) else tuple(value)

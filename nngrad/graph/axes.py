@@ -1,16 +1,17 @@
-"""How axes go through an op: one declaration, from which both the independence of rows and batching follow.
+"""How an op maps the axes of its inputs to those of its output: one declaration, from which both batching and the
+independence of rows follow.
 
-An axis of an input is *carried* to an axis of the output where the output at place p of that axis depends on the input
-at place p of its own alone. An op carries one more axis that is put in front of all others, too, if its arguments can
-say so: those that name axes count one further, those that are shapes get one size more.
+An input axis is *carried* to an output axis if the output at index p of that axis depends only on the input at index p
+of its own. An op also carries additional leading axes if its arguments can be adapted: those that name axes are
+shifted, and those that are shapes get more sizes.
 
     mixes("axis", none=-1)          softmax: the axes named by an argument are mixed, and stay
     reduces("axis")                 sum: they vanish, or stay with size 1 where `keepdims` says so
-    inserts("axis")                 stack: an axis is put in
-    rowwise("(n,n)->()")            det: the last axes are one thing, as in NumPy's generalized ufuncs; those before
-                                    are rows
+    inserts("axis")                 stack: a new axis is inserted
+    rowwise("(n,n)->()")            det: the last axes are core dimensions, as in NumPy's generalized ufuncs; those
+                                    before are rows
     contracts(indices)              matmul, einsum: a sum of products over indices
-    AxisMap(places=..., leading=...)    whatever else, as functions of shapes and arguments
+    AxisMap(places=..., leading=...)    anything else, as functions of shapes and arguments
 """
 
 from __future__ import annotations
@@ -26,40 +27,39 @@ if TYPE_CHECKING:
 
 Shape = tuple[int, ...]
 Places = tuple[int | None, ...]
-"""For each axis of an input the axis of the output that it is carried to, or None."""
+"""For each axis of an input, the axis of the output that it is carried to, or None."""
 Indices = tuple[tuple[Shape, ...], Shape]
-"""For each input the index of each of its axes, and those of the output."""
+"""The index of each axis of each input, and of each axis of the output."""
 Adds = Literal["", "sum", "mean"]
 
 
 @dataclass(frozen=True, kw_only=True, eq=False)
 class AxisMap:
-    """What becomes of the axes of the inputs of an op."""
+    """How an op maps the axes of its inputs to those of its outputs."""
 
     places: Callable[[Function], tuple[Places, ...]]
-    """Of each input; those of an op with several outputs are the same for each."""
+    """The places of each input's axes; all outputs of an op share them."""
     leading: Callable[[Function, Shape, Shape], Mapping[str, Any]] | None = None
-    """The arguments that change where inputs get leading axes of the sizes given; with these the op does the same for
-    all elements along them. The shape is that of the first input without those axes. None: it takes no more axes."""
+    """The arguments that change if inputs get leading axes of the sizes given, so that the op treats all elements along
+    them alike. The shape is the first input's without those axes. None: the op takes no more axes."""
     inputs: tuple[int, ...] | None = None
-    """Which inputs can have the leading axes; None: all at once, so that what does not have them is repeated."""
+    """Which inputs can have the leading axes; None: all must, so an input without them is repeated."""
     thin: bool = False
-    """Whether `leading` allows for axes of size 1, in the first input, where that has longer ones that are carried."""
+    """Whether `leading` allows axes of size 1 in the first input where other inputs carry longer ones."""
     folded: Callable[[Function, int], Mapping[str, Any]] | None = None
-    """Where the first axis of those `inputs` and of the outputs is one of rows, into which leading axes can be folded:
-    the arguments that change where there are so many rows."""
+    """If the first axis of those `inputs` and of the outputs is a batch of rows, into which leading axes can be folded:
+    the arguments that change for a given number of rows."""
     indices: Callable[[Function], Indices] | None = None
-    """For a sum of products over indices: which they are."""
+    """The indices of a sum of products."""
     adds: Adds = ""
-    """What the output, of an op of one input, is of the elements along the axes that are mixed: their sum, or that over
-    their number."""
+    """For an op of one input: whether the output is the sum or the mean of the elements along the mixed axes."""
     before: Callable[[Function, Shape], Shape | None] | None = None
-    """For an op of one input, where `places` do not say it all: as `condition_before`."""
+    """`condition_before` for an op of one input whose `places` do not determine it."""
 
     def condition_before(self, f: Function, condition: Shape) -> Shape | None:
-        """The shape to which a condition on the output is to be reshaped to be the same condition on the input of `f`:
-        what it does not hold of in the output does not depend on what it does not hold of in the input. None where it
-        varies along an axis that is not carried, or axes would have to change places."""
+        """The shape that turns a condition on the output of `f` into the same condition on its input: elements of the
+        output that fail it do not depend on elements of the input that satisfy it, and vice versa. None if the
+        condition varies along an axis that is not carried, or if axes would change places."""
         if self.before is not None:
             return self.before(f, condition)
         (places,) = self.places(f)
@@ -72,13 +72,13 @@ class AxisMap:
 
 
 def named(f: Function, argument: str, none: int | None) -> tuple[int, ...]:
-    """The axes of the first input that an argument names, not negative; None stands for `none`, or for all."""
+    """The axes of the first input that an argument names, non-negative; None stands for `none`, or for all."""
     value = f.args[argument]
     return axes_of(none if value is None else value, len(f.inputs[0].shape))
 
 
 def mixes(argument: str, none: int | None = None) -> AxisMap:
-    """The axes that an argument names are mixed, and stay where they are; all inputs have them.
+    """The axes that an argument names are mixed and stay where they are, in all inputs.
 
     Args:
         argument: The name of the argument.
@@ -97,12 +97,12 @@ def mixes(argument: str, none: int | None = None) -> AxisMap:
 
 
 def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
-    """The axes that an argument names are mixed, and vanish; where the op has an argument `keepdims`, and it is true,
-    they stay with size 1.
+    """The axes that an argument names are mixed and vanish; if the op has a true argument `keepdims`, they stay with
+    size 1.
 
     Args:
         argument: The name of the argument, of which None stands for all axes.
-        one: Whether it names just one.
+        one: Whether it names exactly one axis.
         adds: As in `AxisMap`.
     """
 
@@ -120,7 +120,7 @@ def reduces(argument: str, one: bool = False, adds: Adds = "") -> AxisMap:
 
 
 def inserts(argument: str) -> AxisMap:
-    """The inputs, all of one shape, become the elements along an axis that an argument names."""
+    """The inputs, all of one shape, are stacked along the axis that an argument names."""
 
     def place(f: Function) -> int:
         return int(f.args[argument]) % (f.inputs[0].ndim + 1)
@@ -132,11 +132,11 @@ def inserts(argument: str) -> AxisMap:
 
 
 def rowwise(signature: str | Callable[[Function], tuple[int, int]], shape: str = "") -> AxisMap:
-    """The last axes of each input are one thing, and any number of axes, the same for all, may come before.
+    """The last axes of each input are core dimensions; any number of leading axes, the same for all, may precede them.
 
     Args:
-        signature: As of a generalized ufunc, "(m,n)->(n)"; or a function that says how many of the last axes of the
-            input, and of the output, are mixed.
+        signature: A generalized ufunc's, such as "(m,n)->(n)"; or a function that returns how many of the last axes
+            of the input, and of the output, are mixed.
         shape: The argument that is the shape of the output, if there is one.
     """
 
@@ -160,8 +160,8 @@ def contracts(indices: Callable[[Function], Indices]) -> AxisMap:
     """A sum of products over indices.
 
     Args:
-        indices: For each input the index of each of its axes, and those of the output. Where an index stands for axes
-            of size 1 and others, the former are repeated.
+        indices: The index of each axis of each input and of the output. If an index stands for axes of size 1 and
+            longer ones, the former are broadcast.
     """
 
     def places(f: Function) -> tuple[Places, ...]:
@@ -172,7 +172,7 @@ def contracts(indices: Callable[[Function], Indices]) -> AxisMap:
 
 
 def rows(shape: str = "") -> AxisMap:
-    """The first axis of the first input and of the output is one of rows, and there can be no other axes of that kind:
+    """The first axis of the first input and of the output is a batch of rows, and there is no room for a second one:
     the batch of a convolution.
 
     Args:
@@ -186,12 +186,12 @@ def rows(shape: str = "") -> AxisMap:
 
 
 def rows_of(inputs: tuple[int, ...]) -> AxisMap:
-    """The first axis of these inputs and of all outputs is one of rows, of which there can be any number."""
+    """The first axis of these inputs and of all outputs is a batch of any number of rows."""
     return AxisMap(places=lambda f: row_places(f, inputs), folded=lambda f, count: {}, inputs=inputs)
 
 
 def row_places(f: Function, inputs: Container[int]) -> tuple[Places, ...]:
-    """The places of axes where those of rows are the first ones of these inputs and of all outputs."""
+    """The places where the first axis of these inputs and of all outputs is one of rows."""
     return tuple([
         (0 if i in inputs else None, *(None,) * (x.ndim - 1)) if x.ndim else () for i, x in enumerate(f.inputs)
     ])

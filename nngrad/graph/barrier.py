@@ -1,5 +1,5 @@
-"""Barriers that XLA's compiler for CPUs cannot look through: what ops run there in place of their forwards
-(`Facts.on_cpu`), and passes put in."""
+"""Barriers that XLA's CPU compiler cannot optimise away: for passes, and for forwards written for CPUs
+(`Facts.on_cpu`)."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 
 def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
-    """`value` unchanged, to the bit, computed after all `tokens`.
+    """`value` unchanged, bit for bit, but computed after all `tokens`.
 
-    It is `value` less a zero that is made of one element of each of the tokens, whatever that holds (NaN included), in
-    a way that XLA does not see through. So XLA can neither begin earlier with what is computed from it, nor take that
-    for the same as what is computed from `value` itself. JAX's own `lax.optimization_barrier` does not last: XLA drops
-    it on a CPU before it merges equal computations.
+    It subtracts a zero made from one element of each token, whatever that holds (NaN included), in a way that XLA does
+    not see through. So XLA can neither start earlier on what is computed from the result, nor merge that with what is
+    computed from `value` itself. JAX's own `lax.optimization_barrier` does not last: XLA's CPU backend drops it before
+    it eliminates common subexpressions.
     """
     counts = [_count(token) for token in tokens if token.size]
     if not counts:
@@ -33,10 +33,10 @@ def known_after(value: jax.Array, *tokens: jax.Array) -> jax.Array:
 
 
 def computed_once(function: Callable[..., jax.Array], *x: jax.Array) -> jax.Array:
-    """`function(*x)`, in memory of its own before anything is made of it.
+    """`function(*x)`, materialised in a buffer of its own.
 
-    XLA on a CPU fuses what is elementwise into what reads it, and computes it anew for each place where that looks. It
-    fuses nothing with a call that it may not inline, and such a call takes no longer than a loop.
+    XLA's CPU backend fuses elementwise operations into their consumers, and recomputes them for each element that a
+    consumer reads. It fuses nothing with a call that it may not inline, and such a call is as fast as a loop.
     """
     with set_xla_metadata(inlineable="false"):
         y: jax.Array = jax.jit(function, inline=False)(*x)

@@ -1,9 +1,9 @@
-"""Block: a closed graph as a value.
+"""Block: a closed graph as an immutable value.
 
-It has inputs and outputs, and nothing of the graph that it was built in; equal structures are equal blocks, so whatever
-is derived from one is derived once. An op can have blocks among its static arguments: the body of a loop, or of a
-branch, is a function of Variables, which is run once, on placeholders, and what it builds is closed. What is asked of
-`grad`, and what it emits, are blocks as well.
+A Block has inputs and outputs, and refers to nothing in the graph that it was built from. Blocks of equal structure are
+equal, so whatever is derived from one is derived once. An op can have blocks among its static arguments: the body of a
+loop or branch is a function of Variables, run once on placeholders, and the graph that it builds is closed. A request
+to `grad` and the graph that it emits are blocks as well.
 """
 
 from __future__ import annotations
@@ -30,11 +30,11 @@ from .variable import Variable, leaf_of
 T = TypeVar("T")
 
 Step = tuple[Op, tuple[Any, ...], tuple[int, ...]]
-"""Op, static arguments, and the numbers of the inputs."""
+"""Op, static arguments, and the value numbers of the inputs."""
 
 
 def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
-    """The values that steps compute: input i has the number i, and value k of the steps, counted through all, ~k."""
+    """Run steps, and return their values: input i has the number i, and the k-th value of all steps the number ~k."""
     values: list[Any] = []
     truths: dict[int, Callable[[], Any]] = {}
     for op, arguments, ins in steps:
@@ -53,20 +53,19 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
 
 
 class Block:
-    """A closed graph as a value: equal structures are equal blocks.
+    """A closed graph as an immutable value: blocks of equal structure are equal.
 
-    Values are numbered: input i is i, and value k of the steps, counted through all of them, is ~k.
+    Values are numbered: input i is i, and the k-th value of all steps is ~k.
 
     Args:
         inputs: Shape and dtype of each input.
-        steps: Op, static arguments, and the numbers of the inputs, in an order in which they can run.
-        orders: The order of differentiation of each step; empty where the block is only to be run.
+        steps: Op, static arguments, and the numbers of the inputs, in topological order.
+        orders: The order of differentiation of each step; empty if the block is only to be run.
         outputs: Numbers of the results.
         stop_gradients: Numbers of the values at which gradients stop.
-        places: Where the user wrote each step, None where that is not known; empty if nothing is. They have no part in
-            what is equal.
-        results: Shapes and dtypes of what each step gives, where they are known.
-        taken: The gradients that were taken in it. Derivatives use them; what is computed does not depend on them.
+        places: Where the user wrote each step, None where that is unknown; empty if all are. Equality ignores them.
+        results: Shapes and dtypes of each step's results, if they are known.
+        taken: The gradients taken in it. Derivatives use them; the values computed do not depend on them.
     """
 
     inputs: tuple[Spec, ...]
@@ -104,7 +103,7 @@ class Block:
 
     @functools.cached_property
     def results(self) -> tuple[tuple[Spec, ...], ...]:
-        """Shapes and dtypes of what each step gives."""
+        """Shapes and dtypes of each step's results."""
         specs: list[Spec] = []
         found = []
         for op, arguments, ins in self.steps:
@@ -119,14 +118,14 @@ class Block:
 
     @functools.cached_property
     def outs(self) -> tuple[tuple[int, ...], ...]:
-        """The numbers of what each step gives."""
+        """The value numbers of each step's results."""
         counts = [len(made) for made in self.results]
         ends = itertools.accumulate(counts)
         return tuple([tuple([~k for k in range(end - n, end)]) for end, n in zip(ends, counts, strict=True)])
 
     @functools.cached_property
     def producers(self) -> tuple[int, ...]:
-        """Which step gives each value."""
+        """The index of the step that computes each value."""
         return tuple([k for k, made in enumerate(self.results) for _ in made])
 
     @functools.cached_property
@@ -135,17 +134,17 @@ class Block:
 
     @functools.cached_property
     def locations(self) -> tuple[Any, ...]:
-        """The places of the steps in it, and in the bodies within it."""
+        """The source locations of the steps in it and in nested bodies."""
         return self.places, *[body.locations for body in bodies_in(self._arguments)]
 
     @functools.cached_property
     def ops(self) -> frozenset[Op]:
-        """The ops in it, and in the bodies within it."""
+        """The ops in it and in nested bodies."""
         return frozenset([op for op, _, _ in self.steps]).union(*[body.ops for body in bodies_in(self._arguments)])
 
     @functools.cached_property
     def opaque(self) -> bool:
-        """Whether it holds code of the user's, which may call functions on the host."""
+        """Whether it contains user code, which may call functions on the host."""
         return has_opaque(self._arguments)
 
     @functools.cached_property
@@ -156,7 +155,7 @@ class Block:
 
     @functools.cached_property
     def groups(self) -> frozenset[Processes]:
-        """The groups of processes that functions in it exchange among."""
+        """The groups of processes among which functions in it exchange arrays."""
         return frozenset().union(*[groups_of(op, arguments) for op, arguments, _ in self.steps])
 
     def spec(self, number: int) -> Spec:
@@ -165,20 +164,20 @@ class Block:
 
     @property
     def stops_gradients(self) -> bool:
-        """Whether gradients stop at a value in it, or in a body within it."""
+        """Whether gradients stop at a value in it or in a nested body."""
         within = [body for _, given, _ in self.steps for body in bodies_in(given)]
         return bool(self.stop_gradients) or any([body.stops_gradients for body in within])
 
     def run(self, arrays: Sequence[Any]) -> list[Any]:
-        """The arrays of all values, from those of the inputs."""
+        """The arrays of all values, computed from those of the inputs."""
         return run_steps(self.steps, arrays)
 
     def results_of(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """The arrays of the outputs, from those of the inputs."""
+        """The arrays of the outputs, computed from those of the inputs."""
         return tuple(self.picked(arrays, self.run(arrays)))
 
     def picked(self, inputs: Sequence[T], values: Sequence[T], numbers: Iterable[int] | None = None) -> list[T]:
-        """What has some numbers, among what stands for the inputs and for the values; by default, the outputs."""
+        """The items with these numbers, from one per input and one per value; by default those of the outputs."""
         return [inputs[i] if i >= 0 else values[~i] for i in (self.outputs if numbers is None else numbers)]
 
     def leaves(self) -> list[Variable]:
@@ -186,21 +185,21 @@ class Block:
         return new_leaves(self.inputs)
 
     def placed(self, inputs: Sequence[Variable]) -> list[Variable]:
-        """The outputs, newly made, for Variables of the inputs."""
+        """The outputs as new Variables, computed from these inputs."""
         return self.picked(inputs, self.instantiate(inputs))
 
     def opened(self) -> OpenedBlock:
-        """The block as a graph of its own, from new leaves."""
+        """The block as a new graph on new leaves."""
         inputs = self.leaves()
         values = self.instantiate(inputs)
         return OpenedBlock(inputs, values, self.picked(inputs, values))
 
     def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> Block:
-        """The same with other inputs, perhaps more of them.
+        """The same block with other inputs, perhaps more of them.
 
         Args:
             inputs: Shape and dtype of each.
-            places: For each present input, which of those it is.
+            places: The new index of each present input.
         """
         steps = tuple([(op, given, tuple([places[i] if i >= 0 else i for i in ins])) for op, given, ins in self.steps])
         outputs = tuple([places[i] if i >= 0 else i for i in self.outputs])
@@ -208,25 +207,25 @@ class Block:
         return Block(inputs, steps, self.orders, outputs, self.stop_gradients, self.places, taken=taken)
 
     def with_outputs(self, outputs: tuple[int, ...]) -> Block:
-        """The same with other outputs, by their numbers."""
+        """The same block with other outputs, by their numbers."""
         stop, places = self.stop_gradients, self.places
         return Block(self.inputs, self.steps, self.orders, outputs, stop, places, self.results, self.taken)
 
     def with_taken(self, taken: GradientsTaken) -> Block:
-        """The same, knowing of the gradients that were taken in it."""
+        """The same block with a record of the gradients taken in it."""
         stop, places = self.stop_gradients, self.places
         return Block(self.inputs, self.steps, self.orders, self.outputs, stop, places, self.results, taken)
 
     def with_steps(self, steps: tuple[Step, ...]) -> Block:
-        """The same with other ops or static arguments, whose results have the same shapes and dtypes."""
+        """The same block with other ops or static arguments, whose results have the same shapes and dtypes."""
         return Block(self.inputs, steps, self.orders, self.outputs, self.stop_gradients, self.places, self.results)
 
     def instantiate(self, inputs: Sequence[Variable], instance: Instance | None = None) -> list[Variable]:
-        """The Variables of all values, newly made, for Variables of the inputs; value k is at place k.
+        """Build all values as new Variables on these inputs; value k is at index k.
 
         Args:
-            inputs: Variables of the inputs.
-            instance: What knows the calls of rules that emitted the steps. Only as many are made then as it says.
+            inputs: The Variables to build on.
+            instance: Knows the calls of rules that emitted the steps, and how many of the steps to build.
         """
         count = len(self.steps) if instance is None else instance.origins.made
         serials = next_serials(count)
@@ -247,14 +246,14 @@ class Block:
 
     @functools.cached_property
     def _columns(self) -> list[tuple[Any, ...]]:
-        """The steps, as columns, as functions are made of them: of one list of inputs and values."""
+        """The steps as columns, with inputs and values numbered in one list, as `make` takes them."""
         count = len(self.inputs)
         ops, arguments, ins = zip(*self.steps, strict=True) if self.steps else ((), (), ())
         places = [tuple([i if i >= 0 else count + ~i for i in numbers]) for numbers in ins]
         return [ops, arguments, tuple(places), self.results, self.orders]
 
     def _ranks(self, inputs: Sequence[Variable]) -> list[int]:
-        """The ranks of functions that are made on these inputs. Most often they are those of the last time."""
+        """The ranks of the functions when built on these inputs, cached because they are most often the last ones."""
         above = [0 if x.parent is None else x.parent.rank + 1 for x in inputs]
         known = self._known_ranks
         if known is None or known[0] != above:
@@ -266,7 +265,7 @@ class Block:
         return known[1]
 
     def inputs_above(self, numbers: Iterable[int]) -> tuple[int, ...]:
-        """The inputs that the values of these numbers are computed from."""
+        """The inputs that the values with these numbers depend on."""
         producers, found = self.producers, set(numbers)
         waiting = [*found]
         while waiting:
@@ -277,7 +276,7 @@ class Block:
         return tuple(sorted([i for i in found if i >= 0]))
 
     def reach(self, moving: Iterable[int]) -> set[int]:
-        """The numbers of what depends on some of the inputs, those included, in a way that gradients may pass."""
+        """The numbers of all that depends differentiably on the inputs `moving`, which are included."""
         found = {i for i in moving if self.inputs[i].differentiable}
         for (_, _, ins), outs in zip(self.steps, self.outs, strict=True):
             if not found.isdisjoint(ins):
@@ -285,7 +284,7 @@ class Block:
         return found
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
-        """The numbers of what depends on some of the inputs, these included, whether gradients may pass or not."""
+        """The numbers of all that depends on the given inputs, which are included, differentiably or not."""
         found = set(inputs)
         for (op, arguments, ins), outs in zip(self.steps, self.outs, strict=True):
             given = [i in found for i in ins]
@@ -297,37 +296,38 @@ class Block:
     def gradient(
         self, given: tuple[int, ...], wanted: tuple[int, ...], fixed: tuple[int, ...], held: tuple[int, ...]
     ) -> BlockGradient:
-        """The gradient of <seeds, values> in some of the inputs, as a body.
+        """The body that computes the gradient of <seeds, values> with respect to some of the inputs.
 
         Args:
-            given: Numbers of the values, one for each seed.
-            wanted: In which inputs.
-            fixed: Inputs that are the same at each run, and values that are kept: what depends on them alone is not.
-            held: Other inputs, and values, that are there in any case, whether they are needed or not.
+            given: Numbers of the values, one per seed.
+            wanted: The inputs to differentiate by.
+            fixed: Inputs that are the same at each run, and values that are kept: what depends only on them is not.
+            held: Other inputs and values that are available in any case, needed or not.
         """
         result: BlockGradient = engine.body_gradient(self, given, wanted, fixed, held)
         return result
 
     def tangent(self, moving: tuple[int, ...], along: tuple[int, ...], kept: tuple[int, ...] = ()) -> BlockTangent:
-        """The outputs, and the tangents of some values, as a body.
+        """The body that computes the outputs and the tangents of some values.
 
         Args:
-            moving: The inputs that move.
+            moving: The inputs that have tangents.
             along: Numbers of the values whose tangents are wanted.
-            kept: Numbers of values that are given, and not computed again.
+            kept: Numbers of values that are passed in, and not recomputed.
         """
         result: BlockTangent = engine.body_tangent(self, moving, along, kept)
         return result
 
     def batched(self, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]) -> Block:
-        """What is computed for many values of some of the inputs at once, as a body.
+        """The body vectorised over a batch axis of some of the inputs.
 
         Args:
-            given: For each input "each" where it has one more, leading, axis, "sum" where it is the sum over that
-                axis, and "" where it is as it was. What is given as its sum must be needed as that alone.
+            given: For each input, "each" if it has the leading batch axis, "sum" if it is the sum over that axis, and
+                "" if it is as it was. An input given as its sum must be needed only as that.
             count: The size of the axis.
-            wanted: Numbers of what the outputs are.
-            kinds: For each of these "each" or "sum", or "" where it has the axis if it depends on what has it.
+            wanted: Numbers of the values to return.
+            kinds: For each of these, "each" or "sum", or "" to have the axis only if it depends on an input that has
+                it.
         """
         result: Block = engine.body_batched(self, given, count, wanted, kinds)
         return result
@@ -343,12 +343,12 @@ class Block:
 
 
 def new_leaves(specs: Iterable[Spec]) -> list[Variable]:
-    """Leaves of these shapes and dtypes."""
+    """One new leaf for each shape and dtype."""
     return [leaf_of(NdArray.of_spec(spec)) for spec in specs]
 
 
 class OpenedBlock(NamedTuple):
-    """A block as a graph of its own."""
+    """A block built as a graph of its own."""
 
     inputs: list[Variable]
     values: list[Variable]
@@ -356,34 +356,34 @@ class OpenedBlock(NamedTuple):
 
 
 class BlockGradient(NamedTuple):
-    """The gradient of a body."""
+    """A body that computes the gradient of another body."""
 
     body: Block
-    """Its inputs are the residuals and then the seeds, its outputs the gradients that are not zero."""
+    """Its inputs are the residuals, then the seeds; its outputs are the gradients that are not zero."""
     residuals: tuple[int, ...]
-    """Numbers of the inputs and values of the differentiated body that it needs."""
+    """Numbers of the inputs and values of the differentiated body that the gradient needs."""
     reached: tuple[int, ...]
-    """The inputs that it gives a gradient in, in the order of its outputs."""
+    """The inputs that have a gradient, in the order of the outputs."""
     anew: bool
-    """Whether it computes all values anew, so that a loop is to stack as little as can be."""
+    """Whether it recomputes all values, so that a loop has to stack as little as possible."""
 
 
 class BlockTangent(NamedTuple):
-    """A body with its tangents."""
+    """A body that computes the values of another body and their tangents."""
 
     body: Block
-    """Its inputs are those of the body, the values that are kept, and the tangents of the inputs that move; its outputs
-    those of the body, and then the tangents that are not zero."""
+    """Its inputs are the original body's, the kept values, and the tangents of the moving inputs; its outputs are the
+    original body's, then the tangents that are not zero."""
     moved: tuple[int, ...]
-    """The numbers of the values that it gives a tangent of, in the order of its outputs."""
+    """The numbers of the values that have a tangent, in the order of the outputs."""
 
 
 def has_opaque(arguments: Iterable[Any]) -> bool:
-    """Whether code of the user's is among static arguments."""
+    """Whether user code is among the static arguments."""
     return any([getattr(a, "opaque", False) or (isinstance(a, tuple) and has_opaque(a)) for a in arguments])
 
 
 def bodies_in(arguments: Iterable[Any]) -> list[Block]:
-    """The bodies among static arguments, and in tuples among them."""
+    """The bodies among static arguments, including those in tuples."""
     found = [each for argument in arguments for each in (argument if isinstance(argument, tuple) else (argument,))]
     return [body for body in found if isinstance(body, Block)]

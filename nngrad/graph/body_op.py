@@ -1,7 +1,7 @@
-"""Ops that have blocks among their static arguments: loops, branches, checkpoints, equations.
+"""Ops with blocks among their static arguments: loops, branches, checkpoints, equations.
 
-All that is known of one is a method of its class, in `nngrad/functions/bodies/`. Whoever differentiates, batches,
-rewrites, runs or shows graphs asks these methods, and names no such op.
+Everything about such an op is a method of its class, in `nngrad/functions/bodies/`. The code that differentiates,
+batches, rewrites, runs or shows graphs calls these methods, and names no op.
 """
 
 from __future__ import annotations
@@ -21,53 +21,53 @@ if TYPE_CHECKING:
 V = TypeVar("V")
 
 Gradients = list["Variable | None"]
-"""One for each of some Variables; None for zero."""
+"""One gradient per Variable; None for zero."""
 Numbers = tuple[int, ...]
 Axes = tuple[int, ...]
 Followed = Mapping[int, Axes | None]
-"""By number, for each that depends on what is followed: the axes that this has become, or None where some are mixed."""
+"""By number, for each value that depends on the followed axes: where these axes are now, or None if one is mixed."""
 Given = Sequence[tuple[int, Axes | None]]
-"""The same of inputs, as pairs."""
+"""The same for inputs, as pairs."""
 Walk = Callable[[Sequence["Function"], dict[int, Axes | None], int], None]
-"""Goes through functions, and enters what becomes of the axes, by the ids of Variables; the last is how many axes."""
+"""Follows axes through functions, and records where they are by the ids of Variables; the int is their number."""
 Results = Sequence["Variable | None"]
 Kinds = tuple[str, ...]
-"""For each input or output "each" where it has the batch axis, "sum" where its sum over that axis stands for it, or
-nothing."""
+"""For each input or output, "each" if it has the batch axis, "sum" if it is replaced by its sum over that axis, else
+""."""
 Demanded = Callable[["Block", Numbers, Numbers, Numbers], tuple[Numbers, Numbers]]
-"""Of a block, the inputs that have the batch axis, the numbers of what is wanted for each element, and as its sum: the
-inputs that are needed for each element, and as their sums."""
+"""From a block, the inputs that have the batch axis, and the numbers of the values wanted for each element and as sums,
+to the inputs needed for each element and as sums."""
 
 Anew = Callable[[], Callable[["Block", list["Variable"]], list["Variable"]]]
-"""Gives a function that puts a block on some inputs, with each expression once, and returns its values."""
+"""Returns a function that applies a block to inputs, merging common subexpressions, and returns its values."""
 
 
 class Within(NamedTuple):
-    """A body of an op."""
+    """One body of an op, and how its inputs and outputs relate to the op's."""
 
     role: str
-    """What it is called: 'body', 'condition', 'branch 1'."""
+    """Its name: 'body', 'condition', 'branch 1'."""
     body: Block
     runs: int
-    """How often it runs; once, if that is not known."""
+    """How often it runs; 1 if that is unknown."""
     inputs: tuple[str, ...]
-    """A name for each of its inputs."""
+    """The name of each input."""
     outputs: tuple[str, ...]
-    """A name for each of its outputs."""
+    """The name of each output."""
     taken: tuple[int, ...]
-    """For each of its inputs, the input of the op that it is, begins as, or is a slice of."""
+    """For each input of the body, the input of the op that it is, starts as, or is a slice of."""
     gives: tuple[tuple[str, int | None], ...] = ()
-    """For each output of the op what it is ('at the end', 'of each step', or nothing to add) of which value of the
-    body, by its number, None where another body gives it; empty for a body that gives none."""
+    """For each output of the op, its relation ('at the end', 'of each step', or '') to a value of the body, and that
+    value's number, None if another body computes it; empty for a body that computes no output."""
     alternative: bool = False
-    """Whether one of several such bodies runs, and not each."""
+    """Whether only one of several such bodies runs."""
 
 
 class Steps(Protocol[V]):
-    """What runs the bodies of one function, a step at a time, on values of its own kind."""
+    """Runs the bodies of one function step by step, on values of its own kind."""
 
     def run(self, role: str, body: Block, inputs: Sequence[V], number: int | None = None) -> list[V]:
-        """The values of a body, as `Block.run` gives them; `number` is that of the step, if there are several."""
+        """The values of a body, as from `Block.run`; `number` is the index of the step, if there are several."""
         ...
 
     def array(self, x: V) -> Any:
@@ -75,59 +75,59 @@ class Steps(Protocol[V]):
         ...
 
     def slice(self, x: V, number: int) -> V:
-        """A slice along the first axis."""
+        """One slice along the first axis."""
         ...
 
     def stack(self, xs: Sequence[V], spec: Spec) -> V:
-        """What is stacked along a new first axis; `spec` says what comes of it, where there is nothing to stack."""
+        """Stack values along a new first axis; `spec` gives the result's shape and dtype if there are none."""
         ...
 
 
 class FusedFunctions(NamedTuple):
-    """Several functions of one op as one function."""
+    """Several functions of one op, fused into one."""
 
     members: Numbers
-    """Which of the functions that were asked about."""
+    """The indices of the functions that are fused."""
     arguments: tuple[Any, ...]
     ins: Numbers
     outs: tuple[Numbers, ...]
-    """For each member, which outputs of the one are its own."""
+    """For each member, its outputs among those of the fused function."""
 
 
 class Smaller(NamedTuple):
-    """A function of an op that takes the place of a larger one of it."""
+    """A smaller function of an op that replaces a larger one."""
 
     arguments: tuple[Any, ...]
     inputs: Numbers
-    """Which of the inputs of the larger one it has."""
+    """Which inputs of the larger function it takes."""
     outputs: tuple[int | tuple[int, int] | None, ...]
-    """For each output of the larger one the output that it is; or an input of the larger one, and for how many steps
-    that is repeated, 0 for not at all; None where it can be had of the larger one alone."""
+    """For each output of the larger function: the output that equals it; or an input of the larger one, and for how
+    many steps it is repeated, 0 for not at all; None if only the larger one can give it."""
 
 
 class BodyOp(Op):
-    """An op that runs blocks which are among its static arguments."""
+    """An op that runs blocks given as static arguments."""
 
     def __init__(self, forward: Forward, *, type_name: str = "", **facts: Any) -> None:
         super().__init__(forward, type_name=type_name, **{"cost": self.operations} | facts)
 
     @classmethod
     def declared(cls, *, type_name: str = "", **facts: Any) -> Callable[[Forward], Self]:
-        """Make such an op of the decorated function on arrays; as `op`."""
+        """Decorate a function on arrays to make such an op, as `op` does."""
         return lambda forward: cls(forward, type_name=type_name, **facts)
 
     def operations(self, f: Function) -> int:
-        """About how many operations a Function of it takes."""
+        """The approximate number of operations of a Function of it."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- derivatives
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """The gradients in those inputs that `indexes` has; the others may be None."""
+        """The gradients with respect to the inputs at `indexes`; those of the others may be None."""
         raise NotImplementedError
 
     def backward(self, f: Function, *gys: Variable) -> Gradients:
-        """The gradients in all inputs"""
+        """The gradients with respect to all inputs."""
         return self.gradients(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]))
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
@@ -136,76 +136,77 @@ class BodyOp(Op):
         Args:
             f: The function.
             ts: The tangent of each input; None for zero.
-            read: For each output whether somebody reads it; the others' tangents may be left out.
+            read: For each output, whether it is read; the tangents of others may be left out.
         """
         raise NotImplementedError
 
     # ---------------------------------------------------------------- axes
 
     def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> Sequence[bool] | None:
-        """Which outputs depend on the inputs that are `given`, of which there are some; None: all of them do."""
+        """Which outputs depend on the inputs `given`, at least one of which is; None: all do."""
         return None
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
-        """Where `count` axes of some inputs are carried, for each output that depends on these inputs; None where the
-        fact `axes` says it."""
+        """For each output that depends on the given inputs, where `count` of their axes are carried; None if the fact
+        `axes` determines it."""
         return None
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
-        """The outputs for inputs with one more, leading, axis: with the axis where they depend on what has it.
+        """The outputs for inputs with one more leading axis; they have the axis if they depend on an input that has it.
 
         Args:
             f: The function.
-            operands: What its inputs become.
-            read: For each output whether somebody reads it. What nobody reads may be None.
+            operands: The batched inputs.
+            read: For each output, whether it is read. Others may be None.
 
         Returns:
-            The outputs; None to have the op mapped along the axis.
+            The outputs; None to have the op mapped over the axis.
         """
         return None
 
     def commutes(self, f: Function, index: int) -> bool:
-        """Whether the sum over the batch axis, which input `index` alone has, is the function of that input's sum."""
+        """Whether the op commutes with the sum over the batch axis if only input `index` has that axis."""
         return self.linear_in(index)
 
 
 class ControlOp(BodyOp):
-    """An op that runs its blocks as they are, so that it can be looked into: control flow, and checkpoints."""
+    """An op that runs its blocks unchanged, so that tools can look into it: control flow and checkpoints."""
 
     is_loop = False
-    """Whether it runs a body so many times: such functions may be one (`sibling_fusion`), and so may their carries."""
+    """Whether it is a loop of a known number of steps: such functions may be fused (`sibling_fusion`), and equal
+    carries merged."""
 
     # ---------------------------------------------------------------- looked into
 
     def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
-        """The bodies, for static arguments and a number of inputs."""
+        """Its bodies, for given static arguments and a number of inputs."""
         raise NotImplementedError
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> Sequence[Any]:
-        """The outputs, as the forward computes them; `steps` runs the bodies."""
+        """The outputs, as the forward computes them, with `steps` running the bodies."""
         raise NotImplementedError
 
     # ---------------------------------------------------------------- run
 
     def inlines_to(self, arguments: tuple[Any, ...]) -> Block | None:
-        """For a function that is just a body: the body, which runs in its place."""
+        """The body that runs in place of a function which only wraps it, or None."""
         return None
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
-        """The bodies of whose values nobody sees, each with the outputs that are wanted where of the op's outputs those
-        are read for which `read` is true."""
+        """The bodies whose values stay internal, each with the outputs that are needed for the op's outputs at which
+        `read` is true."""
         return ()
 
     def steps_to_cut(self, f: Function) -> int | None:
-        """For a loop whose gradient can compute it again segment by segment: how many steps it has; 0 where that is
-        settled already."""
+        """The number of steps of a loop whose gradient can recompute it segment by segment; 0 if the segments are
+        already chosen."""
         return None
 
     def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-        """Which of several functions of it are one function that saves work; none of them depends on another.
+        """The groups of independent functions of this op that can be fused into one function to save work.
 
         Args:
-            applications: For each the static arguments and the numbers of the inputs.
+            applications: For each function, its static arguments and the numbers of its inputs.
         """
         return []
 
@@ -215,27 +216,28 @@ class ControlOp(BodyOp):
         self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
         demanded: Demanded,
     ) -> Kinds | None:  # fmt: skip
-        """What is needed of each input, where sums of outputs are wanted; None where that is each element of all.
+        """What each input is needed as ("each" or "sum") if some outputs are wanted as sums; None: "each" for all.
 
         Args:
             arguments: The static arguments.
-            moved: For each input whether it has the axis.
-            each: For each output whether each element of it is wanted.
-            sums: For each output whether its sum is wanted.
-            demanded: Says this of a block.
+            moved: For each input, whether it has the axis.
+            each: For each output, whether each of its elements is wanted.
+            sums: For each output, whether its sum is wanted.
+            demanded: Answers the same question for a block.
         """
         return None
 
     def in_kinds(
         self, f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
     ) -> tuple[Results, Results]:
-        """The outputs, and their sums, of a function that is given what `sums` says; None for what is not read.
+        """The outputs of a function whose inputs are given as `sums` says, and the outputs' sums; None for those
+        unread.
 
         Args:
             f: The function.
-            operands: What its inputs become.
-            kinds: For each input what is given of it.
-            read: For each output "each", "sum", or "" for nothing.
+            operands: The batched inputs.
+            kinds: How each input is given.
+            read: For each output "each", "sum", or "" for unread.
             count: The size of the axis.
         """
         raise NotImplementedError
@@ -245,31 +247,31 @@ class ControlOp(BodyOp):
     def with_equal_carries(
         self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], anew: Anew
     ) -> Smaller | None:
-        """A loop in which carries that are always equal are one; None if there are none.
+        """A loop with carries that are always equal merged into one; None if there are none.
 
         Args:
-            inputs: What it would be applied to.
+            inputs: The inputs of the present loop.
             arguments: Its static arguments.
-            anew: Gives what brings bodies to canonical form.
+            anew: Makes the function that brings bodies to canonical form.
         """
         return None
 
     def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
-        """A loop whose carries are changed by some step; None if all of them are."""
+        """A loop with only the carries that some step changes; None if all are."""
         return None
 
 
 def in_place_of(op: Op, arguments: tuple[Any, ...]) -> Block | None:
-    """The body that a function is, if it is just that."""
+    """The body that a function merely wraps, or None."""
     return op.inlines_to(arguments) if isinstance(op, ControlOp) else None
 
 
 def dependence(op: Op, arguments: tuple[Any, ...], given: Sequence[bool], count: int) -> Sequence[bool]:
-    """Which of `count` outputs depend on the inputs that are `given`, of which there are some."""
+    """Which of `count` outputs depend on the inputs `given`, at least one of which is."""
     found = op.dependence(arguments, given) if isinstance(op, BodyOp) else None
     return [True] * count if found is None else found
 
 
 def bodies_of(f: Function) -> tuple[Within, ...]:
-    """The bodies of a function that can be looked into; none for most."""
+    """The bodies of a function that can be looked into; empty for most ops."""
     return f.op.within(f.arguments, len(f.inputs)) if isinstance(f.op, ControlOp) else ()

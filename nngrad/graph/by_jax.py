@@ -1,4 +1,4 @@
-"""Derivatives of functions of arrays by JAX, in some of their inputs. No other file asks JAX for a derivative."""
+"""JAX's derivatives of functions of arrays, with respect to some inputs. No other file asks JAX for a derivative."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ TRANSFORMATIONS: dict[str, Callable[..., Any]] = {
     each.__name__: each
     for each in (jax.grad, jax.value_and_grad, jax.jacfwd, jax.jacrev, jax.hessian, jax.jvp, jax.linearize, jax.vjp)
 }
-"""JAX's own, by name, for whole functions that cannot be opened."""
+"""JAX's own transformations, by name, for whole functions that cannot be opened as graphs."""
 
 ArrayFunction = Callable[..., Sequence[Any]]
 """Arrays in, arrays out."""
 
 
 def of_some(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> Callable[..., tuple[Any, ...]]:
-    """`function` as one of its inputs in `places`, with the others held fixed at `arrays`."""
+    """`function` of only the inputs at `places`, with the others held fixed at `arrays`."""
 
     def of_moving(*moving: Any) -> tuple[Any, ...]:
         given = list(arrays)
@@ -32,7 +32,7 @@ def of_some(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int
 def along(
     function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], directions: Sequence[Any]
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """The results at `arrays`, and their derivatives along directions in the space of the inputs in `places`."""
+    """The results at `arrays`, and their JVP along directions of the inputs at `places`."""
     at: list[Any] = [arrays[i] for i in places]
     values, derivatives = jax.jvp(of_some(function, arrays, places), at, list(directions))
     return values, derivatives
@@ -41,12 +41,12 @@ def along(
 def back(
     function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], weights: Sequence[Any]
 ) -> tuple[Any, ...]:
-    """The gradients of the sum of all results, each times its weights, in the inputs in `places`."""
+    """The VJP of the weights: the gradients of the weighted sum of all results in the inputs at `places`."""
     return tuple(_pulled(function, arrays, places)[1](tuple(weights)))
 
 
 def value_of_back(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> tuple[Any, ...]:
-    """The results as they are where they are differentiated by the inputs in `places`: authors' rules give them."""
+    """The results as a custom VJP rule's forward computes them, when differentiated by the inputs at `places`."""
     return _pulled(function, arrays, places)[0] if places else tuple(function(*arrays))
 
 

@@ -1,7 +1,7 @@
-"""Capture: a function of the user's as a body.
+"""Capture: close a user's function of Variables as a Block.
 
-It is run once, on placeholders. What it takes from outside becomes inputs; a leaf that a function in it updates, as
-batch normalisation does its running statistics, is an input whose new value is an output.
+The function runs once, on placeholders. Variables that it closes over become inputs; a leaf that it updates, such as
+batch normalisation's running statistics, becomes an input whose new value is an output.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .variable import Variable, leaf_of
 
 
 class _NoValue(NamedTuple):
-    """What is asked for the value of a placeholder: there is none."""
+    """The deferred value of a placeholder: reading it raises an error."""
 
     owner: str
 
@@ -36,24 +36,24 @@ class _NoValue(NamedTuple):
 
 
 def placeholder(spec: Spec, owner: str) -> Variable:
-    """A Variable that stands for the input of a body; it has no value."""
+    """A Variable that stands for the input of a body and has no value."""
     cell = NdArray.of_spec(spec)
     cell._value = Deferred(_NoValue(owner))
     return leaf_of(cell)
 
 
 class Captured(NamedTuple):
-    """What a function of Variables computes, and what it takes from outside."""
+    """The body captured from a function of Variables, and the outer Variables that it needs."""
 
     body: Block
     """Its inputs are `variables`, `updated`, those of the function, and `keys`; its outputs are the new values of
-    `updated`, and what the function returns."""
+    `updated`, then the function's results."""
     variables: tuple[Variable, ...]
-    """What the function closes over, and what it computes from that alone."""
+    """The Variables that the function closes over, and those that it computes from them alone."""
     updated: tuple[Variable, ...]
-    """Leaves outside that each run updates."""
+    """Outer leaves that each run updates."""
     keys: tuple[Variable, ...]
-    """Leaves in it that are drawn anew at each run: keys of random functions."""
+    """Keys of random functions: leaves inside it that are drawn anew at each run."""
 
 
 @contained
@@ -65,20 +65,20 @@ def captured(
     often: bool,
     updates: bool = False,
 ) -> Captured:
-    """What `function` computes from Variables of these shapes and dtypes. It takes in as inputs what was there before.
+    """Capture `function` on Variables of these shapes and dtypes. Variables that existed before become inputs.
 
     Args:
         function: Lists of Variables in, and out.
         inputs: Shape and dtype of each input.
         owner: The name of the function that has the body, for messages.
-        written: What the user has written, for messages.
-        often: Whether it is run often, so that what depends on none of its own inputs is better computed before; else
-            it may not be run at all.
-        updates: Whether the caller sees to it that leaves get their new values. Else functions that update some are
-            refused; but one that depends on none of its own inputs, where it is run often, is computed before.
+        written: The user's function, for messages.
+        often: Whether it runs often, so that what does not depend on its own inputs is hoisted out; else it may not run
+            at all.
+        updates: Whether the caller gives the updated leaves their new values. If not, functions that update leaves are
+            refused, except those that are hoisted out.
 
     Raises:
-        ValueError: A function in it updates a leaf, and `updates` is False; or one of its own inputs.
+        ValueError: A function in it updates a leaf although `updates` is False, or updates one of its own inputs.
     """
     since = next_serial()
     options = build_options()
@@ -114,8 +114,8 @@ def captured(
 
 
 def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[Function]:
-    """Those of `functions`, given lowest rank first, that update leaves and depend neither on `own`, the inputs of a
-    body, nor on a key."""
+    """The functions among `functions`, given by ascending rank, that update leaves and depend neither on `own`, the
+    inputs of a body, nor on a key."""
     moving = {id(x) for x in own}
     alone = []
     for f in functions:
@@ -129,9 +129,9 @@ def _alone(functions: Iterable[Function], own: Sequence[Variable]) -> frozenset[
 def _new_values(
     made: Iterable[Function], own: Sequence[Variable], owner: str, place: str, allowed: bool
 ) -> list[tuple[Variable, Variable]]:
-    """The leaves that functions, given lowest rank first, update, each with its last new value.
+    """The leaves that functions, given by ascending rank, update, each with its last new value.
 
-    Where several update one leaf, each goes on from what the one before has made of it.
+    If several update one leaf, each starts from the value that the one before computed.
     """
     given = {id(x) for x in own}
     newest: dict[int, tuple[Variable, Variable]] = {}
@@ -153,7 +153,7 @@ def _new_values(
 
 
 def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
-    """What `value` would be with another Variable in place of a leaf."""
+    """`value` recomputed with `instead` in place of a leaf."""
     found = {id(leaf): instead}
     for f in path_between([value], [leaf], of_values=True)[0]:
         made = create(f.op, tuple([found.get(id(x), x) for x in f.inputs]), f.arguments, order=f.order)
@@ -162,23 +162,23 @@ def _with_leaf(value: Variable, leaf: Variable, instead: Variable) -> Variable:
 
 
 def place_of_function(function: Callable[..., Any]) -> str:
-    """Where a function of the user's is written."""
+    """The file and line at which a user's function is defined, for messages."""
     code = getattr(inspect.unwrap(function), "__code__", None)
     return "" if code is None else f" ({code.co_filename}:{code.co_firstlineno})"
 
 
 class _Within(NamedTuple):
     functions: list[Function]
-    """Those that depend on the inputs of a body or on a key, or update a leaf, and constants."""
+    """Those that depend on the inputs of a body or on a key, or that update a leaf; and constants."""
     keys: tuple[Variable, ...]
-    """The leaves that are drawn at each run."""
+    """The leaves drawn at each run."""
 
 
 def _within(
     functions: Iterable[Function], own: Sequence[Variable], often: bool, before: frozenset[Function]
 ) -> _Within:
-    """What of `functions`, given lowest rank first, is computed at each run of a body with the inputs `own`; those that
-    update leaves are, but for some that are computed `before`."""
+    """The functions, of those given by ascending rank, that run each time a body with the inputs `own` does; this
+    includes those that update leaves, except the ones in `before`."""
     moving: set[int] = {id(x) for x in own}
     constants: set[int] = set()
     keys: dict[int, Variable] = {}

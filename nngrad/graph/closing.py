@@ -1,7 +1,7 @@
-"""Closing: a graph becomes a Block.
+"""Closing: convert a graph to a Block.
 
-Every closed graph is numbered here: the body of a loop, the program of a graph that is to run, a gradient that is asked
-for, and its answer.
+Every closed graph is numbered here: the body of a loop, the program of a graph to run, a request for a gradient and the
+graph emitted for it.
 """
 
 from __future__ import annotations
@@ -24,20 +24,20 @@ Reference = Callable[[], Variable | None]
 
 
 class Closing(dict[Variable, int]):
-    """The numbers of the Variables of a graph that is being closed.
+    """The numbering of the Variables of a graph that is being closed.
 
-    Leaves are numbered from 0 on as they are met, and what the functions give is ~0, ~1, ...
+    Leaves are numbered from 0 as they are met; results of functions are ~0, ~1, ...
 
     Args:
-        inputs: Variables that come first among the leaves. They may be in the middle of the graph.
+        inputs: Variables that come first among the leaves. They may be intermediate values of the graph.
     """
 
     functions: list[Function]
-    """The function of each step; before them those that a bookmark stands for, which have no steps."""
+    """The function of each step, preceded by those that a bookmark stands for, which have no steps."""
     leaves: list[Variable]
     steps: list[Step]
     references: list[Reference]
-    """To what the functions give."""
+    """Weak references to the functions' results."""
     stop_gradients: list[int]
     """Numbers of the values at which gradients stop."""
     derived: list[Variable]
@@ -49,7 +49,7 @@ class Closing(dict[Variable, int]):
         self.functions, self.steps, self.references, self.stop_gradients, self.derived = [], [], [], [], []
 
     def __missing__(self, x: Variable) -> int:
-        """Number a leaf that is met for the first time, or an output that nobody held when its function was written."""
+        """Number a leaf met for the first time, or an output that nobody held when its function was written."""
         f = x.parent
         if f is None:
             number = len(self.leaves)
@@ -61,11 +61,11 @@ class Closing(dict[Variable, int]):
         return number
 
     def has(self, x: Variable) -> bool:
-        """Whether `x` is numbered already."""
+        """Whether `x` already has a number."""
         return x in self or (x.parent is not None and any([ref() in self for ref in x.parent._outputs]))
 
     def write(self, functions: Sequence[Function]) -> None:
-        """Append the steps of functions, each of which comes after those whose results it reads."""
+        """Append the steps of functions, given in topological order."""
         enter, append, references = self.setdefault, self.steps.append, self.references
         count = len(references)
         for f in functions:
@@ -99,11 +99,11 @@ class Closing(dict[Variable, int]):
         return number
 
     def numbers(self, variables: Iterable[Variable | None]) -> tuple[Any, ...]:
-        """The numbers of Variables; None for None."""
+        """The numbers of Variables, with None for None."""
         return tuple([None if x is None else self[x] for x in variables])
 
     def block(self, outputs: Iterable[int], places: Sequence[SourceLocation | None] = ()) -> Block:
-        """What the steps compute of the leaves.
+        """The block that the steps make, with the leaves as inputs.
 
         Args:
             outputs: Numbers of the results.
@@ -114,12 +114,12 @@ class Closing(dict[Variable, int]):
         return Block(self._inputs, tuple(self.steps), orders, tuple(outputs), stop, tuple(places), results)
 
     def taken(self, outside: int, places: Sequence[SourceLocation | None]) -> GradientsTaken | None:
-        """The gradients whose results are among the values, with what was differentiated, as far as that is computed
-        from the leaves.
+        """The gradients whose results are among the values, each with the graph that was differentiated, if that can be
+        computed from the leaves.
 
         Args:
-            outside: How many of the leaves, the first ones, may depend on one another. A gradient with respect to one
-                may have passed another, where it is not seen.
+            outside: How many leading leaves may depend on one another. A gradient by one of them may have passed
+                through another, unseen here, and is left out.
             places: Where the user wrote the steps so far.
         """
         found = []
@@ -140,7 +140,7 @@ class Closing(dict[Variable, int]):
         return GradientsTaken(self.block((), places), tuple(found)) if found else None
 
     def block_to_run(self, outputs: Iterable[int]) -> Block:
-        """The same without what has a part in gradients alone: graphs that compute the same share an executable."""
+        """The block without what matters only for gradients: graphs that compute the same share an executable."""
         return Block(self._inputs, tuple(self.steps), (), tuple(outputs), results=self._results)
 
     @property
@@ -156,20 +156,20 @@ class Closing(dict[Variable, int]):
         return tuple([f.specs for f in self._written])
 
     def bookmark(self, made: Sequence[Reference], derived: Iterable[int]) -> Bookmark:
-        """Where another closing can go on, once more functions are there.
+        """A position from which another closing can continue once there are more functions.
 
         Args:
-            made: What these functions give.
-            derived: Places among `made` of the results of `grad`, in order.
+            made: The results of these functions.
+            derived: Indices into `made` of results of `grad`, in order.
         """
         results = [*map(self.__getitem__, self.derived), *[~(len(self.references) + k) for k in derived]]
         return Bookmark([*map(weakref.ref, self.leaves)], [*self.references, *made], results)
 
 
 class Bookmark(NamedTuple):
-    """A closed graph by weak references, so that what is built on it is closed without going through it again.
+    """A closed graph by weak references, so that a graph built on top is closed without traversing it again.
 
-    It holds until somebody links functions and Variables anew, who has to see to it that it is given up.
+    It is valid until Functions and Variables are relinked; whoever does that must discard it.
     """
 
     leaves: list[Reference]
@@ -178,8 +178,8 @@ class Bookmark(NamedTuple):
     """The numbers of the results of `grad`."""
 
     def resumed(self) -> Closing | None:
-        """The closing as it was, without its steps, and with the stops of now; None if a Variable in it is gone, or
-        another one is a result of `grad`."""
+        """The closing as it was, without its steps and with the current stop_gradients; None if a Variable in it is
+        gone, or if other Variables are now results of `grad`."""
         leaves: list[Any] = [ref() for ref in self.leaves]
         values: list[Any] = [ref() for ref in self.values]
         if {*map(type, leaves), *map(type, values)} != {Variable}:
@@ -196,14 +196,14 @@ class Bookmark(NamedTuple):
 
 
 def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int | None = None) -> Block:
-    """The block that computes `outputs` from `inputs`, which may be in the middle of the graph. Nothing else that they
-    depend on is a leaf.
+    """The block that computes `outputs` from `inputs`, which may be intermediate values and must cover all leaves that
+    the outputs depend on.
 
     Args:
         outputs: The results.
-        inputs: What they are computed from.
-        outside: Where the block is to know which gradients were taken in it, how many of the inputs, the first ones,
-            may depend on one another.
+        inputs: The Variables that become its inputs.
+        outside: If the block should record the gradients taken in it, how many leading inputs may depend on one
+            another.
     """
     closing = Closing(inputs)
     cut = frozenset(closing)
@@ -225,12 +225,12 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
 
 
 def derivations_of(derived: Iterable[Variable]) -> list[Any]:
-    """What results of `grad` are derivatives of, where that is known, and gradients stopped nowhere on the way."""
+    """The known derivations of results of `grad`, except those in which gradients stop on the way."""
     found = dict.fromkeys([getattr(g._derived, "derivation", None) for g in derived])
     return [each for each in found if each is not None and not each.stop_gradients]
 
 
 def source_location_of(f: Function) -> SourceLocation | None:
-    """Where the user wrote a function, or the one that it is part of a derivative of; None if that is not known."""
+    """Where the user wrote `f`, or the function whose derivative it belongs to; None if that is unknown."""
     place: SourceLocation | None = getattr(f, "location", None)
     return getattr(f.origin, "location", None) if place is None else place

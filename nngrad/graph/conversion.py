@@ -1,4 +1,4 @@
-"""What is given as a value, as an array: which dtypes there are, and what fits into another one."""
+"""Convert given values to arrays: the supported dtypes, and which values fit into which dtype."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from .spec import SUPPORTED, DType, complex_hint, dtype_of, x64_if
 
 
 def array_of(value: object, name: str) -> Any:
-    """`value` as a NumPy or JAX array of a dtype that a cell can hold, in the byte order of this machine.
+    """`value` as a NumPy or JAX array of a dtype that a cell can hold, in native byte order.
 
     Raises:
-        TypeError: Its dtype is none that a cell can hold, or some of it is masked. The message begins with `name`.
-        ValueError: It is no rectangular array.
+        TypeError: A cell cannot hold its dtype, or some of it is masked. The message begins with `name`.
+        ValueError: It is not a rectangular array.
     """
     if value.__class__ is np.ndarray and value.dtype in SUPPORTED:
         return value
@@ -39,7 +39,7 @@ def array_of(value: object, name: str) -> Any:
 
 
 def refuse_tracer(value: object, name: str) -> None:
-    """Raise a TypeError, which begins with `name`, if `value` is what JAX traces a function with."""
+    """Raise a TypeError that begins with `name` if `value` is a JAX tracer."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
             f"{name}: got a tracer of JAX, which no Variable can hold. In what JAX traces (jax.grad, jit, "
@@ -49,7 +49,7 @@ def refuse_tracer(value: object, name: str) -> None:
 
 
 def narrowed(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
-    """Python numbers, which NumPy takes in 64 bits, in 32."""
+    """An array that NumPy made from Python numbers in 64 bits, in 32 bits."""
     if array.dtype == np.float64:
         return array.astype(np.float32)
     if array.dtype.kind in "iu":
@@ -63,12 +63,12 @@ def narrowed(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
 def converted(array: Any, dtype: DType, name: str) -> Any:
     """`array` in `dtype`, if that can hold its values.
 
-    In a floating dtype they are rounded, and infinite where they are too large, as NumPy casts them (with its
-    warning). In bool what is not 0 is True.
+    Floating dtypes round values, and overflow to infinity, as NumPy's casts do (with its warning). In bool, whatever is
+    not 0 is True.
 
     Raises:
-        ValueError: `dtype` is of integers, and a number is out of its range or not a whole one. The message begins with
-            `name`, and names the number and `dtype`.
+        ValueError: `dtype` is an integer dtype, and a number is out of its range or not whole. The message begins with
+            `name`, and gives the number and `dtype`.
     """
     if array.dtype == dtype:
         return array
@@ -79,7 +79,7 @@ def converted(array: Any, dtype: DType, name: str) -> Any:
 
 
 def _check_whole_numbers(values: np.ndarray[Any, Any], dtype: DType, name: str) -> None:
-    """Raise where a number is not whole or out of the range of the integers `dtype`."""
+    """Raise unless every number is whole and in the range of the integer `dtype`."""
     bounds = np.iinfo(dtype)
     if values.dtype.kind in "iub":
         extremes = values.min(), values.max()

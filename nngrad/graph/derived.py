@@ -1,4 +1,4 @@
-"""What is derived from blocks is derived once."""
+"""Cache what is derived from blocks."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ R = TypeVar("R")
 
 
 class _NotKept(Exception):
-    """Carries an answer past the table of derivations."""
+    """Carries an answer past the cache."""
 
 
 def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
-    """Let a function that derives something from bodies, which is all that it is given, run once for each question;
-    where code of the user's has a part in the answer, each time.
+    """Cache a function that derives something from bodies, its only arguments; if user code takes part in an answer,
+    that answer is not cached.
 
-    What it applies is applied as it is, with none of the switches in force that the caller has set, but for which rules
-    gradients are simplified by. Bodies that are equal and were written in different places are different questions.
+    The function runs with none of the caller's switches in force, except the rules that simplify gradients. Equal
+    bodies written in different places have separate entries.
     """
 
     @contained

@@ -1,9 +1,8 @@
-"""Docstrings of functions, completed: a source says of each argument once what holds for many functions.
+"""Complete docstrings from others, so that the source describes an argument shared by many functions only once.
 
-Under `Args:` a function of nngrad's own has entries for what is its own. An entry `...: As for `convolution`.` stands
-for all other arguments that the functions named have entries for, and for their ValueError; several are asked in their
-order. The usual words are there for what is in neither. So `__doc__` has an entry for each argument, in the order of
-the signature.
+Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As for `convolution`.` stands for
+all other arguments that the named functions describe, and for their ValueError; several are searched in order. `USUAL`
+describes what neither has. So `__doc__` has an entry for each argument, in the order of the signature.
 """
 
 from __future__ import annotations
@@ -36,13 +35,13 @@ USUAL = {
     "n_outputs": "Ignored.",
     "base_axis": "Number of batch axes.",
 }
-"""What is said of an input or argument of F where its function says nothing else."""
+"""The description of an input or argument of F that its function does not describe."""
 WITH_NUMBER = "Any shape; an integer `x` becomes float32 if its dtype does not hold `val`."
-"""What is said of an input `x` that meets a number."""
+"""The description of an input `x` that is combined with a number."""
 SHAPES, AXIS = "shapes", "axis"
-"""Of what the clauses are that name no argument."""
+"""Keys of the clauses that belong to no single argument."""
 class Words(NamedTuple):
-    """What is said of an input whose annotation it is in."""
+    """The description of an input whose annotation contains it."""
 
     said: str
 
@@ -53,9 +52,9 @@ AnyShape: TypeAlias = Annotated[Any, Words("Any shape.")]
 AsFloats: TypeAlias = Annotated[Any, Words("Any shape; integers are taken as float32.")]
 Floats: TypeAlias = Annotated[Any, Words("Any shape; floating.")]
 WithAxis: TypeAlias = Annotated[Any, Words("Any shape of at least one axis.")]
-"""Inputs of ops, as `Array` is one, that say so themselves."""
+"""Annotations for inputs of ops, like `Array`, that carry their own description."""
 AXES = "One axis or several; None for all."
-"""What is said of an argument `axis` that is annotated as Axes."""
+"""The description of an argument `axis` annotated as Axes."""
 _SECTION = re.compile(r"(Args|Returns|Yields|Raises):$")
 _ENTRY = re.compile(r" {4}(\*{0,2}\w+|\.\.\.): ?(.*)")
 _OTHERS = "..."
@@ -64,7 +63,7 @@ Documented = TypeVar("Documented", bound=Callable[..., Any])
 
 
 def usual_of(function: Callable[..., Any]) -> dict[str, str]:
-    """The usual words for the arguments of a function of F."""
+    """The usual descriptions for the arguments of a function of F."""
     kind = str(inspect.signature(function).parameters["axis"].annotation) if "axis" in _names(function) else ""
     with_number = {"x": WITH_NUMBER} if "val" in _names(function) else {}
     annotated = {
@@ -76,8 +75,8 @@ def usual_of(function: Callable[..., Any]) -> dict[str, str]:
 
 
 def refused_by(function: Callable[..., Any], broadcasts: bool = False) -> dict[str, str]:
-    """What a function of F refuses by a ValueError, as far as its signature says so: a clause for its inputs together,
-    if there are several, one for an axis, and one for each argument with a range."""
+    """When a function of F raises a ValueError, as far as its signature tells: a clause for the shapes of several
+    inputs, one for an axis, and one for each argument with a range."""
     parameters = inspect.signature(function, eval_str=True).parameters.values()
     inputs = [p for p in parameters if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL)]
     clauses = {}
@@ -104,8 +103,8 @@ def _names(function: Callable[..., Any]) -> tuple[str, ...]:
 
 
 class Completed:
-    """The attribute `__doc__` of functions that are objects: completed when it is asked for first. That of their class
-    is the class's own."""
+    """A descriptor that completes `__doc__` of callable objects on first access. For the class itself it returns the
+    class's own docstring."""
 
     def __init__(self, of_class: str | None) -> None:
         self._of_class = of_class
@@ -118,8 +117,8 @@ class Completed:
 
 
 def completed(function: Documented) -> Documented:
-    """A function that is no op, with a completed docstring: what it shares with those that `...` names, and what they
-    raise."""
+    """Complete the docstring of a function that is no op with the arguments and errors of the functions that `...`
+    names."""
     function.__doc__ = completed_docstring(function, _names(function), {}, {}, all_errors=True)
     return function
 
@@ -128,16 +127,15 @@ def completed_docstring(
     function: Callable[..., Any], arguments: Iterable[str], usual: Mapping[str, str], raises: Mapping[str, str],
     refused: Mapping[str, str] | None = None, all_errors: bool = False,
 ) -> str | None:
-    """The docstring of a function or class, with an entry for each of the arguments that there are words for.
+    """The docstring of a function or class, with an entry for each argument that is described anywhere.
 
     Args:
-        function: What has the docstring. Functions that an entry `...` names are looked up where it is defined.
-        arguments: Their names, in their order.
-        usual: What is said of an argument that has no other words.
-        raises: What is said of an exception that has none.
-        refused: Clauses that the words on ValueError end with, as `refused_by` gives them, but for what these words say
-            already.
-        all_errors: Whether other exceptions than ValueError are those of the functions named, too.
+        function: The owner of the docstring. Functions that an entry `...` names are looked up where it is defined.
+        arguments: The arguments' names, in order.
+        usual: The descriptions of arguments that have no other.
+        raises: The descriptions of exceptions that have no other.
+        refused: Clauses, as from `refused_by`, to append to the entry of ValueError if it does not mention them yet.
+        all_errors: Whether to take over exceptions other than ValueError from the named functions, too.
     """
     if function.__doc__ is None:
         return None
@@ -162,13 +160,13 @@ def completed_docstring(
 
 
 def _names_beside(function: Callable[..., Any]) -> dict[str, Any]:
-    """The globals of the module that defines a function or a class."""
+    """The globals of the module that defines a function or class."""
     defined = inspect.unwrap(function)
     return vars(sys.modules[defined.__module__]) if isinstance(defined, type) else defined.__globals__
 
 
 def _with_clauses(lines: list[str], refused: Mapping[str, str]) -> list[str]:
-    """What is said of an exception, and after it the clauses that it has no words for."""
+    """The lines of an exception's entry, with the clauses appended that it does not mention."""
     said = " ".join([line.strip() for line in lines]).rstrip(".")
     if "argument is out of range" in said:
         return lines
@@ -182,13 +180,13 @@ def _with_clauses(lines: list[str], refused: Mapping[str, str]) -> list[str]:
 
 
 def entries_of(function: Callable[..., Any]) -> Entries:
-    """What a function's docstring says of its arguments: the lines of each."""
+    """The lines of each argument's entry in a function's docstring."""
     return _parsed(function.__doc__ or "")[1].get("Args", {})
 
 
 def _parsed(doc: str) -> tuple[str, dict[str, Entries]]:
-    """What is before the sections of a docstring, and their entries: of each the lines, the first without its name.
-    Lines of a section that has no entries are one without a name."""
+    """Split a docstring into what precedes its sections, and the entries of each section by name: their lines, the
+    first without the name. A section without entries has one entry named ""."""
     head: list[str] = []
     sections: dict[str, Entries] = {}
     entries: Entries | None = None

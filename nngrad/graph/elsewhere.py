@@ -1,11 +1,11 @@
-"""What names of other libraries are here: for messages about names that do not exist.
+"""Names of other libraries and their counterparts here, for error messages about missing names.
 
-`peers.csv` has a line for each function of F that another library has as well. The column of a library has its name
-there, with `:1` behind it if its gradient cannot be differentiated again, and `:0` if it has none. `elsewhere.csv` has
-names that no single function of F stands for: methods of arrays, layers, losses, and things that are spelt otherwise.
-`nnabla.csv` has a line for each public name of nnabla 1.39: its module, itself, where it is here and a note. The place
-here is an expression such as `nn.timing`; '=' stands for the same name in the same module, as `nnabla.functions.tanh`
-is `F.tanh`. A name that is not here has none, and the note says why.
+`peers.csv` has a line for each function of F that another library has as well. Each library's column has its name
+there, followed by `:1` if its gradient cannot be differentiated again, and by `:0` if it has none. `elsewhere.csv` has
+names to which no single function of F corresponds: methods of arrays, layers, losses, and other spellings.
+`nnabla.csv` has a line for each public name of nnabla 1.39: its module, its name, its counterpart here and a note. The
+counterpart is an expression such as `nn.timing`; '=' means the same name in the same module, as `nnabla.functions.tanh`
+is `F.tanh`. A name without a counterpart has an empty one, and the note says why.
 """
 
 from __future__ import annotations
@@ -19,24 +19,24 @@ from pathlib import Path
 from .spelling import did_you_mean
 
 _PREFIXES = {"nnabla": "nnabla.functions.", "chainer": "chainer.functions.", "pytorch": "torch.", "jax": "jax."}
-"""How names begin in the columns of `peers.csv`."""
+"""The prefixes of the names in the columns of `peers.csv`."""
 
 
 @functools.cache
 def peers() -> dict[str, dict[str, str]]:
-    """The lines of `peers.csv` by the names of functions."""
+    """The lines of `peers.csv`, by function."""
     return {line["function"]: line for line in _lines("peers.csv")}
 
 
 @functools.cache
 def others() -> dict[str, dict[str, str]]:
-    """The lines of `elsewhere.csv` by the last parts of names."""
+    """The lines of `elsewhere.csv`, by the last parts of names."""
     return {line["name"]: line for line in _lines("elsewhere.csv")}
 
 
 @functools.cache
 def names_of_nnabla() -> dict[tuple[str, str], dict[str, str]]:
-    """The lines of `nnabla.csv` by modules and names."""
+    """The lines of `nnabla.csv`, by module and name."""
     return {(line["module"], line["name"]): line for line in _lines("nnabla.csv")}
 
 
@@ -46,7 +46,7 @@ def _lines(table: str) -> list[dict[str, str]]:
 
 
 def _functions_known_as(name: str) -> tuple[str, list[str]]:
-    """Where another library has a function of that name, and the functions of F that do the same, at most two."""
+    """The full name of another library's function with this name, and at most two functions of F that do the same."""
     where = ""
     functions: list[str] = []
     for function, line in peers().items():
@@ -60,7 +60,7 @@ def _functions_known_as(name: str) -> tuple[str, list[str]]:
 
 
 def _in_nnabla(module: str, name: str) -> str:
-    """What there is instead of a name of nnabla's that is not here, or is elsewhere; "" for other names."""
+    """The counterpart of a name of nnabla's that is missing or elsewhere here, as a clause; "" for other names."""
     line = names_of_nnabla().get((module, name), {"here": "="})
     if line["here"] == "=":
         return ""
@@ -72,15 +72,15 @@ def _in_nnabla(module: str, name: str) -> str:
 def no_attribute(
     message: str, name: str, known: Iterable[str], fallback: str = "", nnabla: str = "nnabla"
 ) -> AttributeError:
-    """The error that says that there is no attribute `name`, and leads on: to what another library's name is here, to
-    the function of F, or to the names that may have been meant.
+    """The error for a missing attribute `name`, with a hint: the counterpart of another library's name, the function of
+    F, or similar names.
 
     Args:
-        message: What is said first.
-        name: What was asked for.
-        known: The names that there are.
-        fallback: The end of the message where nothing is like it.
-        nnabla: The module or class of nnabla's that has such names.
+        message: The beginning of the message.
+        name: The missing name.
+        known: The names that exist.
+        fallback: The end of the message if no name is similar.
+        nnabla: The module or class of nnabla that has such names.
     """
     line = others().get(name)
     if end := _in_nnabla(nnabla, name):
@@ -97,19 +97,19 @@ def no_attribute(
 
 
 class ImportsLeadOn:
-    """Lets imports of what is not there say what attributes say that are not there.
+    """An import finder that gives failed imports the same hints as missing attributes.
 
-    Python's own words are "No module named" and "cannot import name", whatever `__getattr__` of a package says. This
-    finder, which is asked after all others, is the one place where more can be said. It finds nothing, keeps nothing,
-    and has to do with the packages of nngrad alone that have a `__getattr__`.
+    Python says only "No module named" and "cannot import name", whatever `__getattr__` of a package says. This finder,
+    asked after all others, is the one place where more can be said. It finds nothing, keeps nothing, and concerns only
+    those packages of nngrad that have a `__getattr__`.
     """
 
     @staticmethod
     def find_spec(name: str, path: object = None, target: object = None) -> None:
-        """Let imports go on to their own error, or raise a better one.
+        """Let the import fail with Python's own error, or raise one with a hint.
 
         Raises:
-            ImportError: It says what there is instead of `name`.
+            ImportError: It names the counterpart of `name`.
         """
         package, _, last = name.rpartition(".")
         module = sys.modules.get(package)

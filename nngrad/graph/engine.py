@@ -1,6 +1,6 @@
-"""What graphs ask of the packages above them: the engine, which runs and differentiates them, and the operators of
-Variables and cells, which are functions. All is declared here, with types, and `provide`d by who knows how, as it is
-imported."""
+"""The interface between graphs and the packages above: the engine, which runs and differentiates them, and the
+operators of Variables and cells. All is declared here, with types; the packages that implement it `provide` it when
+they are imported."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ if TYPE_CHECKING:
 
 
 class ForwardOptions(TypedDict, total=False):
-    """Keywords of `Variable.forward` that are the engine's."""
+    """Keywords of `Variable.forward` that go to the engine."""
 
     function_pre_hook: Callable[[Function], Any] | None
     function_post_hook: Callable[[Function], Any] | None
 
 
 class BackwardOptions(ForwardOptions, total=False):
-    """Keywords of `Variable.backward` that are the engine's."""
+    """Keywords of `Variable.backward` that go to the engine."""
 
     retain_grad: bool
     enable_double_backprop: bool
@@ -33,12 +33,12 @@ class BackwardOptions(ForwardOptions, total=False):
 
 
 def forward_named(placed: tuple[Any, ...], hooks: ForwardOptions) -> ForwardOptions:
-    """The options of `forward`, some of which are given by position, in nnabla's order."""
+    """The options of `forward`, of which some may be positional, in nnabla's order."""
     return cast("ForwardOptions", _named(("function_pre_hook", "function_post_hook"), placed, hooks))
 
 
 def backward_named(placed: tuple[Any, ...], options: BackwardOptions) -> BackwardOptions:
-    """The same for `backward`."""
+    """The options of `backward`, of which some may be positional, in nnabla's order."""
     names = "communicator_callbacks", "function_pre_hook", "function_post_hook"
     return cast("BackwardOptions", _named(names, placed, options))
 
@@ -53,18 +53,18 @@ def _named(names: tuple[str, ...], placed: tuple[Any, ...], options: Mapping[str
 
 
 class KeySource(Protocol):
-    """Where a random function takes its keys."""
+    """The source of a random function's keys."""
 
     def __call__(self) -> Any:
         """Draw the key of a `forward()`."""
 
     def ahead(self) -> Any:
-        """Return the key with which the function is read before its first `forward()`. It is not drawn, so reading
-        changes no key that comes later, nor does it matter what is read first."""
+        """Return the key for reading the function before its first `forward()`. It is not drawn, so reading changes no
+        later key, and the order of reads does not matter."""
 
 
 class Engine:
-    """What runs and differentiates graphs."""
+    """Runs and differentiates graphs."""
 
     __slots__ = (
         "backward", "body_batched", "body_gradient", "body_tangent", "constant", "evaluate", "forget", "forward",
@@ -76,22 +76,22 @@ class Engine:
     run_function: Callable[[Function], None]
     """Computes the outputs of one function from the data of its inputs."""
     run_functions: Callable[[list[Function]], None]
-    """Computes the outputs of those functions whose outputs are not there."""
+    """Computes the outputs of the functions whose outputs are missing."""
     forget: Callable[[list[Function]], None]
-    """Forgets how functions were run, and what they gave: what they are computed from is another."""
+    """Discards how functions were run and their results, because their inputs have been replaced."""
     forward: Callable[..., None]
     """`forward(outputs, **options)` takes a snapshot of the leaves and defers the values of `outputs`."""
     backward: Callable[..., None]
     """`backward(output, grad, **options)` adds the gradient of `output` to the leaves that need one."""
     body_gradient: Callable[..., Any]
-    """What `Block.gradient` asks."""
+    """Implements `Block.gradient`."""
     body_tangent: Callable[..., Any]
-    """What `Block.tangent` asks."""
+    """Implements `Block.tangent`."""
     body_batched: Callable[..., Any]
-    """What `Block.batched` asks."""
+    """Implements `Block.batched`."""
 
     constant: Callable[[float, Shape, DType], Variable]
-    """A constant of a number, a shape and a dtype."""
+    """A constant: a number with a shape and a dtype."""
 
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:
@@ -106,7 +106,7 @@ engine = Engine()
 
 
 class Operators:
-    """What a Variable can do besides its own methods."""
+    """Operators and methods of Variables that packages above implement."""
 
     __slots__ = ()
 
@@ -157,7 +157,7 @@ class Operators:
 
 
 class CellOperators:
-    """What an NdArray can do besides its own methods."""
+    """Operators and methods of NdArrays that packages above implement."""
 
     __slots__ = ()
 
@@ -186,6 +186,6 @@ class CellOperators:
 
 
 def provide(what: Engine | type[Operators] | type[CellOperators], given: Mapping[str, Any]) -> None:
-    """Give what is declared above its meaning, by name."""
+    """Implement, by name, what is declared above."""
     for name, meaning in given.items():
         setattr(what, name, meaning)

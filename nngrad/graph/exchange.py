@@ -1,7 +1,7 @@
-"""Exchange between processes: the axis that it goes along, and which processes a function needs.
+"""Exchange between processes: the axis that collectives run along, and the groups of processes that a function needs.
 
-Each process has a graph and arrays of its own. A function that exchanges has a collective of JAX's as its forward,
-along an axis of processes; what runs it puts the arrays of the processes side by side along that axis.
+Each process has a graph and arrays of its own. A function that exchanges arrays has a JAX collective as its forward,
+along an axis of processes; the engine puts the arrays of the processes side by side along that axis.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ if TYPE_CHECKING:
     from .op import Op
 
 Processes = tuple[int, ...]
-"""Processes of a run, by their numbers, in the order in which they stand along the axis."""
+"""The indices of processes, in their order along the axis."""
 
 AXIS = "processes"
 """The name of the axis."""
 
 
 def several_processes() -> bool:
-    """Whether this process has joined others; JAX is not started to find out."""
+    """Whether this process has joined others; the check does not initialise JAX."""
     return bool(jax.distributed.is_initialized())
 
 
 def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
-    """The groups of processes that a function exchanges among, by itself or in its bodies.
+    """The groups of processes among which a function exchanges arrays, by itself or in its bodies.
 
     Raises:
-        ValueError: It has bodies that do, and each process decides for itself how often it runs them.
+        ValueError: Its bodies exchange arrays, and each process decides for itself how often it runs them.
     """
     found = groups_within(arguments)
     if found and not op.lockstep:
@@ -43,7 +43,7 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
 
 
 def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
-    """The groups that bodies among static arguments, and in tuples among them, exchange among."""
+    """The groups among which bodies in the static arguments, including those in tuples, exchange arrays."""
     found: frozenset[Processes] = frozenset()
     for each in arguments:
         groups = groups_within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
@@ -53,7 +53,7 @@ def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
 
 
 def group_of(groups: Iterable[Processes]) -> Processes | None:
-    """The one group among `groups`, which a program exchanges among; None where it exchanges nothing.
+    """The only one of `groups`, among which a program exchanges arrays; None if there is none.
 
     Raises:
         ValueError: There are several.
@@ -68,7 +68,7 @@ def group_of(groups: Iterable[Processes]) -> Processes | None:
 
 
 def as_one_of(function: Callable[..., Any], groups: Iterable[Processes]) -> Callable[..., Any]:
-    """`function` for tracing: as one of the processes of a group runs it, if there is a group."""
+    """`function` for tracing, as one process of a group runs it, if there is a group."""
     group = group_of(groups)
     if group is None:
         return function
