@@ -1,4 +1,4 @@
-"""Function: one application of an op."""
+"""Function: one application of an op to Variables."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class FunctionInfo(NamedTuple):
-    """Name, static arguments and tags of a function, as nnabla gives them."""
+    """Type name, static arguments and tags of a function, as in nnabla."""
 
     type_name: str
     args: dict[str, Any]
@@ -28,20 +28,20 @@ class FunctionInfo(NamedTuple):
 
 
 _tags: weakref.WeakKeyDictionary[Function, dict[str, Any]] = weakref.WeakKeyDictionary()
-"""What users have noted on functions."""
+"""The users' tags of functions."""
 
 
 function_hooks: dict[weakref.ref[Function], dict[str, Any]] = {}
-"""Hooks that single functions have, by function and name; a function that goes takes its hooks along."""
+"""Hooks of single functions, by function and name; they vanish with their function."""
 
 
 def _forget_hooks(function: weakref.ref[Function]) -> None:
-    """Called when a function that has hooks is gone."""
+    """Called when a function that has hooks is deallocated."""
     function_hooks.pop(function, None)
 
 
 def watched() -> bool:
-    """Whether hooks are in force in this thread or task or on any function, or debug mode is on."""
+    """Whether hooks are in force in this thread, task or on any function, or debug mode is on."""
     return build_options().watched or bool(function_hooks)
 
 
@@ -51,12 +51,12 @@ def any_hooked(functions: Iterable[Function]) -> bool:
 
 
 class RuleCall:
-    """One call of a backward rule: of which function, for which gradients. All that it emits refers to it."""
+    """One call of a backward rule: the function, and its incoming gradients. All that the rule emits refers to it."""
 
     __slots__ = ("_function", "_grad_outputs", "context")
 
     context: Any
-    """Where the function runs; so does its backward."""
+    """The Context in which the function runs, and so does its backward."""
 
     def __init__(self, f: Function, grad_outputs: Sequence[Variable | None], keep: bool = False) -> None:
         self.context = f.context
@@ -65,19 +65,19 @@ class RuleCall:
 
     @property
     def function(self) -> Function | None:
-        """The function, while it lives; with `keep` it lives as long as what the rule emitted."""
+        """The function, while it lives; with `keep` it lives as long as the functions that the rule emitted."""
         return self._function()
 
     @property
     def grad_outputs(self) -> Sequence[Variable | None]:
-        """The gradient at each output of the function, None where none arrived."""
+        """The gradient at each output of the function, or None."""
         return self._grad_outputs or ()
 
 
 class Function(ShownFunction):
-    """One application of an op: it holds its inputs strongly and its outputs weakly.
+    """One application of an op: it refers strongly to its inputs and weakly to its outputs.
 
-    So a graph lives as long as something below it is referred to, and goes at once when nothing is.
+    So a graph lives as long as something below it is referred to, and is freed at once when nothing is.
     """
 
     __slots__ = (
@@ -108,39 +108,39 @@ class Function(ShownFunction):
     specs: tuple[Spec, ...]
     """Shape and dtype of each output."""
     rank: int
-    """Length of the longest way to a leaf."""
+    """Length of the longest path to a leaf."""
     context: Any
-    """The Context it was made in; None stands for JAX's default device."""
+    """The Context it was made in; None for JAX's default device."""
     effects: tuple[tuple[Variable, int], ...]
-    """Leaves that `forward()` updates, each with the index of the output that carries the new value."""
+    """Leaves that `forward()` updates, each with the index of the output that is its new value."""
     order: int
-    """Order of differentiation: 0 for what the user built, and for a gradient one more than the highest order
-    in what it is the gradient of."""
+    """Order of differentiation: 0 for what the user built; a gradient's is one more than the highest order in the graph
+    that was differentiated."""
     serial: int
-    """Larger than that of every function that was made before."""
+    """Larger than that of every function made before."""
     mark: Any
-    """Whether gradients are to compute it again: None, or what says so."""
+    """What makes gradients recompute it, or None."""
     snapshot: Any
-    """The last forward that covered this function (kept by the execution package)."""
+    """The last forward that covered this function (owned by the execution package)."""
     plan: Any
-    """How to run the graph above this function (kept by the execution package)."""
+    """How to run the graph above this function (owned by the execution package)."""
     location: Any
-    """Where the user called it. Left unset but in debug mode, in bodies and within `source_locations`."""
+    """Where the user called it. Unset except in debug mode, in bodies and within `source_locations`."""
     scope: str
-    """The scope of parameters that it was applied in. Left unset but within `source_locations`."""
+    """The parameter scope that it was applied in. Unset except within `source_locations`."""
     _call: Any
-    """The call of a backward rule that emitted it, None if none did, or what knows that (`graph/origins.py`)."""
+    """The call of the backward rule that emitted it, or the Instance that knows it (`graph/origins.py`), or None."""
     _outputs: tuple[weakref.ref[Variable], ...]
 
     @property
     def heavy(self) -> bool:
-        """Whether it does much arithmetic for each element."""
+        """Whether it does much arithmetic per element."""
         op = self.op
         return op.cost is not None and op.is_heavy(tuple([x.spec for x in self.inputs]), self.arguments)
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The output Variables. One that nobody held any more is made anew."""
+        """The output Variables. One that nobody holds any more is made anew."""
         outputs = []
         for ref in self._outputs:
             y = ref()
@@ -162,7 +162,7 @@ class Function(ShownFunction):
 
     @property
     def tags(self) -> dict[str, Any]:
-        """What the user has noted on this function; nothing at first. It has no part in what is computed."""
+        """The user's tags of this function, initially empty. They do not affect computation."""
         return _tags.get(self, {})
 
     @tags.setter
@@ -171,12 +171,12 @@ class Function(ShownFunction):
 
     @property
     def need_grad(self) -> bool:
-        """Whether gradients reach one of its inputs."""
+        """Whether any of its inputs needs a gradient."""
         return any([x.need_grad for x in self.inputs])
 
     @property
     def args(self) -> dict[str, Any]:
-        """The static arguments by name."""
+        """The static arguments, by name."""
         return self.op.named(self.arguments)
 
     @property
@@ -186,7 +186,7 @@ class Function(ShownFunction):
 
     @property
     def call(self) -> RuleCall | None:
-        """The call of a backward rule that emitted it, if one did."""
+        """The call of the backward rule that emitted it, or None."""
         call = self._call
         if call is not None and not isinstance(call, RuleCall):
             self._call = call = call.of(self.serial)
@@ -200,19 +200,19 @@ class Function(ShownFunction):
 
     @property
     def hooks(self) -> dict[str, Any]:
-        """The hooks that were added to this function, by name."""
+        """The hooks of this function, by name."""
         return dict(function_hooks.get(weakref.ref(self), {}))
 
     def add_hook(self, hook: Any, name: str | None = None) -> None:
-        """Let a `FunctionHook` watch this function, in forward and backward.
+        """Let a `FunctionHook` watch this function's forward and backward.
 
         Args:
             hook: The hook.
             name: What `delete_hook` calls it; the hook's own name by default.
 
         Raises:
-            TypeError: `hook` is no instance of a `FunctionHook`.
-            KeyError: The function has a hook of that name.
+            TypeError: `hook` is no instance of `FunctionHook`.
+            KeyError: The function already has a hook of that name.
         """
         if isinstance(hook, type) or not hasattr(hook, "backward_preprocess"):
             raise TypeError(f"hook: expected an instance of nn.FunctionHook, got {hook!r}")
@@ -224,7 +224,7 @@ class Function(ShownFunction):
         function_hooks[weakref.ref(self, _forget_hooks)] = {**self.hooks, name: hook}
 
     def delete_hook(self, name: str) -> None:
-        """Take a hook off this function."""
+        """Remove a hook from this function."""
         hooks = self.hooks
         if name not in hooks:
             known = ", ".join(map(repr, hooks)) or "none"
@@ -240,16 +240,16 @@ class Function(ShownFunction):
 new_function = Function.__new__
 _serials = itertools.count()
 next_serial = _serials.__next__
-"""The serial number of the next function to be made."""
+"""Draws the serial number of a new function."""
 
 
 def next_serials(count: int) -> list[int]:
-    """The serial numbers of so many functions to be made."""
+    """The serial numbers of `count` new functions."""
     return [*itertools.islice(_serials, count)]
 
 
 def output_variable(function: Function, index: int) -> Variable:
-    """A Variable for output `index` of `function`."""
+    """A new Variable for output `index` of `function`."""
     x = new_variable(Variable)
     x.spec = function.specs[index]
     x.parent = function
@@ -268,16 +268,16 @@ def create(
     order: int = 0,
     specs: tuple[Spec, ...] | None = None,
 ) -> Any:
-    """Make the Function, and return its output, or the tuple of its outputs where the op has several.
+    """Make a Function, and return its output, or a tuple if the op has several.
 
     Args:
         op: The op.
-        inputs: What it is applied to.
+        inputs: The Variables to apply it to.
         arguments: Its static arguments, checked.
-        effects: Leaves that `forward()` updates, each with the index of the output with the new value.
-        call: The call of a backward rule that emits it; it runs where that rule's function does.
+        effects: Leaves that `forward()` updates, each with the index of the output that is its new value.
+        call: The call of the backward rule that emits it; it runs where that rule's function does.
         order: Order of differentiation: 0 for what users build.
-        specs: Shape and dtype of each output, where they are known.
+        specs: Shape and dtype of each output, if they are known.
     """
     rank = -1
     for x in inputs:
@@ -298,7 +298,7 @@ def create(
     f.context = options.applying.context if call is None else call.context
     if specs is None:
         spec = inputs[0].spec if op.elementwise else None
-        # Most functions have one input, or are known; the others are asked.
+        # Most functions have one input, so that the shape is known; `infer` sees to the others.
         specs = spec.alone if spec and len(inputs) == 1 and spec.differentiable else op.infer(inputs, arguments)
     f.specs = specs
     if op.multiple_results:
@@ -317,12 +317,12 @@ def create(
 
 
 def locate(f: Function) -> None:
-    """Note on a function where in the user's program it is applied."""
+    """Record on a function where in the user's program it is applied."""
     f.location = users_location()
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:
-    """Do with a function that was just made what is switched on."""
+    """Do to a new function what the switches demand."""
     applying = options.applying
     if applying.locate is not None:
         applying.locate(f)
@@ -342,7 +342,7 @@ def apply(
     arguments: tuple[Any, ...] = (),
     effects: tuple[tuple[Variable, int], ...] = (),
 ) -> Any:
-    """Apply `op`: in user code always a new Function, in emitted code what the builder makes of it."""
+    """Apply `op`: user code always gets a new Function, emitted code what the builder returns."""
     options = build_options()
     builder = options.emitting.builder
     if builder is None:

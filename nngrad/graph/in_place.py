@@ -1,7 +1,7 @@
-"""Values that an executable updates in place: it takes over the memory of the arrays that it is given.
+"""Values that an executable updates in place by donating its input buffers.
 
-Those are gone when the call returns, so what it returns must be held before anything can come between. So the call is
-made by a list that is extended, in C, and the values are read from the list's last entry; who reads meanwhile waits.
+Donated arrays are deleted when the call returns, so its results must be held before anything can intervene. Therefore
+extending a list makes the call, in C, and values are read from the list's last entry; readers wait meanwhile.
 """
 
 from __future__ import annotations
@@ -21,14 +21,14 @@ from .value import HELD_ONCE, Value, is_shared, on_host
 
 
 class InPlace:
-    """What an executable returned last, a tuple, and the lock under which that is replaced."""
+    """The tuple that an executable returned last, and the lock under which it is replaced."""
 
     __slots__ = ("held", "left", "lock")
 
     held: list[tuple[Any, ...]]
-    """Its last entry is what was returned last. It is extended by `map(executable, ...)`."""
+    """Its last entry is the last result. `map(executable, ...)` extends it."""
     left: bool
-    """Whether a value is no longer read from here, since somebody has a writable host view of it."""
+    """Whether some value is no longer read from here, because it has a writable host view."""
 
     def __init__(self, first: tuple[Any, ...]) -> None:
         self.lock = threading.RLock()  # a signal's handler may come back to it
@@ -37,9 +37,9 @@ class InPlace:
 
 
 class InPlaceValue(Value):
-    """One of the arrays: that at `index` of entry `entry` of what was returned.
+    """One array of an executable's result: at `index` of entry `entry`.
 
-    Once it has a writable host view, it is a Value as others are.
+    Once it has a writable host view, it behaves like any other Value.
     """
 
     __slots__ = ("entry", "index", "owner")
@@ -59,7 +59,7 @@ class InPlaceValue(Value):
         return super().raw()
 
     def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """The same as for other values. What updates it takes all its values anew before the next update."""
+        """As for other values. The updater takes all its values anew before the next update."""
         with self.owner.lock:
             if self.array is None and self.owner.held[-1][self.entry][self.index] is array:
                 self.owner.left = True
@@ -68,12 +68,11 @@ class InPlaceValue(Value):
                 super().keep_moved(array, moved)
 
     def again(self) -> InPlaceValue:
-        """The same, as it was before it had a writable host view."""
+        """The same value, as it was before it had a writable host view."""
         return InPlaceValue(self.owner, self.entry, self.index)
 
     def writable_view(self) -> np.ndarray[Any, Any]:
-        """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
-        several processes."""
+        """A writable NumPy array; writing to it changes the value. Read-only if several processes share the array."""
         with self.owner.lock:
             if self.array is None:
                 array = self.raw()
@@ -87,7 +86,7 @@ class InPlaceValue(Value):
 
 
 class InPlaceTuple(Value):
-    """All the arrays of entry `entry` of what was returned, in a tuple of the reader's own."""
+    """All arrays of one entry of an executable's result, as a tuple."""
 
     __slots__ = ("entry", "owner")
 
@@ -104,7 +103,7 @@ class InPlaceTuple(Value):
 
 
 def raw_together(values: Sequence[Value]) -> list[Any]:
-    """The arrays of several values, none of which is replaced between."""
+    """The arrays of several values, read atomically."""
     owner: InPlace | None = None
     for v in values:
         if v.__class__ is InPlaceValue and v.owner is not owner:
@@ -131,7 +130,7 @@ def raw_together(values: Sequence[Value]) -> list[Any]:
 
 
 def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """Arrays that may be taken over: each a copy, if somebody else refers to it."""
+    """Arrays that may be donated: those that somebody else refers to are copied."""
     if max(map(getrefcount, arrays), default=0) <= HELD_ONCE:
         return arrays
     counts = list(map(getrefcount, arrays))
@@ -148,8 +147,8 @@ def copied(array: Any) -> jax.Array:
 
 
 def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
-    """Copies of several groups of arrays; on a device by one program: to compile one for each shape takes many times as
-    long."""
+    """Copies of several groups of arrays; on a device a single program makes them, since compiling one per shape takes
+    many times as long."""
     if all([_is_on_host(a) for arrays in groups for a in arrays]):
         return tuple([tuple(map(copied, arrays)) for arrays in groups])
     with x64_if(any([a.dtype.itemsize == 8 for arrays in groups for a in arrays])):
@@ -158,7 +157,7 @@ def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _is_on_host(array: Any) -> bool:
-    """Whether it lies where a copy takes no program."""
+    """Whether it lies where copying needs no program."""
     if isinstance(array, np.ndarray):
         return True
     return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])
@@ -171,7 +170,7 @@ def _copies(groups: tuple[tuple[Any, ...], ...]) -> Any:
 
 
 def from_host(array: np.ndarray[Any, Any]) -> jax.Array:
-    """A NumPy array as one of JAX with memory of its own."""
+    """A NumPy array as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
         moved: jax.Array = jax.device_put(array, may_alias=False)
     return moved

@@ -1,7 +1,7 @@
-"""What nngrad takes from inside of JAX, which has it in no public place: any version may move it.
+"""The private names of JAX that nngrad uses; any version may move them.
 
-Nothing else in nngrad names those places. Without one of them nngrad computes the same; `without` says what is slower
-then, or refused.
+No other file in nngrad names them. Without any of them, nngrad computes the same results; `without` says what becomes
+slower or is refused.
 """
 
 from __future__ import annotations
@@ -11,12 +11,12 @@ from typing import Any, NamedTuple
 
 
 class Use(NamedTuple):
-    """Something that is taken."""
+    """A private name that nngrad uses."""
 
     module: str
     names: tuple[str, ...]
     without: str
-    """What is so where a version of JAX does not have it."""
+    """What changes with a version of JAX that lacks it."""
 
 
 DISK = "no executables are kept on disk"
@@ -37,7 +37,7 @@ USES = (
 
 
 def taken(name: str) -> Any:
-    """What is called `name`; None where this version of JAX has no such thing. It is one of the names in `USES`."""
+    """The object called `name`, one of the names in `USES`; None if this version of JAX lacks it."""
     (module,) = {use.module for use in USES if name in use.names}
     try:
         found = importlib.import_module(module)
@@ -49,7 +49,7 @@ def taken(name: str) -> Any:
 
 
 def missing_in_jax() -> list[str]:
-    """What this version of JAX does not have, and what is so without it."""
+    """The names that this version of JAX lacks, each with what changes without it."""
     return [
         f"{use.module}.{name}: {use.without}" for use in USES for name in use.names if taken(name) is None
     ]  # fmt: skip
@@ -59,7 +59,7 @@ _get_axis_env = taken("get_axis_env")
 
 
 def named_axes() -> tuple[tuple[Any, int], ...]:
-    """Name and size of the axes that have a name where JAX is tracing: those of `jax.vmap(..., axis_name=...)` and
-    `jax.shard_map`, over which collectives such as `lax.psum` go. What equals nothing else where they are not known.
-    What is traced now may hold for these alone."""
+    """Name and size of each named axis of the current JAX trace: those of `jax.vmap(..., axis_name=...)` and
+    `jax.shard_map`, along which collectives such as `lax.psum` run. Where they are unknown, a value that equals nothing
+    else. What is traced now may hold only for these axes."""
     return ((object(), 0),) if _get_axis_env is None else tuple(_get_axis_env().axis_sizes.items())

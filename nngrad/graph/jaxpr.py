@@ -1,4 +1,4 @@
-"""What is in a JAX function that was traced, as each version of JAX writes it."""
+"""Inspect jaxprs, across versions of JAX."""
 
 from __future__ import annotations
 
@@ -17,35 +17,36 @@ from .process import unharmed
 from .spec import Spec, x64_if
 
 CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
-"""Primitives whose derivative the function's author has set."""
+"""Primitives with a user-defined derivative."""
 
 CALLS = {"call", "closed_call", "eval_jaxpr", "jit", "remat2", "run_state"}
-"""Primitives that call a function of equations, which stand for themselves."""
+"""Primitives that call a jaxpr and can be replaced by its equations."""
 
 _OBJECTS = {
     "CheckpointName": "name", "CheckpointNameFwd": "name", "CustomJVPTraced": "custom_jvp_call",
     "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat2",
 }  # fmt: skip
-"""With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX writes one primitive for all of these, with an object
-in it. By the object's class, the primitive that it writes without them. Others have derivatives of their own too."""
+"""With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX uses one primitive for all of these, with an object
+as its parameter. This maps the object's class to the usual primitive. Other classes have derivatives of their own too.
+"""
 
 CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
 ONE_WAY = "custom_lin"
-"""The primitive that stands for the derivative of a function with `custom_vjp`: it can be transposed, and not run."""
+"""The primitive for the derivative of a function with `custom_vjp`: it can be transposed, but not run."""
 
 _MUCH = {
     "dot_general", "ragged_dot", "ragged_dot_general", "conv_general_dilated", "fft", "scan", "while", "linear_solve",
 }
-"""Primitives of `jax.lax` that do more arithmetic for each element the larger the arrays are."""
+"""Primitives of `jax.lax` whose arithmetic per element grows with the size of the arrays."""
 _LITTLE = {
     *CUSTOM_RULES, *CALLS, ONE_WAY, "add_any", "copy", "random_bits", "random_unwrap", "random_wrap", "scatter-add",
     "scatter-mul", "threefry2x32",
 }
-"""Primitives beside those of `jax.lax` that do a few operations for each element, or what functions inside do."""
+"""Primitives outside `jax.lax` that do a few operations per element, or just call functions."""
 
 
 def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJaxpr:
-    """A function of arrays as it is now, traced for inputs of these shapes and dtypes."""
+    """Trace a function of arrays, as it is now, for inputs of these shapes and dtypes."""
     with x64_if(any([s.needs_x64 for s in inputs])):
         # As another function each time: JAX remembers what it has traced by the function.
         closed: ClosedJaxpr = unharmed(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
@@ -54,18 +55,18 @@ def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJax
 
 
 def does_much(jaxpr: Jaxpr) -> bool:
-    """Whether it does much arithmetic for each element: products, loops, decompositions, and whatever is not known."""
+    """Whether it does much arithmetic per element: products, loops, decompositions, and anything unknown."""
     names = primitives_in(jaxpr) - _LITTLE
     return not _MUCH.isdisjoint(names) or not all([hasattr(jax.lax, f"{name}_p") for name in names])
 
 
 def primitives_in(jaxpr: Jaxpr) -> set[str]:
-    """The names of the primitives in it, and in the functions inside."""
+    """The names of the primitives in a jaxpr and in nested ones."""
     return {name_of(eqn) for eqn in equations_in(jaxpr)}
 
 
 def name_of(equation: Any) -> str:
-    """The name of its primitive, which is the same in all versions of JAX and with all of its switches."""
+    """The name of an equation's primitive, normalised across versions and settings of JAX."""
     name: str = equation.primitive.name
     kind = type(equation.params.get("_prim")).__name__
     if name == _DERIVATIVE_OF_OBJECT:
@@ -77,13 +78,13 @@ def name_of(equation: Any) -> str:
 
 
 def parameters_of(equation: Any) -> dict[str, Any]:
-    """Its parameters; those of the object where it holds one."""
+    """An equation's parameters, or those of the object that it holds."""
     found: dict[str, Any] = getattr(equation.params.get("_prim"), "params", equation.params)
     return found
 
 
 def called_function(equation: Any) -> ClosedJaxpr | None:
-    """The function of equations that it calls, for its inputs; None where it calls none."""
+    """The jaxpr that an equation calls on its inputs; None if there is none."""
     if equation.primitive.name == CALL_OF_OBJECT:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
@@ -103,7 +104,7 @@ def _empty() -> Any:
 
 
 def alone(equation: Any) -> ClosedJaxpr:
-    """A jaxpr that holds just one equation."""
+    """A jaxpr of just this equation."""
     inputs = [Var(v.aval) for v in equation.invars]
     outputs = [Var(v.aval) for v in equation.outvars]
     single: Jaxpr = _empty().replace(
@@ -114,11 +115,11 @@ def alone(equation: Any) -> ClosedJaxpr:
 
 
 def count_closed_over(call: Any) -> int:
-    """How many of the first inputs of a call with an author's rule are what that function closes over. JAX does not
-    differentiate a `custom_vjp_call` by these: it raises, and what it remembers of the call is broken from then on.
+    """The number of leading inputs of a call with a custom rule that its function closes over. JAX does not
+    differentiate a `custom_vjp_call` by these: it raises, and corrupts what it has cached for the call.
 
-    Where JAX traces such a call again it makes ordinary inputs of them, and puts what gives them no gradient around
-    the rule. So those are counted too: `bwd` is a chain of JAX's functions, each of which holds the next.
+    When JAX traces such a call again, it turns them into ordinary inputs, and wraps the rule so that they get no
+    gradient. These are counted too: `bwd` is a chain of JAX's functions, each of which holds the next.
     """
     count, pending = int(call.params.get("num_consts", 0)), [parameters_of(call).get("bwd")]
     while pending:
@@ -133,12 +134,12 @@ def count_closed_over(call: Any) -> int:
 
 
 def rules_of(call: Any, key_of: Callable[[Any], Hashable]) -> Hashable:
-    """The rules that an author has set for a call: two that are equal are the same functions of the author's, in
-    wrappers of JAX's that hold the same. What JAX keeps in these of a trace has no part in it.
+    """A key for the custom rules of a call. Keys are equal if the user's functions are the same, in the same wrappers
+    of JAX. What JAX stores in these about one trace does not count.
 
     Args:
         call: The call.
-        key_of: What other objects are compared by.
+        key_of: Maps other objects to what they are compared by.
     """
     kept = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
     return tuple([(key, _wrapped(value, key_of, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
@@ -156,7 +157,7 @@ def _wrapped(value: Any, key_of: Callable[[Any], Hashable], depth: int) -> Hasha
 
 
 def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
-    """What a wrapper of JAX's holds; None for what is none."""
+    """The objects that a wrapper of JAX's holds; None for anything else."""
     if hasattr(value, "transforms"):
         return value.f, getattr(value, "params", ()), *value.transforms
     if isinstance(value, tuple | list):
@@ -173,19 +174,19 @@ def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
 
 
 _NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
-"""The parameters of a call that are what it computes, and what JAX notes of it."""
+"""The parameters of a call that hold its computation, and JAX's notes on it."""
 
 _OF_TRACES, _MEMORY = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}, {"cells", "sentinel"}
-"""What wrappers of JAX's hold of the trace that they were made in: kinds of objects, and names in functions that
-remember."""
+"""What wrappers of JAX's store about the trace that they were made in: classes of objects, and variables of memoizing
+functions."""
 
 _MOST_WRAPPERS = 24
-"""How deep wrappers are looked into."""
+"""How deep to look into wrappers."""
 
 
 def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
-    """Of which inputs, of floating dtype, what functions with `custom_vjp` close over is computed, in bodies too, which
-    are nested a few levels deep at most. Of a loop that has such a function all inputs count."""
+    """The floating inputs on which values depend that functions with `custom_vjp` close over, in bodies too, which are
+    nested a few levels deep at most. If a loop contains such a function, all its inputs count."""
     found: set[Any] = set()
     for equation in reversed(jaxpr.eqns):
         name = name_of(equation)
@@ -206,7 +207,7 @@ def _that_move(variables: Sequence[Any]) -> list[Var]:
 
 
 def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
-    """How many of a scan's first inputs are the same in all steps, and how many are carried, which come next."""
+    """The numbers of a scan's constant inputs and of its carries, which come next."""
     if "ft_in" not in params:
         return int(params["num_consts"]), int(params["num_carry"])
     fixed, carried, _ = params["ft_in"].unpack()
@@ -214,19 +215,19 @@ def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:
 
 
 def constants_in(closed: ClosedJaxpr) -> list[list[Any]]:
-    """The lists of what it holds as constants, and of what the functions inside hold."""
+    """The lists of constants of a jaxpr and of those nested in it."""
     inside = [x for equation in equations_in(closed.jaxpr) for x in _held_by(equation) if isinstance(x, ClosedJaxpr)]
     return [closed.consts, *[each.consts for each in inside]]
 
 
 def holds_tracers(closed: ClosedJaxpr) -> bool:
-    """Whether it, or a function inside, holds a tracer as a constant: of no use when the trace of that has ended."""
+    """Whether a constant in it, or nested in it, is a tracer, which is useless once its trace has ended."""
     return any([isinstance(each, jax.core.Tracer) for held in constants_in(closed) for each in held])
 
 
 def let_own_arrays(closed: ClosedJaxpr) -> None:
-    """Let it hold copies of the NumPy arrays that it reads. JAX keeps the arrays of whoever wrote the function, who may
-    write to them later; what is remembered of the function would then compute something else."""
+    """Replace the NumPy arrays that a jaxpr reads by copies. JAX keeps the arrays of the function's author, who may
+    write to them later; a cached function would then compute something else."""
     for held in constants_in(closed):
         held[:] = map(_own, held)
     for each in jaxprs_in(closed.jaxpr):
@@ -240,7 +241,7 @@ def _own(value: Any) -> Any:
 
 
 def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
-    """It, and the functions inside."""
+    """The jaxpr, and those nested in it."""
     pending: list[Jaxpr] = [jaxpr]
     while pending:
         found = pending.pop()
@@ -250,7 +251,7 @@ def jaxprs_in(jaxpr: Jaxpr) -> Iterator[Jaxpr]:
 
 
 def bodies_of(equation: Any) -> Iterator[Jaxpr]:
-    """The functions inside of an equation."""
+    """The jaxprs nested in an equation."""
     for inner in _held_by(equation):
         while not isinstance(inner, Jaxpr) and hasattr(inner, "jaxpr"):
             inner = inner.jaxpr
@@ -259,12 +260,12 @@ def bodies_of(equation: Any) -> Iterator[Jaxpr]:
 
 
 def _held_by(equation: Any) -> Iterator[Any]:
-    """Its parameters; of tuples and lists what is in them."""
+    """The equation's parameters, with the items of tuples and lists."""
     for value in parameters_of(equation).values():
         yield from value if isinstance(value, tuple | list) else (value,)
 
 
 def equations_in(jaxpr: Jaxpr) -> Iterator[Any]:
-    """Its equations, and those of the functions inside."""
+    """The equations of a jaxpr, and of those nested in it."""
     for each in jaxprs_in(jaxpr):
         yield from each.eqns

@@ -1,4 +1,4 @@
-"""Leaves: those that are drawn at every forward, those that stand for a given value, and their arrays."""
+"""Leaves: convert values to leaves, draw random keys, and read the arrays of leaves."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from .variable import Variable, leaf_of
 
 
 def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
-    """A leaf whose value is drawn from `source` anew at every `forward()`: the key of a random function."""
+    """A leaf whose value `source` draws anew at every `forward()`: the key of a random function."""
     x = leaf_of(NdArray.of_spec(spec), name)
     x._source = source
     return x
@@ -30,13 +30,13 @@ def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
 def arrays_of(
     leaves: Sequence[Variable], draw: bool = True, often: bool = False, mesh: Mesh | None = None
 ) -> list[Any]:
-    """The arrays in the leaves' cells, as they are held, all of one moment.
+    """The arrays in the leaves' cells, read atomically.
 
-    Keys of random functions are drawn first. Without `draw` they stay, and those that were never drawn are the ones
-    that belong to the functions: so to read changes no noise, whatever is read first. Small NumPy arrays that are
-    handed over `often` are moved to JAX for good, and with a `mesh` all to where they belong there.
+    Keys of random functions are drawn first. Without `draw` they stay, and those never drawn are read ahead of the
+    stream: so reading changes no noise, whatever is read first. Small NumPy arrays that are passed `often` are moved to
+    JAX for good; with a `mesh`, all arrays are moved to their places on it.
     """
-    if Process.cannot_compute:  # which costs less than a call, and all that runs comes by here
+    if Process.cannot_compute:  # cheaper than a call, and every run passes here
         check_process()
     cells = [x.cell if x._data is None else x._data for x in leaves]
     keys = {}
@@ -53,17 +53,17 @@ def arrays_of(
                 value.as_jax()
         arrays = raw_together(values)
     for i, key in keys.items():
-        arrays[i] = key  # not another's that draws at the same time
+        arrays[i] = key  # not the key of another thread that draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:
-    """The arrays in several cells, as they are held, all of one moment."""
+    """The arrays in several cells, read atomically."""
     return raw_together(values_of(cells))
 
 
 def as_variable(value: object, name: str = "x", op: str = "", floating: DType | None = None) -> Variable:
-    """`value` itself if it is a Variable, else a constant leaf with it; in the dtype `floating`, if it is floating."""
+    """`value` itself if it is a Variable, else a constant leaf; floating values get the dtype `floating`, if given."""
     if isinstance(value, Variable):
         return value
     where = f"{op}: " if op else ""
@@ -81,10 +81,10 @@ def as_variable(value: object, name: str = "x", op: str = "", floating: DType | 
 
 
 def refuse_too_many(count: int, **argument: object) -> None:
-    """Refuse an argument for which `count` numbers would be computed while the graph is built.
+    """Refuse an argument that would need `count` numbers while the graph is built.
 
     Raises:
-        ValueError: They are more than 2**27, a gigabyte of float64.
+        ValueError: `count` is above 2**27, a gigabyte of float64.
     """
     if count > 2**27:
         given = ", ".join([f"{name} {value}" for name, value in argument.items()])
@@ -94,14 +94,14 @@ def refuse_too_many(count: int, **argument: object) -> None:
 def as_variables(
     values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
 ) -> tuple[Any, ...]:
-    """The inputs of one function as Variables. In what dtype the function computes, its Variables decide: arrays and
-    numbers that are floating take the one that its floating Variables have in common, if there are any.
+    """The inputs of one function as Variables. Floating arrays and numbers take the common dtype of the floating
+    Variables, if there are any, since Variables decide the dtype of the computation.
 
     Args:
         values: The inputs.
-        names: What they are called in messages.
+        names: Their names in messages.
         op: The name of the function.
-        required: How many come before those that may be None.
+        required: How many precede those that may be None.
     """
     values = tuple(values)
     floating = common_floating(values)
@@ -114,8 +114,8 @@ def as_variables(
 def as_operands(
     values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
 ) -> tuple[Any, ...]:
-    """The same, but a float is a constant, so that what is computed of equal numbers is equal. Not so an int, which an
-    executable would not take beside it, and NaN, which equals nothing."""
+    """As `as_variables`, but floats become constants, so that what is computed from equal numbers is equal. Not ints,
+    which an executable would not take as arguments, nor NaN, which equals nothing."""
     given = tuple(values)
     if any(map(_is_number, given)):
         floating = common_floating(given)
@@ -133,6 +133,6 @@ def _constant(number: object, floating: DType | None) -> Variable:
 
 
 def common_floating(values: Iterable[object]) -> DType | None:
-    """The dtype that the floating Variables among `values` have in common; None if there is none of them."""
+    """The common dtype of the floating Variables among `values`; None if there are none."""
     dtypes = {x.spec.dtype for x in values if isinstance(x, Variable) and x.spec.differentiable}
     return functools.reduce(jnp.promote_types, dtypes) if dtypes else None

@@ -1,4 +1,4 @@
-"""What a Variable says of the graph around it, and how it is tied to it anew."""
+"""A Variable's links to the graph around it: query and change them."""
 
 from __future__ import annotations
 
@@ -21,10 +21,10 @@ if TYPE_CHECKING:
 
 
 class Links:
-    """The methods of a `Variable` that go through its graph, or change how it hangs together.
+    """The methods of `Variable` that traverse its graph or relink it.
 
-    Those that look for what is *below* a Variable, the functions that it is an input of, ask Python's garbage collector
-    for all functions that there are, since a Variable does not know them: that is for building graphs, not for loops.
+    Those that look for what is *below* a Variable, the functions that take it as an input, search all objects known to
+    Python's garbage collector, because a Variable does not know them: use them to build graphs, not in loops.
     """
 
     __slots__ = ()
@@ -34,59 +34,58 @@ class Links:
         need_grad: Any
 
     def visit(self, f: Callable[[Function], Any]) -> None:
-        """Call `f` with each function that this Variable depends on, once, after those that come before it."""
+        """Call `f` once with each function that this Variable depends on, in topological order."""
         for function in self._in_forward_order():
             f(function)
 
     def visit_check(self, f: Callable[[Function], Any]) -> bool:
-        """As `visit`, but end at the first function for which `f` returns something true.
+        """As `visit`, but stop at the first function for which `f` returns something true.
 
         Returns:
-            Whether there was one.
+            Whether there was such a function.
         """
         return any(f(function) for function in self._in_forward_order())
 
     def _in_forward_order(self) -> list[Function]:
-        """The functions, each after its inputs': depth first, in the order of the inputs."""
+        """The functions above, each after its inputs': depth first, in the order of the inputs."""
         if self.parent is None:
             return []
         return operands_first([self.parent], lambda f: [x.parent for x in f.inputs if x.parent is not None])
 
     @property
     def function_references(self) -> list[Function]:
-        """The functions that take this Variable as an input, as far as they are alive, the oldest first."""
+        """The living functions that take this Variable as an input, oldest first."""
         found = [f for f in _all_functions() if any([x is self for x in f.inputs])]
         return sorted(found, key=lambda f: f.serial)
 
     def no_grad(self) -> Variable:
-        """Let no gradient pass through any function that this Variable depends on, from now on, and return it.
+        """Stop gradients at all functions that this Variable depends on, from now on, and return this Variable.
 
-        `need_grad` of the outputs of these functions becomes False; that of leaves, which other graphs may have as
-        well, stays as it is.
+        `need_grad` of the outputs of these functions becomes False; leaves, which other graphs may share, keep theirs.
         """
         for y in _living_outputs(self._in_forward_order()):
             y.need_grad = False
         return cast("Variable", self)
 
     def unlinked(self, need_grad: bool | None = None) -> Variable:
-        """`get_unlinked_variable`, under the name that nnabla has given up."""
+        """`get_unlinked_variable`, under the name that nnabla has deprecated."""
         warn_user("unlinked() is deprecated in nnabla; use get_unlinked_variable()", DeprecationWarning)
         return cast("Variable", self).get_unlinked_variable(need_grad)
 
     def clear_all_graph_links(self) -> None:
-        """Make leaves of this Variable and of all that it depends on, with the values that they have: gradients end
-        here from now on, as for truncated backpropagation through time."""
+        """Turn this Variable and all that it depends on into leaves with their present values: gradients end here from
+        now on, as in truncated backpropagation through time."""
         _made_leaves(_living_outputs(self._in_forward_order()))
 
     # ---------------------------------------------------------------- Chainer's names
 
     @property
     def creator(self) -> Function | None:
-        """`parent`: the function that computes this Variable; None for a leaf."""
+        """`parent`: the function that computes this Variable, or None for a leaf."""
         return self.parent
 
     def unchain(self) -> None:
-        """Make a leaf of this Variable, with the value that it has: gradients end here from now on."""
+        """Turn this Variable into a leaf with its present value: gradients end here from now on."""
         if self.parent is not None:
             _made_leaves([cast("Variable", self)])
 
@@ -95,11 +94,11 @@ class Links:
         self.clear_all_graph_links()
 
     def addgrad(self, var: Variable) -> None:
-        """Add the gradient that `var` has to this Variable's; as Variables of a graph, if both are.
+        """Add the gradient of `var` to this Variable's; as Variables of a graph, if both gradients are.
 
         Raises:
             TypeError: `var` is no Variable.
-            ValueError: Its shape or dtype is another one.
+            ValueError: Its shape or dtype differs.
         """
         x = cast("Variable", self)
         if not hasattr(var, "get_unlinked_variable"):
@@ -116,14 +115,13 @@ class Links:
             x.g = var.g if is_empty else x.g + var.g
 
     def rewire_on(self, var: Variable) -> None:
-        """Let this Variable be what `var` is: the functions below it are then computed from what computes `var`.
+        """Replace this Variable by `var`: the functions below it will be computed from what computes `var`.
 
         It takes over the function that computes `var`, and its data and gradient. `var` itself becomes a leaf that
         shares both.
-
         Raises:
             TypeError: `var` is no Variable.
-            ValueError: Shapes or dtypes differ; or `var` depends on this Variable, so that there would be a cycle.
+            ValueError: Shapes or dtypes differ, or `var` depends on this Variable, which would make a cycle.
         """
         x = cast("Variable", self)
         if not hasattr(var, "get_unlinked_variable"):
@@ -147,10 +145,10 @@ class Links:
 
 
 def become(x: Variable, spec: Spec, what: str) -> None:
-    """Let a leaf that no function takes yet have another shape or dtype; its gradient becomes zeros.
+    """Change the shape or dtype of a leaf that no function takes yet; its gradient becomes zeros.
 
     Raises:
-        ValueError: It is no leaf, or functions were applied to it, whose shapes and dtypes would be wrong.
+        ValueError: It is no leaf, or functions were already applied to it, whose shapes and dtypes would be wrong.
         TypeError: It needs a gradient, and cannot have one in that dtype.
     """
     if x.parent is not None or x.function_references:
@@ -166,7 +164,7 @@ def become(x: Variable, spec: Spec, what: str) -> None:
 
 
 def keep_gradient(x: Variable, gradient: Variable | None) -> None:
-    """Let `gradient` be the gradient at `x`, and `x.g` its value, computed when it is read; None clears it."""
+    """Set the gradient Variable of `x`; `x.g` is its value, computed when it is read. None clears it."""
     if gradient is None:
         x.cleargrad()
         return
@@ -182,7 +180,7 @@ def keep_gradient(x: Variable, gradient: Variable | None) -> None:
 
 
 class _ValueOf:
-    """Computes a Variable's value for a cell."""
+    """Computes a Variable's value for another cell."""
 
     __slots__ = ("_cell", "_value", "_variable")
 
@@ -191,7 +189,7 @@ class _ValueOf:
         self._cell = weakref.ref(cell)  # which holds this
 
     def value(self) -> Deferred:
-        """Returns the Value that the cell is to hold."""
+        """The deferred Value for the cell to hold."""
         value = Deferred(self)
         self._value = weakref.ref(value)
         return value
@@ -206,11 +204,11 @@ class _ValueOf:
 
 
 _GONE: Any = weakref.ref(set())
-"""Stands in a function for an output that nobody holds."""
+"""Stands for an output of a function that nobody holds."""
 
 
 def _made_leaves(outputs: list[Variable]) -> None:
-    """Let these be leaves with the values that they have."""
+    """Turn Variables into leaves with their present values."""
     for y in outputs:
         _ = y.data  # computed while there is something to compute it by
     below = _functions_below(outputs)
@@ -221,7 +219,7 @@ def _made_leaves(outputs: list[Variable]) -> None:
 
 
 def _cut_off(x: Variable) -> None:
-    """Make a leaf of a Variable: the function that computes it gets another output in its place, if somebody asks."""
+    """Turn a Variable into a leaf; its function makes another output in its place, if one is asked for."""
     f = x.parent
     if f is not None:
         x._need_grad = x.need_grad
@@ -240,7 +238,7 @@ def _living_outputs(functions: Iterable[Function]) -> list[Variable]:
 
 
 def _functions_below(variables: Iterable[Variable]) -> list[Function]:
-    """All functions that depend on one of the Variables."""
+    """All functions that depend on one of the Variables, by ascending rank."""
     readers: dict[int, list[Function]] = {}
     for f in _all_functions():
         for x in f.inputs:
@@ -256,7 +254,7 @@ def _functions_below(variables: Iterable[Variable]) -> list[Function]:
 
 
 def _forget_bookmarks() -> None:
-    """Let no result of `grad` know any more how the graph that it is in was closed: that is about to change."""
+    """Make all results of `grad` forget how their graph was closed, because it is about to change."""
     for gx in _living_outputs(_all_functions()):
         derivation = getattr(gx._derived, "derivation", None)
         if derivation is not None:
@@ -264,8 +262,8 @@ def _forget_bookmarks() -> None:
 
 
 def _rearranged(functions: list[Function]) -> None:
-    """See to all functions below a change: ranks above what they depend on, nothing known of how they were run, and no
-    gradient that says to be one of what they compute now."""
+    """Update all functions below a change: recompute their ranks, discard how they were run, and disown gradients of
+    what they used to compute."""
     inside = set(functions)
     ordered = operands_first(functions, lambda f: [x.parent for x in f.inputs if x.parent in inside])
     for f in ordered:

@@ -1,4 +1,4 @@
-"""Functions made many at a time."""
+"""Make many Functions at a time."""
 
 from __future__ import annotations
 
@@ -13,18 +13,18 @@ from .spec import Spec
 from .variable import Variable, new_variable
 
 Made = tuple[Op, tuple[Any, ...], tuple[int, ...], tuple[Spec, ...], int, int, Any]
-"""A function to be made: op, static arguments, the places of its inputs in the list of values, shapes and dtypes of its
-outputs, order, rank, and where it runs."""
+"""A function to make: op, static arguments, the indices of its inputs in the list of values, shapes and dtypes of its
+outputs, order, rank, and Context."""
 
 
 def make(steps: Iterable[Made], inputs: Sequence[Variable], serials: Sequence[int], call: Any) -> list[Variable]:
-    """What `create` would make of many functions one after another, in half of the time.
+    """Make many functions, in topological order, in half the time that `create` takes.
 
     Args:
         steps: The functions.
-        inputs: Variables that are there already.
+        inputs: The Variables to build on.
         serials: The serial numbers of the functions.
-        call: What knows the calls of rules that emit them, None for none.
+        call: Knows the calls of rules that emit them, or None.
 
     Returns:
         The list of values: the inputs, and the outputs of the functions.

@@ -1,7 +1,7 @@
-"""Meshes: devices in a grid with named axes, and where the arrays of a graph's leaves lie on them.
+"""Meshes: devices in a grid with named axes, and the placement of leaves' arrays on them.
 
-A graph is one program over global arrays, whatever devices it runs on: JAX divides the work from where its arguments
-lie. So to place them is all there is to do, and where they lie changes no result but for the order of sums.
+A graph is one program over global arrays, whatever devices it runs on: JAX partitions the work by where its arguments
+lie. So placing them is all there is to do, and placement changes no result except by the order of sums.
 """
 
 from __future__ import annotations
@@ -25,25 +25,24 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 DATA = "data"
-"""The axis that batches go over."""
+"""The axis over which batches are divided."""
 
 Axes: TypeAlias = "tuple[str | tuple[str, ...] | None, ...]"
-"""For each axis of an array the axis of the mesh that it is divided over, or several, or None; what is left out is
-None."""
+"""For each axis of an array, the mesh axis, or several, over which it is divided, or None; missing entries are None."""
 
 
 class Mesh:
-    """Devices in a grid with named axes. Equal for the same devices in the same grid.
+    """Devices in a grid with named axes. Meshes are equal if their devices and grids are.
 
     Args:
-        grid: The same as JAX has it.
+        grid: The corresponding JAX mesh.
     """
 
     __slots__ = ("_keys_agree", "_shardings", "_waits", "device_set", "grid", "platform", "sizes", "spans_processes")
 
     grid: jax.sharding.Mesh
     sizes: Mapping[str, int]
-    """How many devices there are along each axis, by its name."""
+    """The number of devices along each axis, by its name."""
     platform: str
     spans_processes: bool
     """Whether devices of other processes are among them."""
@@ -71,19 +70,19 @@ class Mesh:
     # ---------------------------------------------------------------- where arrays lie
 
     def sharding(self, axes: Axes = ()) -> NamedSharding:
-        """What JAX calls an array's place that is divided over `axes`; without them it is whole on each device."""
+        """The JAX sharding that divides an array over `axes`; without them it is replicated."""
         found = self._shardings.get(axes)
         if found is None:
             found = self._shardings[axes] = NamedSharding(self.grid, PartitionSpec(*axes))
         return found
 
     def of_batch(self, shape: Shape) -> NamedSharding:
-        """The place of a batch: divided along its first axis, whole where that is not divisible."""
+        """The sharding of a batch: divided along its first axis, or replicated if that is not divisible."""
         return self.sharding((DATA,) if self._divides(shape) else ())
 
     def axes_of(self, x: Variable, number: int = 0) -> Axes:
-        """The axes that a Variable's array is divided over: as `nn.shard` has it for a leaf, else those of a batch, if
-        it is divisible. Keys of random functions are whole. `number` is for messages."""
+        """The axes over which a Variable's array is divided: for a leaf those given to `nn.shard`, else a batch's, if
+        it is divisible. Keys of random functions are replicated. `number` is for messages."""
         if x._source is not None:
             return ()
         axes = None if x._data is None else x._data.axes
@@ -92,10 +91,10 @@ class Mesh:
         return self.resolved(axes, x.shape, name_of_leaf(x, number))
 
     def resolved(self, axes: Axes | str, shape: Shape, name: str) -> Axes:
-        """`axes` for an array of `shape`, checked. A single name stands for the largest axis that is divisible.
+        """`axes` for an array of `shape`, checked. A single name divides the largest axis that is divisible.
 
         Raises:
-            ValueError: The mesh has no such axis, or the shape cannot be divided so. The message begins with `name`.
+            ValueError: The mesh has no such axis, or the shape is not divisible. The message begins with `name`.
         """
         given = (axes,) if isinstance(axes, str) else axes
         for each in given:
@@ -122,8 +121,8 @@ class Mesh:
         return axes
 
     def is_uneven(self, x: Variable) -> bool:
-        """Whether a leaf is a batch that cannot be divided evenly: it comes whole, and is divided in the program, where
-        XLA pads and masks what is missing."""
+        """Whether a leaf is a batch that cannot be divided evenly: it arrives whole, and is divided in the program,
+        where XLA pads and masks the remainder."""
         if x._source is not None or (x._data is not None and x._data.axes is not None):
             return False
         count = self.sizes.get(DATA, 1)
@@ -136,7 +135,7 @@ class Mesh:
     # ---------------------------------------------------------------- moving arrays there
 
     def put(self, array: Any, sharding: NamedSharding, name: str) -> Any:
-        """An array, the same in all processes, as one that lies at `sharding`. Messages begin with `name`."""
+        """Move an array, the same in all processes, to `sharding`. Messages begin with `name`."""
         if isinstance(array, jax.Array) and array.sharding.is_equivalent_to(sharding, array.ndim):
             return array
         with x64_if(array.dtype.itemsize == 8):
@@ -147,8 +146,8 @@ class Mesh:
             return processes.shared(np.asarray(array), sharding, name)
 
     def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
-        """The arrays of leaves where they belong. The leaves' cells hold them from now on. Keys of random functions
-        stay where they are: JAX copies them to all devices."""
+        """The arrays of leaves, moved to where they belong; the leaves' cells hold them from now on. Keys of random
+        functions stay where they are: JAX copies them to all devices."""
         if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
                                                                        if x._source is not None]):
             processes.check_equal(np.stack(keys), "random numbers: the keys")
@@ -163,16 +162,16 @@ class Mesh:
         return arrays
 
     def argument(self, array: Any, name: str, x: Variable | None = None, shape: Shape | None = None) -> Any:
-        """What a step is given, as a global array: with several processes it is this one's part.
+        """An argument of a step as a global array; with several processes it is given as this process's part.
 
         Args:
             array: An array.
             name: What messages begin with.
-            x: The Variable that it is given for; None where its shape follows from the array.
-            shape: Of the global array, where that is another one than the Variable's.
+            x: The Variable that it is for; None if its shape follows from the array.
+            shape: The global array's shape, if it differs from the Variable's.
 
         Raises:
-            ValueError: It lies on other devices, or parts cannot be put together.
+            ValueError: It lies on other devices, or the parts do not fit together.
         """
         if isinstance(array, jax.core.Tracer):
             return array
@@ -193,8 +192,8 @@ class Mesh:
     # ---------------------------------------------------------------- within programs
 
     def divided(self, arrays: Sequence[Any], which: Sequence[int]) -> list[Any]:
-        """Arrays, of which those numbered in `which` are divided as batches although not evenly. Under JAX's tracing
-        alone: only programs can hold such."""
+        """`arrays`, with those at the indices `which` divided as batches although unevenly. Only under JAX's tracing:
+        only programs can hold such arrays."""
         made = list(arrays)
         for i in which:
             if isinstance(made[i], jax.core.Tracer):
@@ -202,7 +201,7 @@ class Mesh:
         return made
 
     def constrained_batch(self, array: Any) -> Any:
-        """An array that JAX traces, divided as a batch, be it evenly or not."""
+        """An array that JAX traces, divided as a batch, evenly or not."""
         count = self.sizes.get(DATA, 1)
         if count == 1 or array.ndim == 0 or array.shape[0] < count:
             return array
@@ -211,7 +210,7 @@ class Mesh:
     # ---------------------------------------------------------------- running
 
     def turn(self) -> AbstractContextManager[Any]:
-        """Held while something runs on the mesh: on CPUs one program at a time."""
+        """A lock to hold while something runs on the mesh: on CPUs one program at a time."""
         if self.spans_processes:
             return self._turn_of_all()
         return _turns if self._waits else _AT_ONCE
@@ -222,10 +221,10 @@ class Mesh:
             yield
 
     def finished(self, results: Any) -> Any:
-        """`results`, which are waited for on CPUs.
+        """`results`, after waiting for them if the mesh is of CPUs.
 
-        There each device is a thread of this process, and two programs in which devices wait for each other may each
-        hold threads that the other one needs.
+        There each device is a thread of this process, and two programs whose devices wait for each other may each hold
+        threads that the other needs.
         """
         if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
             jax.block_until_ready(results)
@@ -235,12 +234,12 @@ class Mesh:
 
 
 _running: ContextVar[Mesh | None] = ContextVar("mesh_of_program", default=None)
-"""The mesh of the program that JAX traces."""
+"""The mesh of the program that JAX is tracing."""
 
 
 @contextmanager
 def running_on(mesh: Mesh | None) -> Iterator[None]:
-    """Let programs know within this context which mesh they are traced for."""
+    """Set the mesh that programs are traced for, within a context."""
     token = _running.set(mesh)
     try:
         yield
@@ -249,7 +248,7 @@ def running_on(mesh: Mesh | None) -> Iterator[None]:
 
 
 def constrained(x: jax.Array, axes: Axes | str) -> jax.Array:
-    """`x` divided over `axes` of the mesh that it is traced for; just `x` without one."""
+    """`x` divided over `axes` of the mesh that it is traced for; `x` itself if there is none."""
     mesh = _running.get()
     if mesh is None:
         return x
@@ -263,7 +262,7 @@ _AT_ONCE = nullcontext()
 
 
 def mesh_of(arrays: Sequence[Any]) -> Mesh | None:
-    """The mesh that arrays lie on; None where each lies on one device."""
+    """The mesh that the arrays lie on, or None if each lies on one device."""
     for array in arrays:
         sharding = array.sharding if isinstance(array, jax.Array) else None
         grid = sharding.mesh if isinstance(sharding, NamedSharding) else None
@@ -273,5 +272,5 @@ def mesh_of(arrays: Sequence[Any]) -> Mesh | None:
 
 
 def name_of_leaf(x: Variable, number: int) -> str:
-    """What a leaf is called in messages."""
+    """A leaf's name in messages."""
     return f"parameter {x.name!r}" if x.name else f"leaf {number}, of shape {x.shape},"

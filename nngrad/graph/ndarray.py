@@ -17,21 +17,21 @@ from .thresholds import SMALL_ARRAY
 from .value import Deferred, NotKept, Value, Zeros, on_device, on_host, writing
 
 _MOST_BYTES = 2**63 - 1
-"""What can be counted of the bytes of an array."""
+"""The largest number of bytes in an array that can be counted."""
 
 _KEPT = SUPPORTED - {np.dtype(np.float64)}
-"""Dtypes that a NumPy array keeps in every context."""
+"""Dtypes that NumPy arrays keep in every context."""
 
 
 class NdArray(CellOperators):
     """A cell for one array of a fixed shape and dtype.
 
     The array in it is immutable; writing replaces it. A new cell holds zeros, which take no
-    memory until they are read. A cell may also hold a deferred value (after `forward()`),
-    which is computed when somebody reads it.
+    memory until they are read. After `forward()`, a cell may hold a deferred value,
+    which is computed when it is read.
 
-    Operators compute at once, and give a cell; those with a Variable give a Variable. `a += b` and the like write the
-    result into `a`.
+    Operators compute at once and return a cell, or a Variable if the other operand is one. `a += b` and the like write
+    the result into `a`.
 
     Args:
         shape: Shape of the array.
@@ -44,10 +44,10 @@ class NdArray(CellOperators):
 
     _value: Value
     variable: Any
-    """The Variable of the gradient that it holds, where one was kept; None again once another value is set."""
+    """The Variable of the gradient that it holds, if that was kept; None once another value is set."""
     axes: Axes | str | None
-    """The axes of a mesh that it is divided over, as `nn.shard` has them, () for none; None where nothing was said, as
-    of batches."""
+    """The axes of a mesh over which it is divided, as given to `nn.shard`, () for none; None if nothing was said, as
+    for batches."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
@@ -67,8 +67,8 @@ class NdArray(CellOperators):
     def from_numpy_array(array: object, dtype: object = None) -> NdArray:
         """A cell with a copy of `array`: NumPy or JAX array, number, or (nested) list.
 
-        NumPy and JAX arrays keep their dtype, but those in float64 become float32 in a context of type 'float';
-        Python floats become float32 and ints int32. `dtype` may say otherwise.
+        NumPy and JAX arrays keep their dtype, but float64 becomes float32 in a context of type 'float'; Python floats
+        become float32 and ints int32. `dtype` overrides this.
         """
         return NdArray.of_host_array(host_array(array, dtype))
 
@@ -108,26 +108,26 @@ class NdArray(CellOperators):
 
     @property
     def is_zero(self) -> bool:
-        """Whether the cell holds the zeros it was made or reset with, and nothing was written."""
+        """Whether the cell holds the zeros it was made or reset with, unwritten since."""
         return self._value.__class__ is Zeros and self._value.array is None
 
     zeroing = is_zero
-    """nnabla's name of it."""
+    """nnabla's name for it."""
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written since it was made or reset, or passed by a backward that kept nothing: what
-        arrives is not added to anything."""
+        """Whether nothing was written since it was made or reset, or since a backward kept nothing here: a gradient
+        that arrives is then not added to anything."""
         value = self._value
         return value.array is None and (value.__class__ is Zeros or value.__class__ is NotKept)
 
     @property
     def is_deferred(self) -> bool:
-        """Whether the value is one that is computed when it is read, and was not read yet."""
+        """Whether the value is deferred and has not been read yet."""
         return self._value.__class__ is Deferred and self._value.array is None
 
     def raw(self) -> Any:
-        """The array as it is held, a `jax.Array` or a small `np.ndarray`, for handing to JAX."""
+        """The array as stored, a `jax.Array` or a small `np.ndarray`, to pass to JAX."""
         return self._value.raw()
 
     @property
@@ -146,7 +146,7 @@ class NdArray(CellOperators):
 
     @property
     def view(self) -> np.ndarray[Any, Any]:
-        """The value as a read-only NumPy array; on a CPU it takes no copy."""
+        """The value as a read-only NumPy array; on a CPU without a copy."""
         view = on_host(self.raw())
         if view.flags.writeable:
             view = view.view()
@@ -154,14 +154,14 @@ class NdArray(CellOperators):
         return view
 
     def get_data(self, mode: str = "rw", dtype: object = None) -> np.ndarray[Any, Any]:
-        """The value as a NumPy array: read-only with mode 'r', which takes no copy on a CPU, else as `data`.
+        """The value as a NumPy array: read-only with mode 'r', without a copy on a CPU, else as `data`.
 
         Args:
             mode: 'r', 'w' or 'rw'.
-            dtype: The dtype of the cell, which it keeps; another one is refused.
+            dtype: The dtype of the cell; any other is refused, since the cell keeps its own.
 
         Raises:
-            ValueError: `mode` is none of these, or `dtype` another one.
+            ValueError: `mode` is none of these, or `dtype` is not the cell's.
         """
         if mode not in ("r", "w", "rw"):
             raise ValueError(f"mode: expected 'r', 'w' or 'rw', got {mode!r}")
@@ -170,21 +170,21 @@ class NdArray(CellOperators):
         return self.view if mode == "r" else self.data
 
     def set(self, value: object, name: str = "value") -> None:
-        """Replace the value. It is broadcast to the cell's shape, and must fit its dtype: integers hold no fractions
-        and nothing out of their range. Errors begin with `name`."""
+        """Replace the value. It is broadcast to the cell's shape and must fit its dtype: integer dtypes take no
+        fractions and nothing out of range. Errors begin with `name`."""
         new = Value(_settled(fitted_array(value, self._spec, name)))
         with writing:
             self.variable = None
             self._value = new
 
     def put(self, array: Any) -> None:
-        """Store an array that an executable has made, of this cell's shape and dtype, as it is."""
+        """Store an executable's result, of this cell's shape and dtype, unchanged."""
         if array.shape != self._spec.shape or array.dtype != self._spec.dtype:
             raise ValueError(f"array: {array.dtype.name}{list(array.shape)} does not fit a cell of {self._spec}")
         self._value = Value(array)
 
     def defer(self, value: Deferred) -> None:
-        """Hold a value that is computed when it is read."""
+        """Hold a deferred value, computed when it is read."""
         self._value = value
 
     def zero(self) -> None:
@@ -194,7 +194,7 @@ class NdArray(CellOperators):
             self._value = Zeros(self._spec)
 
     def give_up(self) -> None:
-        """Hold no gradient, after a backward that has kept none here: reading it is an error."""
+        """Hold no gradient, after a backward that kept none here: reading it is an error."""
         with writing:
             self.variable = None
             self._value = NotKept(self._spec)
@@ -210,7 +210,7 @@ class NdArray(CellOperators):
         return self
 
     masked_fill = bool_fill
-    """nnabla's other name of it."""
+    """nnabla's other name for it."""
 
     def copy_from(self, source: NdArray) -> None:
         """Take over the value of `source`, cast to this cell's dtype."""
@@ -219,7 +219,7 @@ class NdArray(CellOperators):
         self.set(source)
 
     def clear(self) -> None:
-        """Let go of the value; the cell holds zeros again."""
+        """Release the value; the cell holds zeros again."""
         self.zero()
 
     @overload
@@ -227,15 +227,15 @@ class NdArray(CellOperators):
     @overload
     def cast(self, dtype: object, ctx: object) -> None: ...
     def cast(self, dtype: object, ctx: object = None) -> NdArray | None:
-        """The value in another dtype, as NumPy's `astype` casts it: fractions are cut off.
+        """The value cast to another dtype, as by NumPy's `astype`: fractions are truncated.
 
         Args:
             dtype: The dtype.
-            ctx: With a Context, the cell itself takes the values that the cast gives, in the dtype that it has and
-                keeps: what `x.data.cast(np.uint8, ctx)` is for in programs of nnabla.
+            ctx: With a Context, write the values after the cast back into this cell, which keeps its own dtype: this is
+                what `x.data.cast(np.uint8, ctx)` does in nnabla programs.
 
         Returns:
-            A new cell of that dtype, unless there is a `ctx`.
+            A new cell of that dtype; None if there is a `ctx`.
         """
         cell = NdArray(self.shape, dtype)
         with x64_if(cell._spec.needs_x64):
@@ -297,7 +297,7 @@ def checked_shape(shape: object) -> Shape:
 
 
 def checked_spec(shape: object, dtype: object) -> Spec:
-    """The Spec of a shape and dtype that are given by the user, which some memory could hold."""
+    """The Spec of a user's shape and dtype, unless it is too large for any memory."""
     checked, known = checked_shape(shape), dtype_of(dtype)
     if math.prod([max(n, 1) for n in checked]) * known.itemsize > _MOST_BYTES:
         raise ValueError(f"shape: an array of shape {checked} is too large for any memory")
@@ -305,11 +305,11 @@ def checked_spec(shape: object, dtype: object) -> Spec:
 
 
 def host_array(value: object, dtype: object, name: str = "value", floating: DType | None = None) -> Any:
-    """`value` as a NumPy or JAX array, with the dtype that a leaf of it has.
+    """`value` as a NumPy or JAX array, in the dtype of a leaf made of it.
 
-    Unless `dtype` says otherwise, what is floating becomes `floating`, or without that what the context makes of it.
-    Else Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype. What fits another
-    dtype is said in `fitted_array`. Errors begin with `name`.
+    Unless `dtype` says otherwise, floating values become `floating`, or without that, what the context demands.
+    Otherwise Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype.
+    `fitted_array` says what fits into another dtype. Errors begin with `name`.
     """
     if value.__class__ is np.ndarray and dtype is None and floating is None and value.dtype in _KEPT:
         return value  # most are
@@ -326,16 +326,16 @@ def host_array(value: object, dtype: object, name: str = "value", floating: DTyp
 
 
 def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
-    """`value` as a NumPy or JAX array of `spec`; it is no copy where none is needed.
+    """`value` as a NumPy or JAX array of `spec`, copied only if needed.
 
-    It is broadcast to the shape as NumPy's assignment does; a single number, of whatever shape, fills it. Values are
-    converted to the dtype: rounded to a floating one (and infinite where they are too large for it, as in NumPy); to
-    bool, True where they are not 0.
+    It is broadcast to the shape as in a NumPy assignment; a single number, of whatever shape, fills it. Values are
+    converted to the dtype: floating dtypes round (and overflow to infinity, as in NumPy); in bool, whatever is not 0 is
+    True.
 
     Raises:
-        TypeError: `value` is of no dtype that can be held. This and other errors begin with `name`.
-        ValueError: It cannot be broadcast to the shape, or the dtype is of integers and a number is out of range or not
-            whole.
+        TypeError: A cell cannot hold the dtype of `value`. All errors begin with `name`.
+        ValueError: It cannot be broadcast to the shape, or the dtype is an integer dtype and a number is out of range
+            or not whole.
     """
     array = _given_array(value, name)
     if array.shape != spec.shape:
@@ -359,16 +359,16 @@ def _given_array(value: object, name: str) -> Any:
 
 
 def _settled(value: Any) -> Any:
-    """`value` in the form in which a cell keeps it: nobody else can write to it."""
+    """`value` in the form in which a cell stores it: nobody else can write to it."""
     if not isinstance(value, np.ndarray):
         return value
     value = value.copy()
-    # A mesh takes it from the host, to each device its part.
+    # A mesh copies each device's part directly from the host.
     if value.nbytes > SMALL_ARRAY and build_options().running.mesh is None:
         return on_device(value)  # copied by NumPy, since JAX reads what it is given for some time after the call
     return value
 
 
 NOT_KEPT = NdArray()
-"""Stands for the gradient of a Variable that a backward has passed, until somebody asks for its cell."""
+"""Stands for the gradient of a Variable that a backward has passed, until its cell is asked for."""
 NOT_KEPT.give_up()

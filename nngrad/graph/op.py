@@ -41,25 +41,25 @@ T = TypeVar("T")
 Two: TypeAlias = tuple[T, T]
 Three: TypeAlias = tuple[T, T, T]
 Array: TypeAlias = Any
-"""An input of an op: an array for its forward; for the caller a Variable, an array or a number."""
+"""An input of an op: its forward gets an array; callers pass a Variable, an array or a number."""
 
 
 _spec_of_variable = attrgetter("spec")
 
 NOT_APPLICABLE = (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)
-"""What a forward raises where it cannot be applied."""
+"""The exceptions by which a forward says that it cannot be applied."""
 
 _MOST_BYTES = 2**63 - 1
-"""What can be counted of the bytes of an array."""
+"""The largest number of bytes in an array that can be counted."""
 
 
 class Op(Facts, Generic[P, R]):
-    """A differentiable (or not) function that graphs are made of.
+    """A named function on arrays, differentiable or not, from whose applications graphs are made.
 
     Made by the `op` decorator. Calling it on Variables, arrays and numbers adds a Function to the
-    graph and returns its output, or a tuple where `forward` returns one. What is known of it is in
-    the attributes that it has from `Facts`. For checkers of types it has the parameters `P` of its forward, and
-    returns `R`: a Variable for each array.
+    graph and returns its output, or a tuple if `forward` returns one. Its facts are attributes that it
+    inherits from `Facts`. For type checkers it has the parameters `P` of its forward, and returns `R`: a
+    Variable for each array.
     """
 
     __doc__ = Completed(__doc__)
@@ -72,19 +72,20 @@ class Op(Facts, Generic[P, R]):
     is_own: bool
     """Whether it is nngrad's own, and not a user's."""
     rules: dict[Any, Any]
-    """Its backward rules, which `backward_registry` enters here: one in each registry that has one."""
+    """Its backward rules, entered by `backward_registry`: at most one per registry."""
     tables: dict[Any, Any] | None = None
-    """For an op that goes when a user's class goes, what tables keep of it: it must not be kept by them."""
+    """For an op that lives only as long as a user's class: the entries that tables keep here, so as not to keep the op
+    alive."""
     stands_for: Op | None = None
-    """For an op that a pass has put in the place of another, with another forward: that one."""
+    """The op that this one replaces, with another forward, if a pass has put it in."""
     input_names: tuple[str, ...]
     argument_names: tuple[str, ...]
     defaults: tuple[Any, ...]
-    """Default of each argument; `inspect.Parameter.empty` where there is none."""
+    """Default of each argument, or `inspect.Parameter.empty`."""
     variadic: bool
     """Whether it takes any number of inputs."""
     least_inputs: int
-    """How many inputs it takes at least."""
+    """The minimum number of inputs."""
 
     def __init__(self, forward: Forward, *, type_name: str = "", **facts: Any) -> None:
         super().__init__(**facts)
@@ -106,7 +107,7 @@ class Op(Facts, Generic[P, R]):
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
-        # A forward of the user's takes no numbers beside it: as a constant each would be an executable of its own.
+        # A user's forward gets no numbers as constants: each would need an executable of its own.
         variables = as_operands if self.is_own else as_variables
         lines = [*schema.conversions, *_application(schema)]
         self._call: Callable[..., R] = schema.compile(lines, op=self, variables=variables)
@@ -121,7 +122,7 @@ class Op(Facts, Generic[P, R]):
             raise
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output: `forward` traced on shapes, once per distinct question."""
+        """Shape and dtype of each output, by tracing `forward` on abstract arrays; cached."""
         if self.elementwise:
             spec = inputs[0].spec
             if spec.differentiable:
@@ -139,7 +140,7 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """The same, from the shapes and dtypes of the inputs."""
+        """As `infer`, from the shapes and dtypes of the inputs."""
         if self.elementwise and given[0].differentiable and given.count(given[0]) == len(given):
             return given[0].alone
         specs = self._specs.get((arguments, given))
@@ -151,7 +152,7 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def _told_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
-        """The same, where `shape` tells; None elsewhere, also where `forward` is to say what is wrong."""
+        """As `infer`, from the fact `shape`; None if that cannot tell, or if `forward` should raise the error."""
         if self.shape is None or len({spec.dtype for spec in given}) != 1:
             return None
         try:
@@ -162,8 +163,8 @@ class Op(Facts, Generic[P, R]):
         return None if spec is None or spec.nbytes > _MOST_BYTES else spec.alone
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
-        """Whether it does much arithmetic for each element of such inputs. Where nothing is declared, as of what users
-        wrote, its forward is looked into, once per distinct question."""
+        """Whether it does much arithmetic per element of such inputs. Without a declared cost, as for users' ops, its
+        jaxpr decides; cached."""
         if self.cost is unknown and (arguments, given) not in self._heavy:
             if len(self._heavy) >= MOST_ANSWERS:
                 self._heavy.clear()
@@ -173,7 +174,7 @@ class Op(Facts, Generic[P, R]):
         return self._heavy[arguments, given] if self.cost is unknown else self.heavy
 
     def traced_specs(self, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
-        """The same by tracing `forward`, without a look at what is known."""
+        """As `infer`, by tracing `forward`, without the cache."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
@@ -187,7 +188,7 @@ class Op(Facts, Generic[P, R]):
         return specs
 
     def refusal(self, error: Exception, inputs: tuple[Spec, ...], arguments: tuple[Any, ...]) -> Exception:
-        """The error for an application that `forward` refuses."""
+        """The error for an application that `forward` cannot handle."""
         kind = TypeError if isinstance(error, TypeError) else ValueError
         return kind(f"{self._shown(inputs, arguments)}: {error}")
 
@@ -197,11 +198,11 @@ class Op(Facts, Generic[P, R]):
         return f"{self.name}({', '.join(shown)})"
 
     def checked(self, arguments: Sequence[Any], count: int) -> tuple[Any, ...]:
-        """Static arguments that come from elsewhere, for `count` inputs, as they are where a caller has given them.
+        """Check static arguments from another source, for `count` inputs, as those of a caller are checked.
 
         Raises:
-            TypeError: An argument is not of the kind that the signature says, or there are more or fewer of them.
-            ValueError: An argument cannot be what it is, or the op does not take so many inputs.
+            TypeError: An argument is not of the kind in the signature, or there are too many or too few.
+            ValueError: An argument has an invalid value, or the op does not take so many inputs.
         """
         if count < self.least_inputs or (count > len(self.input_names) and not self.variadic):
             raise ValueError(f"{self.name}: it does not take {count} inputs")
@@ -213,7 +214,7 @@ class Op(Facts, Generic[P, R]):
         ])
 
     def bind(self, arguments: tuple[Any, ...], function: Forward | None = None) -> Callable[..., Any]:
-        """`forward`, or `function`, with the static arguments filled in: a function of the input arrays alone."""
+        """`forward`, or `function`, with the static arguments bound: a function of the input arrays only."""
         forward = function or self.forward
         if not arguments:
             return forward
@@ -226,11 +227,11 @@ class Op(Facts, Generic[P, R]):
         return bound
 
     def traceable(self, arguments: tuple[Any, ...]) -> Callable[..., Any]:
-        """The same for looking at what JAX makes of it: where it exchanges with other processes, as one of them."""
+        """`forward` with the arguments bound, for tracing: if it exchanges with other processes, as one of them."""
         return as_one_of(self.bind(arguments), groups_of(self, arguments))
 
     def completed_doc(self) -> str | None:
-        """The docstring of `forward`; of nngrad's own ops with words for each argument."""
+        """The docstring of `forward`; for nngrad's own ops, completed for each argument."""
         if not self.is_own:
             return self.forward.__doc__
         raises = {"TypeError": "`key` is no uint32[2]."} if "key" in self.input_names else {}
@@ -238,12 +239,12 @@ class Op(Facts, Generic[P, R]):
         return completed_docstring(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
 
     def named(self, arguments: tuple[Any, ...]) -> dict[str, Any]:
-        """The static arguments by name."""
+        """The static arguments, by name."""
         given = map(plain, arguments) if self._has_floats else arguments
         return dict(zip(self.argument_names, given, strict=True))
 
     def names_of(self, count: int) -> tuple[str, ...]:
-        """Names of `count` inputs."""
+        """The names of `count` inputs."""
         if self.variadic:
             return tuple(f"{self.input_names[0]}[{i}]" for i in range(count))
         return self.input_names[:count]
@@ -256,7 +257,7 @@ class Op(Facts, Generic[P, R]):
 
 
 def _application(schema: Schema) -> list[str]:
-    """Lines that apply `op` to the inputs that were given and the checked arguments."""
+    """Source lines that apply `op` to the inputs and the checked arguments."""
     arguments = "".join(f"{v}, " for v in schema.values)
     if schema.variadic:
         return [f"return apply(op, {schema.inputs[0]}, ({arguments}))"]
@@ -267,7 +268,7 @@ def _application(schema: Schema) -> list[str]:
 
 
 def _of_caller(signature: inspect.Signature, returned: Any) -> inspect.Signature:
-    """The signature as it is shown to callers, who get what is `returned`."""
+    """The signature shown to callers, with the return annotation `returned`."""
     parameters = [
         p.replace(annotation=p.empty if p.kind in (p.POSITIONAL_ONLY, p.VAR_POSITIONAL) else text_of_kind(p.annotation))
         for p in signature.parameters.values()
@@ -280,7 +281,7 @@ def _without_result(signature: inspect.Signature) -> inspect.Signature:
 
 
 class Composite(Generic[P, R]):
-    """A function on Variables that is made of ops, and needs no rule: its parts have theirs.
+    """A function on Variables composed of ops. It needs no rule: its parts have theirs.
 
     Made by the `composite` decorator; callable like an Op.
     """
@@ -308,7 +309,7 @@ class Composite(Generic[P, R]):
             raise_by_name(error, self, args, kwargs)
 
     def completed_doc(self) -> str | None:
-        """The docstring of the body; of nngrad's own functions with words for each argument."""
+        """The docstring of the body; for nngrad's own functions, completed for each argument."""
         if not self.module.startswith("nngrad."):
             return self.body.__doc__
         parameters = self.__signature__.parameters
@@ -322,8 +323,7 @@ class Composite(Generic[P, R]):
 
 
 class Maker(Protocol):
-    """What `op` with facts is: it makes an op of a function on arrays, with a Variable for each array that it returns.
-    """
+    """The decorator that `op(**facts)` returns: it makes an op that gives a Variable for each array of its forward."""
 
     @overload
     def __call__(self, forward: Callable[P, jax.Array], /) -> Op[P, Variable]: ...
@@ -340,22 +340,22 @@ def op(forward: Callable[P, jax.Array], /) -> Op[P, Variable]: ...
 @overload
 def op(*, type_name: str = "", **facts: Any) -> Maker: ...
 def op(forward: Forward | None = None, /, **facts: Any) -> Any:
-    """Make an op of a function on arrays. The signature is the schema.
+    """Make an op from a function on arrays. The signature is the schema.
 
     Parameters before the `/` (or `*xs`) are Variables, arrays or numbers; trailing ones with default
     None may be left out. Those after it are static, hashable arguments, checked by their annotation
-    (`nngrad.graph.arguments`). Callers may give any by keyword. What is static is checked by
+    (`nngrad.graph.arguments`). Callers may pass any by keyword. Further checks are up to
     `forward` itself, which runs on abstract arrays when a Function is made.
 
     Args:
         type_name: nnabla's type name; by default the name in CamelCase.
-        facts: What is known of it: the fields of `Facts`, each with its meaning there. What is not declared is not
-            relied on.
+        facts: The fields of `Facts`, with their meaning there. Undeclared facts are not relied
+            on.
     """
     return Op(forward) if forward is not None else lambda function: Op(function, **facts)
 
 
 def composite(body: Callable[P, R]) -> Composite[P, R]:
-    """Make a function on Variables of a `body` that applies other functions. The signature is the schema,
-    as for `op`, except that any input may have the default None."""
+    """Make a function on Variables from a `body` that applies other functions. The signature is the schema,
+    as for `op`, except that any input may default to None."""
     return Composite(body)

@@ -1,4 +1,4 @@
-"""Build options: what is in force while functions are applied, in each thread and asyncio task."""
+"""Build options: the switches in force while functions are applied, per thread and asyncio task."""
 
 from __future__ import annotations
 
@@ -25,73 +25,73 @@ Specs: TypeAlias = "tuple[Spec, ...] | None"
 
 
 class Builder(Protocol):
-    """Decides what becomes of an op that the gradient builder applies."""
+    """Decides what an op that the gradient builder applies becomes."""
 
     call: RuleCall | None
     order: int
     created: list[Function] | None
 
     def seed(self, known: list[Function]) -> None:
-        """Let functions that exist already stand for what is emitted."""
+        """Reuse functions that exist already in place of equal emitted ones."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
-        """The output Variable of `op` applied to `inputs`, or a tuple of them where it has several; `specs` are their
-        shapes and dtypes, where these are known."""
+        """The output Variable of `op` applied to `inputs`, or a tuple if it has several; `specs` are their shapes and
+        dtypes, if known."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Applying:
-    """What becomes of the functions that users apply."""
+    """Switches for the functions that users apply."""
 
     context: Any = None
-    """The Context whose device they are meant for; None stands for JAX's default device."""
+    """The Context whose device they run on; None for JAX's default device."""
     precision: Any = None
-    """What casts their inputs (`nn.precision`); None where nothing does."""
+    """Casts their inputs (`nn.precision`); None for no casts."""
     auto_forward: bool = False
-    """Whether each is run as it is made."""
+    """Whether each runs as soon as it is made."""
     no_grad: bool = False
     """Whether gradients stop at them."""
     mark: Any = None
-    """What they are marked with, so that gradients compute them again and do not keep what they give."""
+    """Marks them for rematerialisation: gradients recompute them instead of keeping their outputs."""
     locate: Callable[[Function], None] | None = None
-    """What notes on them where in the user's program that is; None if nobody asks."""
+    """Records where in the user's program each is applied, if that is wanted."""
     body: int | None = None
-    """Set while the function that a body is made of runs: what it makes has larger serial numbers."""
+    """Set while a body is captured: functions made in it have larger serial numbers."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Emitting:
-    """How gradients are emitted."""
+    """Switches for emitting gradients."""
 
     builder: Builder | None = None
     """Set while a gradient graph is emitted."""
     simplify: bool | frozenset[str] = True
-    """Whether emitted graphs are brought to canonical form; the names of the rewriting rules that are left out, if any
-    are."""
+    """Whether emitted graphs are brought to canonical form; or the names of rewriting rules to leave out."""
     segments: Callable[[Function], tuple[int, ...]] | None = None
-    """For a loop, the numbers of steps of the segments that its gradient computes again; none where it keeps all."""
+    """Chooses, for a loop, the numbers of steps of the segments that its gradient recomputes; none to keep all values.
+    """
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Watching:
-    """What watches graphs run."""
+    """Switches for watching graphs run."""
 
     hooks: tuple[Any, ...] = ()
-    """Function hooks, the oldest first."""
+    """Function hooks, oldest first."""
     debug: Any = None
-    """What debug mode looks for; None where it is off."""
+    """What debug mode looks for; None if it is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Running:
-    """How graphs are compiled and run."""
+    """Switches for compiling and running graphs."""
 
     mesh: Mesh | None = None
-    """The devices that they run on; None for one device."""
+    """The devices to run on; None for one device."""
     without_passes: frozenset[str] = frozenset()
-    """The passes that are left out of what is compiled."""
+    """The passes to leave out of compilation."""
     deterministic: bool = False
-    """Whether all that runs is compiled in one way, so that results are the same from run to run."""
+    """Whether everything is compiled in the same way, so that results are the same from run to run."""
 
 
 _GROUPS = {"applying": Applying, "emitting": Emitting, "watching": Watching, "running": Running}
@@ -100,10 +100,10 @@ _DEFAULTS = {group: kind() for group, kind in _GROUPS.items()}
 
 
 class BuildOptions:
-    """Switches that hold while functions are applied. They are made anew at every change, and never changed in use.
+    """The switches in force while functions are applied; immutable, and made anew at every change.
 
     Args:
-        layers: What is in force, each layer a dict of switches, the later one over the earlier; hooks add up.
+        layers: Dicts of switches, of which later ones override earlier ones; hooks add up.
     """
 
     __slots__ = ("applying", "emitting", "layers", "running", "special", "watched", "watching")
@@ -113,9 +113,9 @@ class BuildOptions:
     watching: Watching
     running: Running
     special: bool
-    """Whether something is to be done with functions that are applied, once they are made; one look instead of five."""
+    """Whether any switch concerns functions just after they are made; one check in place of five."""
     watched: bool
-    """Whether hooks or debug mode watch what runs; one look instead of two."""
+    """Whether hooks or debug mode watch runs; one check in place of two."""
 
     def __init__(self, layers: tuple[Layer, ...] = ()) -> None:
         self.layers = layers
@@ -144,14 +144,14 @@ _FROM_NOW_ON = object()
 
 
 def put_layers(layers: tuple[Layer, ...]) -> None:
-    """Let these layers be in force."""
+    """Put layers in force."""
     _in_force.set(BuildOptions(layers))
 
 
 def contained(function: Callable[P, R]) -> Callable[P, R]:
-    """Let `function` run in a context of its own: what it switches is as before when it ends.
+    """Run `function` in a context of its own, so that its switches end with it.
 
-    There is nothing to restore, and so no moment at which an interrupt could prevent it: the context is left in C.
+    There is nothing to restore, hence no moment at which an interrupt could prevent that: C code leaves the context.
     """
 
     @functools.wraps(function)
@@ -162,24 +162,24 @@ def contained(function: Callable[P, R]) -> Callable[P, R]:
 
 
 def set_switches(**switches: Any) -> None:
-    """Set switches from now on, in this thread or task: until the innermost `contained` call ends, if there is one."""
+    """Set switches in this thread or task, until the innermost `contained` call ends, if there is one."""
     layers = build_options().layers
     kept = tuple([layer for layer in layers if layer[0] is not _FROM_NOW_ON or layer[1].keys() != switches.keys()])
     put_layers((*kept, (_FROM_NOW_ON, switches)))
 
 
 def switch_to(**switches: Any) -> None:
-    """Let nothing be in force but these switches: until the innermost `contained` call ends, if there is one."""
+    """Put only these switches in force, until the innermost `contained` call ends, if there is one."""
     put_layers(((_FROM_NOW_ON, switches),))
 
 
 def start_with(**switches: Any) -> None:
-    """Set what threads start with. Called while nngrad is imported."""
+    """Set the switches that threads start with. Called while nngrad is imported."""
     _start.__init__(((_FROM_NOW_ON, switches),))  # type: ignore[misc]
 
 
 class Switched(WithBlock):
-    """A `with` block within which switches are set."""
+    """A `with` block that sets switches."""
 
     def __init__(self, switches: dict[str, Any]) -> None:
         super().__init__()
@@ -192,11 +192,11 @@ class Switched(WithBlock):
 
     @staticmethod
     def put(layers: tuple[Layer, ...]) -> None:
-        """Let these layers be in force."""
+        """Put layers in force."""
         put_layers(layers)
 
     def value(self) -> Any:
-        """Returns what an entry puts in force."""
+        """The switches that entering the block puts in force."""
         return self._switches
 
 
@@ -206,9 +206,9 @@ def switched(**switches: Any) -> Switched:
 
 
 class _CollectorPause:
-    """Switches Python's cyclic garbage collector on when it goes."""
+    """Enables Python's cyclic garbage collector when it is deallocated."""
 
-    # A function of C, so that an interrupt cannot come in between: it would leave the collector off.
+    # A C function, so that no interrupt can come in between and leave the collector off.
     __del__ = gc.enable
 
 
@@ -216,11 +216,11 @@ _pause: ContextVar[_CollectorPause] = ContextVar("pause")
 
 
 def pause_collector() -> None:
-    """Keep Python's cyclic garbage collector out of the rest of the innermost `contained` call.
+    """Disable Python's cyclic garbage collector for the rest of the innermost `contained` call.
 
-    A graph holds no cycles, so there is nothing for it to find, yet it would look through all there is over and
-    over: half of the time that a gradient of 10,000 functions takes to build. Where threads build at the same time it
-    is on again when the first of them is done, and left off where the user has switched it off.
+    A graph has no cycles to collect, yet the collector would scan all objects over and over: half the time of building
+    a gradient of 10,000 functions. If threads build at the same time, it is enabled again when the first of them is
+    done; if the user has disabled it, it stays so.
     """
     if gc.isenabled():
         _pause.set(_CollectorPause())
@@ -233,15 +233,15 @@ _watching: ContextVar[tuple[list[bool], ...]] = ContextVar("watching", default=(
 
 
 def users_code_runs() -> None:
-    """Say that code of the user's has a part in what is being derived: it may read what has changed since, so what is
-    derived is not remembered by the structure that it is derived from."""
+    """Report that user code takes part in a derivation: it may read what has changed since, so the result must not be
+    cached by structure."""
     for runs in _watching.get():
         runs.append(True)
 
 
 @contained
 def watching_for_users_code(derive: Callable[[], R]) -> tuple[R, bool]:
-    """What `derive` returns, and whether code of the user's had a part in it."""
+    """The result of `derive`, and whether user code took part in it."""
     runs: list[bool] = []
     _watching.set((*_watching.get(), runs))
     return derive(), bool(runs)

@@ -1,8 +1,8 @@
-"""Where functions come from that were made of a Block: the calls of rules, as columns beside its steps.
+"""Origins of functions made from a Block: the calls of rules, as columns beside its steps.
 
-A gradient that comes again is made without running a rule, yet its functions say which rule of which function emitted
-them, and for which gradients. Little of that is ever asked, and many of these gradients are in no result: in a chain of
-1,600 functions, 1,600 of the 4,000 that the rules emit. So they are made when somebody asks.
+A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
+and for which gradients. Little of that is ever asked, and many of these gradients are in no result: in a chain of 1,600
+functions, 1,600 of the 4,000 that the rules emit. So they are built on demand.
 """
 
 from __future__ import annotations
@@ -24,37 +24,37 @@ class Origins(NamedTuple):
     """The calls of rules that emitted the steps of a Block."""
 
     functions: tuple[int, ...]
-    """The function of each call: one that was there before, by its number, or the one that gives value k, as ~k."""
+    """The function of each call: its number if it existed before, or ~k for the function that computes value k."""
     gradients: tuple[tuple[int | None, ...], ...]
     """The numbers of the gradients at the outputs of that function, None where none arrived."""
     called: tuple[int, ...]
-    """For each step the call that emitted it, -1 for none."""
+    """For each step, the call that emitted it, or -1."""
     contexts: tuple[Any, ...]
-    """For each step where it runs."""
+    """For each step, where it runs."""
     made: int
-    """How many steps are made with the Block. Those after them compute gradients that only calls mention."""
+    """How many steps are built with the Block. Later ones compute gradients that only calls mention."""
     inputs: tuple[int, ...]
-    """What functions and gradients of calls are computed from."""
+    """The inputs from which functions and gradients of calls are computed."""
 
 
 class Instance:
-    """Functions that were made of a Block, as far as calls of rules need to find them.
+    """The functions built from a Block, as far as calls of rules need to find them.
 
-    It holds what the gradients in calls are computed from. To the functions themselves, which refer to it, it has weak
-    references alone, so that a graph goes at once when nobody holds it.
+    It holds the inputs of the gradients in calls. Its references to the functions themselves, which refer to it, are
+    weak, so that a graph is freed as soon as nobody holds it.
 
     Args:
-        block: What they were made of.
+        block: The block that they were built from.
         origins: The calls that emitted it.
-        inputs: What they are computed from.
-        given: The functions that were there before.
+        inputs: The Variables that they were built on.
+        given: The functions that existed before.
     """
 
     __slots__ = ("_block", "_functions", "_inputs", "origins", "serials", "values")
     serials: Sequence[int]
-    """The serial numbers of the functions, once they are to be made."""
+    """The serial numbers of the functions, once assigned."""
     values: list[Callable[[], Variable | None]]
-    """References to what the functions give, in the end also to that of those which are made when somebody asks."""
+    """References to the functions' outputs, later also to those of functions built on demand."""
 
     def __init__(
         self, block: Block, origins: Origins, inputs: Sequence[Variable], given: Sequence[Function]
@@ -66,20 +66,20 @@ class Instance:
         self.values = []
 
     def refer_to(self, values: Sequence[Variable]) -> None:
-        """Let it know what the functions give."""
+        """Record the functions' outputs."""
         self.values = [*map(weakref.ref, values), *[_nobody] * (len(self._block.producers) - len(values))]
 
     def of(self, serial: int) -> RuleCall | None:
-        """The call that emitted the function with a serial number."""
+        """The call that emitted the function with this serial number."""
         return self._call(bisect.bisect_left(self.serials, serial))
 
     def function(self, number: int) -> Function | None:
-        """The function that a call is of, while it lives."""
+        """The function of a call, while it lives."""
         given = self._functions[number]
         return self._variables([self.origins.functions[number]])[0].parent if given is None else given()
 
     def gradients(self, number: int) -> list[Variable | None]:
-        """The gradients that a call is for."""
+        """The incoming gradients of a call."""
         gys = self.origins.gradients[number]
         there = iter(self._variables([i for i in gys if i is not None]))
         return [None if i is None else next(there) for i in gys]
@@ -89,7 +89,7 @@ class Instance:
         return None if number < 0 else CallOfInstance(self, number, self.origins.contexts[step])
 
     def _variables(self, numbers: Sequence[int]) -> list[Variable]:
-        """The Variables with these numbers; those that nobody holds are made."""
+        """The Variables with these numbers, built if nobody holds them."""
         steps, producers = self._block.steps, self._block.producers
         found: dict[int, Variable] = {}
         missing: set[int] = set()
@@ -109,8 +109,8 @@ class Instance:
 
     @contained
     def _make(self, missing: Sequence[int], found: dict[int, Variable]) -> None:
-        """Make the functions of steps, and enter what they give in `found`."""
-        switch_to()  # what is in force now has no part in it
+        """Build the functions of steps, and enter their outputs in `found`."""
+        switch_to()  # the present switches do not apply
         block = self._block
         for k in missing:
             op, arguments, ins = block.steps[k]
@@ -122,11 +122,11 @@ class Instance:
 
 
 def _nobody() -> None:
-    """Returns what refers to no Variable."""
+    """A reference to no Variable."""
 
 
 class CallOfInstance(RuleCall):
-    """A call of a rule that emitted functions which were made of a Block. Each of them makes its own; all are equal."""
+    """A call of a rule that emitted functions built from a Block. Each function makes its own; all are equal."""
 
     __slots__ = ("_instance", "_number")
 
@@ -142,7 +142,7 @@ class CallOfInstance(RuleCall):
 
     @property
     def grad_outputs(self) -> Sequence[Variable | None]:
-        """The gradient at each output of the function, None where none arrived."""
+        """The gradient at each output of the function, or None."""
         if self._grad_outputs is None:
             self._grad_outputs = self._instance.gradients(self._number)
         return self._grad_outputs

@@ -1,4 +1,4 @@
-"""Output groups: Variables that are computed together, such as the results of one `nn.grad`."""
+"""Output groups: Variables computed by one program, such as the results of one `nn.grad`."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 Again = Callable[[], Sequence["Variable"]]
-"""Builds the members of a group once more, in their order, from what they were built from."""
+"""Rebuilds the members of a group, in order, from their inputs."""
 
 
 class OutputGroup:
-    """Variables that are computed together, those included that nobody holds any more: which program computes them must
-    not depend on when the garbage collector comes.
+    """Variables that one program computes, including those that nobody holds any more: which program it is must not
+    depend on garbage collection.
 
     Args:
         members: The Variables. The group does not keep them alive, since they refer to it.
-        again: Builds as many once more, None where that cannot be done. It refers to nothing that depends on them.
+        again: Rebuilds as many, or None if that is impossible. It refers to nothing that depends on them.
     """
 
     __slots__ = ("_again", "_covered", "_members", "_serials", "run")
 
     run: Any
-    """How they are computed, which the engine keeps here when the first is read; it refers to leaves alone."""
+    """The plan to compute them, kept here by the engine when the first is read; it refers only to leaves."""
 
     def __init__(self, members: Iterable[Variable], again: Again | None = None) -> None:
         members = list(members)
@@ -39,25 +39,25 @@ class OutputGroup:
         self.run = None
 
     def members_at(self, places: Iterable[int]) -> list[Variable | None]:
-        """The members at some places, None for one that is gone or has got another function."""
+        """The members at these indices, None for one that is gone or now has another function."""
         found = [self._members[i]() for i in places]
         return [y if y is not None and y._group is self else None for y in found]
 
     def cover(self, serials: Iterable[int], forward: object) -> None:
-        """Keep which forward has covered the functions of these serial numbers last."""
+        """Record `forward` as the last one to cover the functions with these serial numbers."""
         self._covered.update(dict.fromkeys(serials, forward))
 
     def covered_by(self, forward: object) -> list[int]:
-        """The places of the members that this forward has covered last; None stands for no forward."""
+        """The indices of the members that this forward was the last to cover; None stands for no forward."""
         return [i for i, serial in enumerate(self._serials) if self._covered.get(serial) is forward]
 
     def built_again(self) -> Sequence[Variable] | None:
-        """As many Variables that compute the same, built once more; None where that cannot be done."""
+        """The members rebuilt as new Variables, or None if that is impossible."""
         return None if self._again is None else self._again()
 
 
 def together(variables: Sequence[Variable], again: Again | None = None) -> None:
-    """Let Variables, but for leaves among them, be one group; `again` builds all of them once more."""
+    """Make Variables, except leaves among them, one group; `again` rebuilds all of them."""
     places = [i for i, y in enumerate(variables) if y.parent is not None]
     if len(places) < 2:
         return
@@ -72,7 +72,7 @@ def together(variables: Sequence[Variable], again: Again | None = None) -> None:
 
 @contained
 def _built(again: Again, places: Sequence[int], options: BuildOptions) -> list[Variable]:
-    """What `again` builds with the switches of then, at some places."""
+    """What `again` builds at these indices under the switches of the original call."""
     put_layers(options.layers)
     found = again()
     return [found[i] for i in places]

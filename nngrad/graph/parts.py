@@ -1,7 +1,7 @@
-"""Which part of an array is which: for ops that take arrays apart, or put them together, as they are.
+"""Keys of parts of arrays, for ops that split arrays or join them unchanged.
 
-A part is told by a key, as in `x[key]`: for each axis an index, which drops it, or a window `(start, count, step)`; and
-None wherever a new axis of size 1 goes.
+A part has a key, as in `x[key]`: for each axis an index, which drops it, or a window `(start, count, step)`; and None
+for a new axis of size 1.
 """
 
 from __future__ import annotations
@@ -16,25 +16,25 @@ Keys = Callable[[tuple[Shape, ...], Mapping[str, Any]], tuple[Key, ...]]
 
 
 def told_by_key(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
-    """For an op with one part, which its argument `key` tells."""
+    """For an op with one part, given by its argument `key`."""
     return (arguments["key"],)
 
 
 def entries(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
-    """For an op that takes the entries along an argument `axis`."""
+    """For an op that splits its input into the entries along its argument `axis`."""
     (shape,) = shapes
     axis = arguments["axis"] % len(shape)
     return tuple([_across(shape, axis, k) for k in range(shape[axis])])
 
 
 def layers(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
-    """For an op whose inputs become entries along a new axis `axis`."""
+    """For an op that stacks its inputs along a new axis `axis`."""
     shape, axis = shapes[0], arguments["axis"] % (len(shapes[0]) + 1)
     return tuple([_across((*shape[:axis], len(shapes), *shape[axis:]), axis, k) for k in range(len(shapes))])
 
 
 def stretches(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
-    """For an op whose inputs come one after another along their axis `axis`."""
+    """For an op that concatenates its inputs along their axis `axis`."""
     axis = arguments["axis"] % len(shapes[0])
     keys, start = [], 0
     for shape in shapes:
@@ -44,5 +44,5 @@ def stretches(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[
 
 
 def _across(shape: Shape, axis: int, entry: Any) -> Key:
-    """The key of all that has its place along an axis in `entry`."""
+    """The key of everything at `entry` along one axis."""
     return tuple([entry if a == axis else (0, n, 1) for a, n in enumerate(shape)])

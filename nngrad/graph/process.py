@@ -1,5 +1,5 @@
-"""Where nothing can be computed: in forked processes, since JAX computes with threads and none but the forking one is
-there in the child; and where JAX traces, what changes values that are kept. What an interrupt leaves in JAX."""
+"""The state of the process: refuse to compute in forked children, which lack JAX's threads; refuse to change stored
+values while JAX traces; and repair what an interrupt leaves behind in JAX."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ _is_started = taken("backends_are_initialized")
 
 
 class _Fork(threading.local):
-    """What the thread that forks knew before: the child has that thread alone."""
+    """What the forking thread knew: the child has that thread only."""
 
     with_jax: bool = False
 
 
 class Process:
-    """What nngrad knows of the process that it runs in."""
+    """The state of the process that nngrad runs in."""
 
     cannot_compute: bool = False
-    """Whether JAX was started before this process was forked."""
+    """Whether JAX was initialised before this process was forked."""
 
 
 _fork = _Fork()
 
 
 def check_process() -> None:
-    """Say that nothing can be computed in this process, where JAX would wait for ever.
+    """Raise an error in a process in which nothing can be computed, where JAX would hang.
 
     Raises:
-        RuntimeError: The process was forked after JAX had been started.
+        RuntimeError: The process was forked after JAX had been initialised.
     """
     if Process.cannot_compute:
         raise RuntimeError(
@@ -48,10 +48,10 @@ def check_process() -> None:
 
 
 def check_not_traced(what: str, instead: str) -> None:
-    """Say that `what` cannot be a part of what JAX traces: it would leave JAX's placeholders where values belong.
+    """Refuse to run `what` while JAX traces: it would store tracers as values.
 
     Raises:
-        TypeError: JAX is tracing a function, in this thread.
+        TypeError: JAX is tracing a function in this thread.
     """
     if _trace is not None and not _trace.is_top_level():
         raise TypeError(
@@ -61,19 +61,19 @@ def check_not_traced(what: str, instead: str) -> None:
 
 
 def trace_of_now() -> Any:
-    """What JAX traces in this thread."""
+    """JAX's current trace in this thread."""
     return None if _trace is None else _trace.trace
 
 
 def go_on_in(trace: Any) -> None:
-    """Let JAX trace in this thread what it did before something was interrupted: where an interrupt comes just as it
-    turns to another function, JAX never turns back, and all that is computed from then on fails."""
+    """Restore JAX's trace in this thread to the one before an interruption: if an interrupt comes just as JAX enters
+    another trace, JAX never leaves it, and all later computation fails."""
     if _trace is not None and _trace.trace is not trace:
         _trace.set_trace(trace)
 
 
 def _before_fork() -> None:
-    # It may wait for JAX to be started by another thread, which the child could not.
+    # It may wait for another thread to initialise JAX, which the child could not.
     _fork.with_jax = _is_started is None or _is_started()
 
 
@@ -89,7 +89,8 @@ _CACHES = os.path.join("jax", "_src", "util.py")
 
 
 def unharmed(function: Callable[..., Any]) -> Callable[..., Any]:
-    """`function`, which JAX may trace, and which an interrupt breaks neither for later calls nor for other threads."""
+    """`function`, made safe against interrupts while JAX traces it: they break neither later calls nor other threads.
+    """
 
     @functools.wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
@@ -106,12 +107,12 @@ def unharmed(function: Callable[..., Any]) -> Callable[..., Any]:
 
 
 def has_met_half_made(error: BaseException) -> bool:
-    """Whether a call failed because an entry in JAX's caches was never finished, so that it works when it is repeated.
+    """Whether a call failed on an unfinished entry in JAX's caches, so that repeating it works.
 
-    Such entries, and one that `error` has just left, are dropped, with all else in the caches. Some versions of JAX
-    (0.10.2 is one) call Python between the moment at which an entry is noted as being made and the moment from which a
-    failure is noted too. Of an interrupt that comes there the entry never knows: the same thread gets a RecursionError
-    from it ever after, and any other thread waits for ever.
+    Such entries, and one that `error` itself has just left, are dropped, with all else in the caches. Some versions of
+    JAX (0.10.2 is one) call Python between the moment when an entry is marked as being made and the moment from which a
+    failure is recorded too. If an interrupt comes there, the entry never learns of it: the same thread gets a
+    RecursionError from it ever after, and any other thread waits forever.
     """
     met = isinstance(error, RecursionError) and str(error).startswith("Recursively calling <weakref")
     if met or _fell_into_a_cache(error):

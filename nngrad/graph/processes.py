@@ -1,4 +1,4 @@
-"""Arrays that several processes hold parts of."""
+"""Arrays distributed over several processes."""
 
 from __future__ import annotations
 
@@ -21,31 +21,31 @@ _DIGEST = 32
 
 
 class Watch(Protocol):
-    """What is told when this process computes together with others, so that it can say which of them is missing."""
+    """Notified when this process computes together with others, so that it can name one that is missing."""
 
     def begin(self) -> None:
         """A computation begins; raises an error if another process has failed."""
 
     def running(self, results: Any) -> None:
-        """It has given `results`, which may not be there yet."""
+        """It has returned `results`, which may not be ready yet."""
 
     def end(self) -> None:
-        """It has returned."""
+        """It is finished."""
 
     def lost(self, error: Exception) -> Exception | None:
-        """The error of another process that `error` comes from, if it does."""
+        """The failure of another process that caused `error`, or None."""
 
 
 watch: Watch | None = None
 """Set once, when this process joins others."""
 terminations = 0
-"""How many blocks are entered that see to SIGTERM themselves. JAX lets all processes know when one gets it, and each
-goes on; outside of such blocks `watch` ends them, as SIGTERM does elsewhere."""
+"""How many blocks that handle SIGTERM themselves are entered. JAX tells all processes when one receives it, and each
+continues; outside of such blocks `watch` ends them, as SIGTERM usually does."""
 
 
 @contextlib.contextmanager
 def joint_computation() -> Iterator[None]:
-    """Around what all processes take part in: where one is missing, the error is that of `watch`, which names it."""
+    """Surrounds a collective computation: if a process is missing, raise the error of `watch`, which names it."""
     if watch is None:
         yield
         return
@@ -62,17 +62,17 @@ def joint_computation() -> Iterator[None]:
 
 
 def gathered_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """The arrays that processes call this with, one row each. They call it together."""
+    """Gather an array from each process, as rows. All processes must call it."""
     with joint_computation():
         rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
         return rows
 
 
 def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> jax.Array:
-    """A global array of what each process has the same of. All processes call this together.
+    """A global array from equal arrays in all processes. All processes must call it.
 
     Raises:
-        ValueError: Processes have different ones. The message begins with `name`.
+        ValueError: The arrays differ. The message begins with `name`.
     """
     check_equal(array, f"{name}: the values")
     made: jax.Array = jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
@@ -80,7 +80,7 @@ def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> j
 
 
 def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
-    """Raise a ValueError, which begins with `what`, unless all processes have the same. They call this together."""
+    """Raise a ValueError, beginning with `what`, unless the array is equal in all processes, which must all call it."""
     digest = hashlib.blake2b(array.tobytes(), digest_size=_DIGEST)
     digest.update(f"{array.shape}{array.dtype}".encode())
     found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
@@ -91,16 +91,16 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
 
 
 def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
-    """The global batch of which each process has a part. All processes call this together.
+    """The global batch, from each process's part. All processes must call it.
 
     Args:
-        part: That of this process.
+        part: This process's part.
         mesh: The devices.
         name: What messages begin with.
-        shape: The shape of the batch; None where that follows from the parts, which processes have to agree on then.
+        shape: The shape of the batch; None to infer it from the parts, whose shapes must then agree.
 
     Raises:
-        ValueError: Parts are unequal, or cannot be divided over this process's devices.
+        ValueError: Shapes of parts differ, or cannot be divided over this process's devices.
     """
     count = parts_of(mesh)
     if shape is None:
@@ -113,7 +113,7 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape
     whole = (part.shape[0] * count, *part.shape[1:])
     sharding = mesh.of_batch(whole)
     if sharding.is_fully_replicated:
-        # Each process's part as a whole on each of its devices; programs divide it, as far as that goes.
+        # Replicate each process's part over its own devices; programs divide it as far as possible.
         devices = mesh.grid.devices.reshape(count, -1)
         if mesh.grid.axis_names[0] != "data":
             size = mesh.sizes["data"]
@@ -126,7 +126,7 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape
 
 
 def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
-    """Raise a ValueError unless all processes have parts of one shape."""
+    """Raise a ValueError unless all processes have parts of the same shape."""
     found = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
     if not (found == found[0]).all():
         shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(found)])
@@ -134,7 +134,7 @@ def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
 
 
 def parts_of(mesh: Mesh) -> int:
-    """In how many parts, each a process's, batches come."""
+    """The number of parts, one per process, in which batches arrive."""
     axis = mesh.grid.axis_names.index("data") if "data" in mesh.sizes else None
     if axis is None:
         return 1
