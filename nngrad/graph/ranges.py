@@ -1,5 +1,5 @@
-"""Ranges of static arguments, as annotations: `p: Probability`. What is outside is refused before the function runs,
-by an error that names the function and the argument, and the docstring says so under `Raises:`."""
+"""Ranges of static arguments, as annotations: `p: Probability`. A value outside is refused before the function runs, by
+an error that names the function and the argument, and the docstring says so under `Raises:`."""
 
 from __future__ import annotations
 
@@ -10,27 +10,27 @@ from jax import lax
 
 
 class Range(NamedTuple):
-    """Which values of its kind an argument may have: `Annotated[int, Range(...)]`."""
+    """The range of an argument, for use as `Annotated[int, Range(...)]`."""
 
     holds: Callable[[Any], bool]
     demand: str
-    """What an error says of the argument, behind its name."""
+    """What an error demands of the argument, after its name."""
     refused: str
-    """What the docstring says of values that are refused, with {} for the name."""
+    """The docstring's clause for values out of range, with {} for the name."""
 
 
 def between(low: float, high: float) -> Range:
-    """From one number to another, both included."""
+    """From `low` to `high`, both included."""
     return Range(lambda v: low <= v <= high, f"must be from {low} to {high}", f"`{{}}` is not from {low} to {high}")
 
 
 def at_least(low: float) -> Range:
-    """From a number on."""
+    """`low` or more."""
     return Range(lambda v: v >= low, f"must be at least {low}", f"`{{}}` is below {low}")
 
 
 def one_of(*values: Any) -> Range:
-    """One of a few values."""
+    """One of the given values."""
     *most, last = map(repr, values)
     listed = f"{', '.join(most)} or {last}" if most else last
     return Range(lambda v: v in values, f"must be {listed}", "there is no such `{}`")

@@ -1,4 +1,4 @@
-"""Errors of functions that users call: where what was given is none of what the signature says, they say that."""
+"""Clearer errors for functions that users call: name the argument that does not fit the signature."""
 
 from __future__ import annotations
 
@@ -18,22 +18,22 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 REFUSALS = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
-"""What is raised where an argument is not what it must be."""
+"""The exceptions that functions raise for arguments that do not fit."""
 
 _ANYTHING = Any, inspect.Parameter.empty
 _MARKS = ":([ "
-"""What comes behind the name of a function or an argument in a message."""
+"""What follows the name of a function or an argument in a message."""
 _NOTHING = object()
-"""What no argument can be."""
+"""A value that fits no argument."""
 
 
 def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
-    """`function`, whose errors name it and the argument where a keyword is none of its own, or what is given for one
-    is nothing that the signature says. It costs nothing where there is no error.
+    """`function`, with errors that name it and the argument if a keyword is unknown or a value does not fit the
+    signature. It costs nothing unless there is an error.
 
     Args:
-        function: What is called.
-        name: What users call it, if that is not its own name.
+        function: The function to wrap.
+        name: What users call it, if not by its own name.
     """
 
     @functools.wraps(function)
@@ -51,8 +51,8 @@ def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
 
 
 def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
-    """The same, and all other errors begin with the function's name too, but for those that may come from a function of
-    the user's which was given, and do not begin with an argument's name: for what is made of other functions."""
+    """As `explained`, for functions composed of others: all other errors begin with the function's name too, except
+    those that a user's function among the arguments may have raised, unless they begin with an argument's name."""
 
     @functools.wraps(function)
     def call(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -67,7 +67,7 @@ def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
 def raise_by_name(
     error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Never:
-    """Raise the `error` of a call as `explained_by_name` has it."""
+    """Raise the `error` of a call as `explained_by_name` describes."""
     name = function.__name__
     clearer = refusal(error, function, name, args, kwargs)
     if clearer is not None:
@@ -81,7 +81,7 @@ def raise_by_name(
 
 
 def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
-    """What was given beside arrays, in parentheses, for an error of a part that names no argument of the function."""
+    """The non-array arguments, in parentheses, for an error from inside that names no argument of the function."""
     signature = inspect.signature(function)
     if any([re.search(rf"\b{n}\b", said) for n in signature.parameters]):
         return ""
@@ -96,8 +96,8 @@ def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...],
 def refusal(
     error: Exception, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Exception | None:
-    """What to raise in place of the `error` of a call; None for that itself, which says enough, or of which the
-    arguments are not the reason."""
+    """The clearer exception to raise in place of a call's `error`; None if that says enough, or if the arguments are
+    not its cause."""
     signature = inspect.signature(function)
     names = [n for n in signature.parameters if n != "self"]
     unlisted = getattr(function, "unlisted", ())  # keywords that it takes, and its signature leaves out
@@ -123,7 +123,7 @@ def refusal(
 
 
 def _misfit(value: Any, parameter: inspect.Parameter, function: Callable[..., Any], name: str) -> Exception | None:
-    """The error that says that `value` cannot be given for a parameter; None where it may be."""
+    """The error for a `value` that does not fit a parameter, or None if it fits."""
     annotation = _evaluated(parameter.annotation, function)
     try:
         if _fits(value, annotation):
@@ -134,7 +134,7 @@ def _misfit(value: Any, parameter: inspect.Parameter, function: Callable[..., An
 
 
 def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
-    """An annotation as an object; Any for one that names what is imported for checkers of types alone."""
+    """An annotation as an object; Any if it names something that is imported for type checkers only."""
     try:
         while isinstance(annotation, str):
             annotation = eval(annotation, inspect.unwrap(function).__globals__)
@@ -144,7 +144,7 @@ def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether `value` may be what an annotation says, as far as that can be told. OverflowError: if it were smaller."""
+    """Whether `value` fits an annotation, as far as that can be told. OverflowError: a smaller one would."""
     if is_union(annotation):
         return any([_fits(value, each) for each in get_args(annotation)])
     if annotation in COERCERS:
@@ -164,10 +164,10 @@ def _fits(value: Any, annotation: Any) -> bool:
 
 
 def _is_of(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
-    """Whether a value is of a class, and what it holds fits what is said of that."""
+    """Whether a value is of a class, and its items fit the annotation's parameters."""
     if not inner or not issubclass(kind, Iterable) or issubclass(kind, Mapping | np.ndarray):
         return isinstance(value, kind)
-    if not isinstance(value, list | tuple | set | np.ndarray):  # what is given out one by one is not looked into
+    if not isinstance(value, list | tuple | set | np.ndarray):  # iterators are not consumed
         return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
     return getattr(value, "ndim", 1) > 0 and all([any([_fits(e, t) for t in inner if t is not ...]) for e in value])
 

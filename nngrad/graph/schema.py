@@ -1,4 +1,4 @@
-"""Schema: what the signature of a function says of its inputs and static arguments, and code that checks them."""
+"""Schema: a function's inputs and static arguments, from its signature, and code that checks them."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from .variable import Variable
 
 
 class Schema:
-    """What a signature says of a function's inputs and arguments, and code that checks them.
+    """A function's inputs and static arguments, from its signature, and code that checks them.
 
-    The caller that `compile` makes is compiled from a few lines of source, as `dataclasses` does it:
+    The caller that `compile` makes is compiled from a few lines of source, as in `dataclasses`:
     binding `*args, **kwargs` to a signature on each call would cost more than all the rest of
     building a Function.
     """
@@ -76,7 +76,7 @@ class Schema:
 
     @property
     def conversions(self) -> list[str]:
-        """Lines that make Variables of the inputs."""
+        """Source lines that convert the inputs to Variables."""
         if self.variadic:
             (name,) = self.inputs
             names = f"[f'{name}[{{i}}]' for i in range(len({name}))]"
@@ -95,7 +95,7 @@ class Schema:
         return [f"if {' or '.join(given)}: {listed} = variables(({listed}), {self.inputs}, {self.name!r}, {required})"]
 
     def compile(self, lines: list[str], **names: Any) -> Callable[..., Any]:
-        """The caller: a function with the signature's header and body `lines`, which may use `names`."""
+        """Compile the caller: a function with the signature's header and the body `lines`, which may use `names`."""
         scope = self._scope | names
         exec("\n    ".join([f"def {self.name}({', '.join(self._header)}):", *lines]), scope)
         caller: Callable[..., Any] = scope[self.name]

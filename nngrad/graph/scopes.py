@@ -1,4 +1,4 @@
-"""What holds for a while, in one thread or asyncio task, and how it ends whatever interrupts it."""
+"""Scopes: settings in force for one thread or asyncio task, undone reliably even after interrupts."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 Layer = tuple[object, Any]
-"""What one entry of a block has put in force, behind the key of the block."""
+"""The key of a `with` block, and what one entry of the block has put in force."""
 
 
 class WithBlock:
-    """A `with` block that adds a layer to those in force in this thread or task. It may also decorate a function.
+    """A `with` block that adds a layer to those in force in this thread or task. It can also decorate a function.
 
-    A block takes off its own layer and no other, so that blocks need not end in the order in which they began: in
+    A block removes only its own layer, so that blocks need not end in the reverse order of their beginnings: in
     generators they do not. An object may be entered again, and in several threads and tasks at once.
 
-    After an interrupt (an exception that may come between any two steps) the layer is off as well. If the interrupt
-    comes just as Python calls `__exit__`, so that nothing of that runs, it is off when the exception is
-    forgotten. Library code that must not wait for this is `contained`.
+    An interrupt (an exception that may come between any two steps) removes the layer as well. If it comes just as
+    Python calls `__exit__`, so that none of that runs, the layer is removed when the exception is deallocated. Library
+    code that cannot wait for this is `contained`.
     """
 
     def __init__(self) -> None:
@@ -39,11 +39,11 @@ class WithBlock:
 
     @staticmethod
     def put(layers: tuple[Layer, ...]) -> None:
-        """Let these layers be in force."""
+        """Put layers in force."""
         raise NotImplementedError
 
     def value(self) -> Any:
-        """Returns what an entry puts in force."""
+        """The value that entering the block puts in force."""
         raise NotImplementedError
 
     def __enter__(self) -> Any:
@@ -79,7 +79,7 @@ class WithBlock:
         return twin
 
     def __call__(self, function: Callable[P, R]) -> Callable[P, R]:
-        """`function`, every call of which runs within such a block; it may be async, or a generator.
+        """`function`, with each call running within such a block; it may be async, or a generator.
 
         Raises:
             TypeError: `function` cannot be called, or is an async generator.
@@ -118,7 +118,7 @@ class WithBlock:
 
 
 def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
-    """`layers` but for the last one behind `key`."""
+    """`layers` without the last one of `key`."""
     if layers and layers[-1][0] is key:
         return layers[:-1]
     for i in range(len(layers) - 1, -1, -1):
@@ -128,7 +128,7 @@ def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
 
 
 def _steps(run: Callable[..., Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Returns what `generator` yields, each step of which is taken by `run`."""
+    """Yield what `generator` yields, with `run` taking each of its steps."""
     step: tuple[Any, ...] = (generator.send, None)
     while True:
         try:

@@ -1,4 +1,4 @@
-"""Names and arguments as text that is printable and short, whatever they hold."""
+"""Names and arguments as short printable text."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
 
 LONGEST_NAME = 60
 LONGEST_ARGUMENT = 48
-"""Characters of the value of one argument."""
+"""The maximum length of one argument's value."""
 
 
 def printable(text: str, most: int = LONGEST_NAME) -> str:
-    """`text` in at most `most` characters, in one line: what is not printable is written as Python escapes it."""
+    """`text` on one line of at most `most` characters, with unprintable ones escaped as Python does."""
     if len(text) > most:
         text = text[: most - 1] + "…"
     if not text.isprintable():
@@ -28,7 +28,7 @@ def printable(text: str, most: int = LONGEST_NAME) -> str:
 
 
 def quoted(text: str, most: int = LONGEST_NAME) -> str:
-    """`text` in quotes, as Python writes it, in at most `most` characters between them."""
+    """`text` in quotes, as by `repr`, with at most `most` characters between them."""
     kept = text[:most]
     while len(repr(kept)) > most + 2:
         kept = kept[:-1]
@@ -36,7 +36,7 @@ def quoted(text: str, most: int = LONGEST_NAME) -> str:
 
 
 class _Short(reprlib.Repr):
-    """Values of arguments: of long ones the beginning and the end, and of deep ones what is near the top."""
+    """Abbreviates values of arguments: keeps both ends of long ones, and the outer levels of deep ones."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -50,7 +50,7 @@ _short = _Short()
 
 
 def value_text(value: Any) -> str:
-    """The `repr` of a value, shortened; a value whose own fails is told by its type."""
+    """The `repr` of a value, shortened; if that fails, its type."""
     if isinstance(value, np.dtype):
         text = value.name
     elif value.__class__ in (int, float, bool, type(None), Spec):
@@ -61,8 +61,8 @@ def value_text(value: Any) -> str:
 
 
 def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:
-    """The static arguments of a function by name. What is None or False is left out; with `switches`, for an op whose
-    bodies say the rest, all that is not switched on."""
+    """The static arguments of a function, by name, without those that are None or False; with `switches`, for an op
+    whose bodies say the rest, only those that are True."""
     if not arguments:
         return ""
     return ", ".join([

@@ -1,4 +1,4 @@
-"""How Variables and Functions show themselves: in a line, and as a table in notebooks. Nothing is computed for that."""
+"""Display Variables and Functions, on one line and as tables in notebooks. Nothing is computed for that."""
 
 from __future__ import annotations
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from .variable import Variable
 
 LONGEST = 160
-"""Characters of a line."""
+"""The maximum length of a line."""
 _LONGEST_VALUE = 72
 _MOST_SHOWN = 8
-"""How many inputs, or results, are listed of one function."""
+"""How many inputs, or results, of one function are listed."""
 _MOST_ELEMENTS = 200
-"""Up to so many elements of an array are shown in a table."""
+"""How many elements of an array a table shows at most."""
 
 
 def array_text(array: np.ndarray[Any, Any]) -> str:
-    """An array in one line: the numbers at its ends, where it has many."""
+    """An array on one line; of a large one, the elements at its ends."""
     edge = 3
     while True:
         text = " ".join(np.array2string(array, threshold=20, edgeitems=edge, max_line_width=10**6).split())
@@ -39,7 +39,7 @@ def array_text(array: np.ndarray[Any, Any]) -> str:
 
 
 class ShownVariable:
-    """A Variable as text, and what is said of attributes that it has not."""
+    """The display of a Variable, and errors for attributes that it lacks."""
 
     __slots__ = ()
 
@@ -84,7 +84,7 @@ def _kind_of(x: Variable) -> str:
 
 
 def _value_of(x: Variable) -> np.ndarray[Any, Any] | None:
-    """The value of a Variable, where it is there."""
+    """The value of a Variable, if it is computed."""
     cell = x._data
     return None if cell is None or cell.is_deferred or cell.is_empty else cell.view
 
@@ -93,7 +93,7 @@ _OLD = "leaves have changed since"
 
 
 def _is_old(x: Variable) -> bool:
-    """Whether a leaf that the value of `x` was computed from has another one now, which the graph has not given it."""
+    """Whether a leaf that the value of `x` was computed from has since been changed by the user, not by the graph."""
     state = x._at
     changed = set() if state is None else {
         id(leaf) for leaf, before in zip(state.leaves, state.arrays, strict=True) if _has_changed(leaf, before)
@@ -106,7 +106,7 @@ def _is_old(x: Variable) -> bool:
 
 
 def _has_changed(leaf: Variable, before: Any) -> bool:
-    """Whether a leaf that had the array `before`, None if that is gone, has other numbers now."""
+    """Whether a leaf's numbers differ from the array `before`, or that is gone, which is None."""
     cell = leaf.cell
     if before is None or cell.is_deferred:
         return True
@@ -117,7 +117,7 @@ def _has_changed(leaf: Variable, before: Any) -> bool:
 
 
 class ShownFunction:
-    """A Function as text."""
+    """The display of a Function."""
 
     __slots__ = ()
 
@@ -125,7 +125,7 @@ class ShownFunction:
         f = cast("Function", self)
         given = _first([repr(x.spec) for x in f.inputs])
         arguments = [f"{name}={value_text(value)}" for name, value in f.args.items()]
-        # A loop has a stack of each value in its body.
+        # A loop may have many results: a stack of each value in its body.
         return f"<{f.op.type_name}({', '.join([*given, *arguments])}) -> {', '.join(_first(list(map(repr, f.specs))))}>"
 
     def _repr_html_(self) -> str:
@@ -145,7 +145,7 @@ def _input_text(x: Variable) -> str:
 
 
 def _where_from(f: Function) -> list[tuple[str, str]]:
-    """Rows of a table: the order of differentiation, and where the function was written."""
+    """Table rows: the order of differentiation, and where the function was written."""
     rows = []
     origin = f.origin
     if f.order:
@@ -158,6 +158,6 @@ def _where_from(f: Function) -> list[tuple[str, str]]:
 
 
 def _first(texts: Sequence[str]) -> list[str]:
-    """The first of some texts, and how many more there are."""
+    """The first few texts, and how many more there are."""
     more = len(texts) - _MOST_SHOWN
     return [*texts[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]

@@ -1,4 +1,4 @@
-"""Where in the user's program something happens, and warnings that point there."""
+"""Locations in the user's program, and warnings that point there."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class SourceLocation(NamedTuple):
 
     @property
     def code(self) -> str:
-        """What is written there; empty where that cannot be read."""
+        """The source line, or "" if it cannot be read."""
         return linecache.getline(self.file, self.line).strip()
 
     def __str__(self) -> str:
@@ -28,10 +28,10 @@ class SourceLocation(NamedTuple):
 
 
 def _users_frame() -> FrameType | None:
-    """The innermost frame that is not nngrad's."""
+    """The innermost frame outside nngrad."""
     frame: FrameType | None = sys._getframe(1)
     while frame is not None:
-        # What the op decorator compiles has no module; it is nngrad's.
+        # The callers that the op decorator compiles have no module; they are nngrad's.
         module = frame.f_globals.get("__name__", "nngrad").partition(".")[0]
         if module not in ("nngrad", "backward_registry"):
             break
@@ -40,13 +40,13 @@ def _users_frame() -> FrameType | None:
 
 
 def users_location() -> SourceLocation | None:
-    """Where the user's program is."""
+    """The current location in the user's program."""
     frame = _users_frame()
     return None if frame is None else SourceLocation(frame.f_code.co_filename, frame.f_lineno, frame.f_code.co_name)
 
 
 def warn_user(message: str, category: type[Warning] = UserWarning) -> None:
-    """A warning that points to the user's program; Python shows it once for each of its lines."""
+    """Warn at the current location in the user's program; Python shows it once per line."""
     frame = _users_frame()
     if frame is None:
         warnings.warn(message, category, stacklevel=2)

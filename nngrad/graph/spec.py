@@ -1,4 +1,4 @@
-"""Spec: the shape and dtype of a Variable, one object per distinct pair."""
+"""Spec: a shape and dtype, one object per distinct pair."""
 
 from __future__ import annotations
 
@@ -22,19 +22,19 @@ SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8"
 
 
 class Spec:
-    """Shape and dtype. Two equal ones are the same object, so they compare and hash by identity."""
+    """A shape and a dtype. Equal ones are the same object, so they compare and hash by identity."""
 
     __slots__ = ("alone", "differentiable", "dtype", "needs_x64", "shape")
 
     shape: Shape
     dtype: DType
     needs_x64: bool
-    """Whether the dtype takes 64 bits, which JAX handles only where x64 is switched on."""
+    """Whether the dtype has 64 bits, which JAX supports only with x64 enabled."""
     differentiable: bool
-    """Whether the dtype is a floating one; gradients stop at all others."""
+    """Whether the dtype is floating; gradients stop at all others."""
 
     alone: tuple[Spec, ...]
-    """The tuple of just this, the specs of a function with one output."""
+    """The tuple of just this Spec: the specs of a function with one output."""
 
     def __init__(self, shape: Shape, dtype: DType) -> None:
         self.alone = (self,)
@@ -58,11 +58,11 @@ class Spec:
 
     @property
     def nbytes(self) -> int:
-        """Bytes that an array of this shape and dtype takes."""
+        """The size of an array of this shape and dtype, in bytes."""
         return self.size * self.dtype.itemsize
 
     def abstract(self, sharding: Any = None) -> jax.ShapeDtypeStruct:
-        """The same as a `jax.ShapeDtypeStruct`, of an array that lies where `sharding` says."""
+        """The corresponding `jax.ShapeDtypeStruct`, with `sharding`."""
         return jax.ShapeDtypeStruct(self.shape, self.dtype, sharding=sharding)
 
     def __repr__(self) -> str:
@@ -86,7 +86,7 @@ def spec_of(shape: Shape, dtype: DType) -> Spec:
 
 
 def dtype_of(dtype: object) -> DType:
-    """`dtype` as a NumPy dtype, in this machine's byte order; `TypeError` names what is not one that JAX can hold."""
+    """`dtype` as a NumPy dtype in native byte order; a `TypeError` names one that is not supported."""
     try:
         if dtype is None:  # which NumPy takes for float64
             raise TypeError
@@ -102,23 +102,23 @@ def dtype_of(dtype: object) -> DType:
 
 
 def complex_hint(dtype: Any) -> str:
-    """What to do with complex numbers, for a message that says that `dtype` is not supported."""
+    """A hint on complex numbers, for messages that `dtype` is not supported."""
     is_complex = getattr(dtype, "kind", "") == "c"
     return "; there are no complex numbers here: give x.real and x.imag as two arrays" if is_complex else ""
 
 
 def is_differentiable(dtype: DType) -> bool:
-    """Whether it is a floating dtype that a Variable can have."""
+    """Whether it is a supported floating dtype."""
     return dtype in _DIFFERENTIABLE
 
 
 def x64_if(needs_x64: bool) -> Any:
-    """A context in which JAX keeps 64-bit types as they are, where `needs_x64`; else JAX's own setting."""
+    """A context that enables 64-bit types in JAX if `needs_x64`, and else leaves JAX's setting alone."""
     return jax.enable_x64(True) if needs_x64 else _UNCHANGED
 
 
 def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
-    """Whether a 64-bit dtype is among the arguments of an op, or occurs in a body among them."""
+    """Whether a 64-bit dtype is among an op's arguments, or occurs in a body among them."""
     return any([
         a.itemsize == 8 if isinstance(a, np.dtype)
         else arguments_need_x64(a) if isinstance(a, tuple)
@@ -140,13 +140,13 @@ _UNCHANGED = _Unchanged()
 
 
 def has_name(sizes: Iterable[Any]) -> bool:
-    """Whether one of the sizes has a name."""
+    """Whether any size is symbolic."""
     return any([type(n) is not int and is_symbolic_dim(n) for n in sizes])
 
 
 def surely(holds: Callable[[], bool]) -> bool:
-    """Whether a comparison of sizes holds; False where a size has a name and nobody can tell. For what is as right one
-    way as the other, and only faster one way."""
+    """Whether a comparison of sizes holds; False if it involves a symbolic size and is inconclusive. Use it only where
+    both answers are correct, and one is merely faster."""
     try:
         return bool(holds())
     except Exception as error:

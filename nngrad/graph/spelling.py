@@ -1,4 +1,4 @@
-"""Messages for names that do not exist: what may have been meant."""
+"""Suggestions for misspelt names, in error messages."""
 
 from __future__ import annotations
 
@@ -7,15 +7,15 @@ from collections.abc import Iterable
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
-    """"; did you mean ...?", if something like `name` is known, else nothing."""
-    if not isinstance(name, str):  # of a caller who is told that there is no such thing
+    """"; did you mean ...?", if some known name is similar to `name`, else ""."""
+    if not isinstance(name, str):  # from a caller that reports the missing name itself
         return ""
     close = difflib.get_close_matches(name, sorted(known), n=2, cutoff=0.7)
     return f"; did you mean {' or '.join(map(repr, close))}?" if close else ""
 
 
 def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) -> TypeError | None:
-    """The error for the first of the keywords `given` that is not `known`; None if all are."""
+    """The error for the first keyword in `given` that is not `known`; None if all are."""
     names = tuple(known)
     for name in given:
         if name not in names:
@@ -25,18 +25,18 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
 
 
 def left_out(without: Iterable[str], known: Iterable[str], one: str, several: str, listed_by: str) -> frozenset[str]:
-    """The names of things that are to be left out, as a set.
+    """The names of things to leave out, checked, as a set.
 
     Args:
         without: The names.
-        known: Those that there are.
-        one: What one of these things is called.
-        several: What several of them are.
-        listed_by: What prints them all.
+        known: The names that exist.
+        one: The word for one of these things.
+        several: The word for several of them.
+        listed_by: The call that prints them all.
 
     Raises:
         TypeError: `without` is a string.
-        ValueError: One of the names is not known.
+        ValueError: A name does not exist.
     """
     if isinstance(without, str):
         raise TypeError(f"without: expected a list of names of {several}, got {without!r}; write [{without!r}]")
@@ -48,7 +48,7 @@ def left_out(without: Iterable[str], known: Iterable[str], one: str, several: st
 
 
 def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
-    """Raise the error for the first of the keywords `given` that is none of `options`, a TypedDict; none if all are."""
+    """Raise the error for the first keyword in `given` that is not in `options`, a TypedDict, if there is one."""
     misspelt = no_such_argument(function, given, sorted(options.__optional_keys__))  # type: ignore[attr-defined]
     if misspelt is not None:
         raise misspelt from None

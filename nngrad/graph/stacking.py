@@ -1,4 +1,4 @@
-"""Loops that stack what each step gives, as XLA gets them: in one stretch, or in segments."""
+"""Scans that stack each step's results, in one piece or, where XLA is slow at that, in segments."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from jax import lax
 from .thresholds import SLOW_BELOW
 
 Step = Callable[[Any, Any], tuple[Any, Any]]
-"""A carry and slices in; the carry for the next step and a tuple of what is stacked out."""
+"""From a carry and slices to the next carry and a tuple of results to stack."""
 
 
 def scan_in_segments(
     step: Step, first: Any, scanned: tuple[Any, ...], length: int, reverse: bool = False, unroll: int = 1
 ) -> Any:
-    """What `lax.scan` gives, the last carry and the stacks; in segments where that is quicker by much."""
+    """`lax.scan`, which returns the last carry and the stacks; in segments where that is much faster."""
     size = _steps_at_once(step, first, scanned) if SLOW_BELOW else 1
     if not 1 < size < length:
         return lax.scan(step, first, scanned, length=length, reverse=reverse, unroll=max(1, min(unroll, length)))
@@ -30,7 +30,7 @@ def scan_in_segments(
 
 
 def _steps_at_once(step: Step, first: Any, scanned: tuple[Any, ...]) -> int:
-    """How many steps give enough to be written at once."""
+    """How many steps give enough bytes to be written at once."""
     slices = tuple([jax.ShapeDtypeStruct(x.shape[1:], x.dtype) for x in scanned])
     rows = [row.size * row.dtype.itemsize for row in jax.tree.leaves(jax.eval_shape(step, first, slices)[1])]
     return max([math.ceil(SLOW_BELOW / size) for size in rows if size], default=1)
@@ -40,15 +40,15 @@ def in_segments(
     stretch: Callable[[Any, tuple[Any, ...], int], tuple[Any, Any]], first: Any, scanned: tuple[Any, ...], length: int,
     size: int, reverse: bool,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """A loop over segments of `size` steps, and the steps after the last whole one.
+    """Scan over segments of `size` steps, then over the remaining steps.
 
     Args:
-        stretch: Runs so many steps: a carry, slices and their number in; the last carry, and stacks with a row for each
-            step out.
+        stretch: Runs a number of steps: takes a carry, slices and the number, and returns the last carry and stacks
+            with a row per step.
         first: The first carry.
-        scanned: What is sliced along its first axis.
+        scanned: Arrays to slice along their first axes.
         length: The number of steps, at least `size`.
-        size: The number of steps of a segment.
+        size: The number of steps in a segment.
         reverse: Whether the steps go from the last slice to the first.
 
     Returns:

@@ -1,4 +1,4 @@
-"""Tables, as text and for notebooks, where whatever names and values hold is escaped; and numbers of bytes."""
+"""Tables, as text and as HTML for notebooks, with everything escaped; and numbers of bytes."""
 
 from __future__ import annotations
 
@@ -7,12 +7,12 @@ from collections.abc import Collection, Iterable, Sequence
 
 
 def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = (), rules: Collection[int] = ()) -> list[str]:
-    """Rows as lines.
+    """Rows as aligned lines of text.
 
     Args:
         rows: The cells of each row.
-        numbers: The columns that are flush right.
-        rules: The rows that have a rule above them.
+        numbers: The columns to align right.
+        rules: The rows below a horizontal rule.
     """
     widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
     lines = []
@@ -26,7 +26,7 @@ def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = (), rules:
 
 
 def unit_of_bytes(nbytes: float) -> tuple[float, str]:
-    """A unit that suits so many bytes, and its name."""
+    """A suitable unit for a number of bytes, and its name."""
     for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
         if abs(nbytes) >= size:
             return size, name
@@ -34,7 +34,7 @@ def unit_of_bytes(nbytes: float) -> tuple[float, str]:
 
 
 def shown_bytes(nbytes: float, digits: int = 3) -> str:
-    """A number of bytes in a unit that suits it."""
+    """A number of bytes in a suitable unit."""
     size, name = unit_of_bytes(nbytes)
     return f"{nbytes / size:.{digits}g} {name}"
 
@@ -43,11 +43,11 @@ _CELL = "padding:.1em .7em .1em 0;border:0;background:none;"
 
 
 def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
-    """A table that takes its colours from the page, be that light or dark.
+    """An HTML table that takes its colours from the page, light or dark.
 
     Args:
         rows: The cells of each row, as text.
-        head: The titles of the columns, if there are any; else the first cell of each row is a title.
+        head: The titles of the columns, if any; without them the first cell of each row is a title.
         numbers: Whether all columns but the first are numbers.
     """
     side = "right" if numbers else "left"
@@ -74,5 +74,5 @@ def _cell(tag: str, text: str, side: str, style: str) -> str:
 
 
 def titled(title: str, body: str) -> str:
-    """A table, or another element, below a line that says what it is of."""
+    """A table, or another element, below a title."""
     return f"<div><div><code>{html.escape(title)}</code></div>{body}</div>"

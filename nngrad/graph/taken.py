@@ -1,4 +1,4 @@
-"""The gradients that were taken in a block, of which it has the functions alone."""
+"""Records of the gradients taken in a block, which itself has only their functions."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ if TYPE_CHECKING:
 
 
 class GradientTaken(NamedTuple):
-    """A gradient of <seeds, outputs> with respect to each of the inputs, by numbers."""
+    """A gradient of <seeds, outputs> with respect to each input, all by value numbers."""
 
     outputs: tuple[int, ...]
     inputs: tuple[int, ...]
     seeds: tuple[int | None, ...]
     results: tuple[int | None, ...]
-    """None for those that have no part in the block."""
+    """None for those not in the block."""
 
 
 class GradientsTaken(NamedTuple):
-    """The gradients that were taken in a block."""
+    """The gradients taken in a block."""
 
     block: Block
-    """The block with further steps, which compute what was differentiated where only its gradient is used."""
+    """The block with additional steps, which compute a differentiated output of which only the gradient is used."""
     each: tuple[GradientTaken, ...]
 
     def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> GradientsTaken:
-        """What `Block.with_inputs` makes of it."""
+        """The record for the block that `Block.with_inputs` returns."""
         def placed(taken: GradientTaken) -> GradientTaken:
             parts: list[Any] = [tuple([places[i] if i is not None and i >= 0 else i for i in part]) for part in taken]
             return GradientTaken(*parts)

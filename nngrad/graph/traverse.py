@@ -1,4 +1,4 @@
-"""Walks over graphs. All of them are iterative: a chain of 100,000 functions is ordinary."""
+"""Graph traversals, all of them iterative: a chain of 100,000 functions is ordinary."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 T = TypeVar("T", bound=Hashable)
 
 by_rank = attrgetter("rank")
-"""The key that sorts functions, or Variables, into an order in which they can be computed."""
+"""The key that sorts functions, or Variables, topologically."""
 
 
 def functions_of(
     outputs: Iterable[Variable], through: Callable[[Variable], bool] | None = None
 ) -> list[Function]:
-    """Every function that `outputs` depend on, lowest rank first.
+    """Every function that `outputs` depend on, in topological order (by ascending rank).
 
     Args:
         outputs: Where to start.
-        through: Where given, the walk goes on only through Variables for which it is true.
+        through: If given, the traversal passes only Variables for which it is true.
     """
     found = dict.fromkeys([
         y.parent for y in outputs if y.parent is not None and (through is None or through(y))
@@ -41,8 +41,7 @@ def functions_of(
 
 
 def functions_to_results(outputs: Iterable[Variable]) -> tuple[list[Function], list[Variable]]:
-    """Returns what `functions_of` does where the walk goes on through no result of `grad`, and the results that it
-    meets."""
+    """As `functions_of`, but without passing results of `grad`; also returns the results met."""
     found: dict[Function, None] = {}
     met: dict[Variable, None] = {}
     stack = [outputs]
@@ -58,7 +57,7 @@ def functions_to_results(outputs: Iterable[Variable]) -> tuple[list[Function], l
 
 
 def needs_gradient(x: Variable) -> bool:
-    """Whether a leaf that `x` depends on needs a gradient, and one can reach it. The walk ends at the first one."""
+    """Whether a leaf above `x` needs a gradient that can reach it. The traversal ends at the first one."""
     if x._need_grad is not None:
         return x._need_grad
     stack: list[Function] = [] if x.parent is None else [x.parent]
@@ -75,7 +74,7 @@ def needs_gradient(x: Variable) -> bool:
 
 
 def leaves_of(outputs: Iterable[Variable]) -> list[Variable]:
-    """The leaves that `outputs` depend on, each once, in the order in which they are first used."""
+    """The leaves that `outputs` depend on, each once, in order of first use."""
     outputs = list(outputs)
     found: dict[int, Variable] = {id(y): y for y in outputs if y.parent is None}
     for f in functions_of(outputs):
@@ -88,18 +87,18 @@ def leaves_of(outputs: Iterable[Variable]) -> list[Variable]:
 def path_between(
     outputs: Iterable[Variable], inputs: Iterable[Variable], of_values: bool = False, stop_ids: Container[int] = ()
 ) -> tuple[list[Function], set[int], list[Function]]:
-    """Returns what a gradient passes on its way from `outputs` to `inputs`.
+    """The functions and Variables on paths from `inputs` to `outputs` that gradients can take.
 
     Args:
-        outputs: Where it starts.
-        inputs: Where it ends.
-        of_values: Whether this is about values, and not about gradients, which end where `need_grad` is False and at
+        outputs: Where gradients start.
+        inputs: Where they end.
+        of_values: Whether to follow values rather than gradients, which stop where `need_grad` is False and at
             ops whose outputs count as constants.
-        stop_ids: Ids of other Variables that stop it.
+        stop_ids: Ids of other Variables that stop them.
 
     Returns:
-        The functions on some way, lowest rank first; the ids of the Variables on some way, `inputs`
-        included; and all functions that `outputs` depend on. No way leads through a Variable that stops
+        The functions on some path, by ascending rank; the ids of the Variables on some path, `inputs`
+        included; and all functions that `outputs` depend on. No path leads through a Variable that stops
         gradients, though it may end there.
     """
     functions = functions_of(outputs)
@@ -114,9 +113,9 @@ def among(
     stop_ids: Container[int] = (),
     stands_for: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[list[Function], set[int]]:
-    """Those of `functions`, given in an order in which they can run, through which `inputs` reach what they compute,
-    and the ids of the Variables on the way; see `path_between`. `stands_for` says by the ids of Variables what others
-    are read in their place."""
+    """The functions among `functions`, given in topological order, that depend on `inputs`, and the ids of the
+    Variables on the way; see `path_between`. `stands_for` maps ids of Variables to others that are read in their
+    place."""
     active = {id(x) for x in inputs}
     active |= {id(x) for i, x in stands_for.items() if i in active}
     path = []
@@ -139,7 +138,7 @@ def among(
 
 
 def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> list[T]:
-    """`roots` and what they depend on, each after its operands: depth first, in the order in which these are given."""
+    """`roots` and what they depend on, each after its operands: depth first, in the order given."""
     entered: set[T] = set()
     listed: dict[T, None] = {}
     stack = [*roots][::-1]
@@ -155,27 +154,26 @@ def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> 
 
 
 class Form(NamedTuple):
-    """Another form of a Variable: what is computed as it was asked for, and is something that others are built on too.
+    """An alternative form of a Variable: computed as requested, and shared with other results.
 
-    Where functions of the other form are in a graph anyway, what reads the Variable is taken to read the other form, so
-    that only one of the two is computed, and differentiated. The graph itself is never changed for that.
+    If functions of that form are in a graph anyway, readers of the Variable are taken to read the alternative, so that
+    only one of the two is computed and differentiated. The graph itself never changes for that.
     """
 
     variable: Variable
-    """It has the same value; the output of a function that only passes it on."""
+    """It has the same value, and is the output of a function that only forwards it."""
     functions: frozenset[Function]
-    """The functions that are there for such forms alone."""
+    """The functions that exist only for such forms."""
 
 
 def forms_within(
     functions: Collection[Function], apart: Container[int] = ()
 ) -> list[tuple[Variable, Variable]]:
-    """Returns the Variables among what `functions` compute of whose other form some function is among these too, each
-    with that.
+    """The computed Variables with an alternative form of which some function is computed too, each with that form.
 
     Args:
-        functions: All that is computed.
-        apart: Ids of Variables that stand for themselves.
+        functions: All functions that are computed.
+        apart: Ids of Variables to keep in their own form.
     """
     found: list[tuple[Variable, Variable]] = []
     partly: dict[frozenset[Function], bool] = {}
@@ -193,13 +191,12 @@ def forms_within(
 def seen_through(
     outputs: Sequence[Variable], forms: Mapping[int, Variable], through: Callable[[Variable], bool] | None = None
 ) -> tuple[list[Variable], list[Function]]:
-    """Returns `outputs`, and what they depend on, each function after those whose results it reads, with `forms` in
-    place of what they are forms of.
+    """`outputs`, and the functions that they depend on in topological order, with `forms` substituted.
 
     Args:
-        outputs: What is computed.
-        forms: By the ids of Variables, what is taken for them.
-        through: Where given, the walk goes on only through Variables for which it is true.
+        outputs: The Variables to compute.
+        forms: Maps ids of Variables to their alternative forms.
+        through: If given, the traversal passes only Variables for which it is true.
     """
     outputs = [forms.get(id(y), y) for y in outputs]
 

@@ -1,8 +1,8 @@
-"""What cells hold: values that are there, zeros, and values that are computed when they are read.
+"""Values of cells: arrays, zeros, and deferred values that are computed when they are read.
 
-Writing to a cell replaces its Value, which is one assignment; reading completes the Value and never replaces it. So a
-reader cannot undo what another thread writes, and an interrupt finds a cell as it was or as it is to be. Several cells
-are read, and written, in one call into C, which neither a signal's handler nor another thread can come between.
+Writing to a cell replaces its Value, in one assignment; reading completes the Value and never replaces it. So a reader
+cannot undo another thread's write, and an interrupt finds a cell either before or after a change. Several cells are
+read or written by one call into C, which neither a signal handler nor another thread can interrupt.
 """
 
 from __future__ import annotations
@@ -26,10 +26,10 @@ if TYPE_CHECKING:
 
 
 def on_host(array: Any) -> np.ndarray[Any, Any]:
-    """An array as one of NumPy, without a copy where there needs to be none.
+    """An array as a NumPy array, without a copy if possible.
 
     Raises:
-        RuntimeError: It is divided over several processes.
+        RuntimeError: It is sharded over several processes.
     """
     if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
         raise RuntimeError(
@@ -41,44 +41,43 @@ def on_host(array: Any) -> np.ndarray[Any, Any]:
 
 
 def on_device(array: np.ndarray[Any, Any]) -> jax.Array:
-    """An array of NumPy as one of JAX's, with its numbers also where JAX traces a function: what holds it outlives the
-    trace."""
+    """A NumPy array as a concrete JAX array even while JAX traces, because what holds it outlives the trace."""
     check_process()
     with x64_if(array.dtype.itemsize == 8), jax.ensure_compile_time_eval():
-        moved: jax.Array = jax.device_put(array)  # `asarray` compiles something for each shape
+        moved: jax.Array = jax.device_put(array)  # `asarray` would compile for each shape
     return moved
 
 
 def is_shared(array: Any) -> bool:
-    """Whether several processes have parts or copies of an array, so that none of them may change it by itself."""
+    """Whether several processes hold parts or copies of an array, so that none may change it alone."""
     return isinstance(array, jax.Array) and not array.is_fully_addressable
 
 
 class Value:
-    """An array in a cell."""
+    """The array in a cell."""
 
     __slots__ = ("__weakref__", "array", "has_view")
 
     array: Any
-    """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is there."""
+    """A `jax.Array` or a small `np.ndarray`, which nobody writes to unless it has a view; None until it is computed."""
     has_view: bool
-    """Whether it has a writable host view: the array was handed out as a NumPy array that may be written to."""
+    """Whether the array was handed out as a writable NumPy array."""
 
     def __init__(self, array: Any) -> None:
         self.array = array
         self.has_view = False
 
     def raw(self) -> Any:
-        """The array for handing to JAX, computed if it is not there; nobody else can write to it."""
+        """The array to pass to JAX, computed if need be; nobody else can write to it."""
         if self.array is None:
             self.complete()
         return self._kept() if self.has_view else self.array
 
     def complete(self) -> None:
-        """Let the array be there."""
+        """Compute the array."""
 
     def _kept(self) -> Any:
-        """Returns what has a view: a copy, as long as somebody else holds that."""
+        """The array that has a view; a copy as long as somebody holds that view."""
         with _lock:
             if getrefcount(self.array) > HELD_ONCE:
                 return self.array.copy()
@@ -86,8 +85,7 @@ class Value:
             return self.array
 
     def writable_view(self) -> np.ndarray[Any, Any]:
-        """The array as a NumPy array that may be written to, which changes the value; read-only where it is shared by
-        several processes."""
+        """A writable NumPy array; writing to it changes the value. Read-only if several processes share the array."""
         if not self.has_view:
             array = self.raw()
             if is_shared(array):
@@ -100,13 +98,13 @@ class Value:
         return result
 
     def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """Let `moved`, the same elsewhere, take the place of `array`, if that is still what is held and has no view."""
+        """Replace `array` by `moved`, its copy elsewhere, if it is still held and has no view."""
         with _lock:
             if self.array is array and not self.has_view:
                 self.array = moved
 
     def as_jax(self) -> jax.Array:
-        """The array as a `jax.Array`, which is what it is from now on, unless it has a view."""
+        """The array as a `jax.Array`, and stored as one from now on unless it has a view."""
         array = self.raw()
         if isinstance(array, np.ndarray):
             array = on_device(array)
@@ -135,12 +133,12 @@ class Zeros(Value):
 
 
 class NotKept(Zeros):
-    """In the place of a gradient that a backward has passed and not kept."""
+    """Stands for a gradient that a backward has passed and not kept."""
 
     __slots__ = ()
 
     def complete(self) -> None:
-        """Say so, to whoever reads it."""
+        """Raise an error that says so."""
         raise RuntimeError(
             "g: backward() has not kept the gradient of this intermediate value; call backward(retain_grad=True), or "
             "set its `persistent` to True before; assigning .g sets it"
@@ -148,18 +146,18 @@ class NotKept(Zeros):
 
 
 class Source(Protocol):
-    """What computes deferred values."""
+    """Computes deferred values."""
 
     def run(self) -> None:
-        """Compute, and `fill` every value that waits for this."""
+        """Compute, and `fill` every value that waits for the result."""
 
 
 class Deferred(Value):
     """A value that its source computes when it is read.
 
     Args:
-        source: What computes it.
-        replaceable: Whether a `backward()` may replace what the source computes, unless somebody has written to it.
+        source: Computes it.
+        replaceable: Whether a `backward()` may replace the computed value, unless somebody has written to it.
     """
 
     __slots__ = ("_made", "_replaceable", "source")
@@ -178,7 +176,7 @@ class Deferred(Value):
             source.run()
 
     def fill(self, array: Any) -> None:
-        """Take the array that was computed, if none is there yet, and let go of the source."""
+        """Store the computed array, if there is none yet, and release the source."""
         with _lock:
             if self.array is None:
                 self.array = array
@@ -187,8 +185,8 @@ class Deferred(Value):
         self.source = None
 
     def replace(self, array: Any) -> None:
-        """Take the array, whether or not another one was computed before. Where that has a view that was written to, it
-        remains."""
+        """Store the array, whether or not another was computed before. A value that was written to through a view
+        stays."""
         with _lock:
             if not self.has_view or on_host(self._made).tobytes() == self.array.tobytes():
                 self.array = self._made = array
@@ -200,51 +198,51 @@ _lock = threading.RLock()  # a signal's handler may come back to it
 
 
 HELD_ONCE: int = next(map(getrefcount, (object(),)))
-"""What `getrefcount` counts for what one attribute, or one entry of a tuple, refers to, and nothing else."""
+"""The count of `getrefcount` for an object with a single reference, from an attribute or a tuple."""
 
 # ---------------------------------------------------------------- several cells at once
 
 writing = threading.RLock()
-"""Held while a user's value is written, so that `replace` sees whether one was."""
+"""Held while a user's value is written, so that `replace` can tell whether one was."""
 
 _value_of = attrgetter("_value")
 
 
 def values_of(cells: Iterable[NdArray]) -> list[Value]:
-    """The Values of several cells, all of one moment."""
+    """The Values of several cells, read atomically."""
     return list(map(_value_of, cells))
 
 
 def hold_together(cells: Sequence[NdArray], values: Sequence[Value]) -> None:
-    """Let each of several cells hold a Value, all from one moment on."""
+    """Set the Values of several cells atomically."""
     if len(cells) == 1:
         cells[0]._value = values[0]
         return
     before = list(map(_value_of, cells))
     deque(map(setattr, cells, repeat("_value"), values), maxlen=0)
-    del before  # only now: letting go of values may run code
+    del before  # only now, because releasing values may run code
 
 
 def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
-    """Write arrays of the cells' shapes and dtypes to several cells, all at one moment."""
+    """Write arrays, of the cells' shapes and dtypes, to several cells atomically."""
     hold_together(cells, list(map(Value, arrays)))
 
 
 def replace(cells: Sequence[NdArray], before: Sequence[Value], arrays: Iterable[Any], owner: Any, state: Value) -> None:
-    """Write what was computed from the Values `before` to the cells, and `state` to `owner._state`, all at one
-    moment. A cell that was written to since keeps what it has: that came later."""
+    """Write what was computed from the Values `before` to the cells, and `state` to `owner._state`, atomically. A cell
+    written to since keeps its newer value."""
     exchange(cells, before, list(map(Value, arrays)), owner, state)
 
 
 def exchange(
     cells: Sequence[NdArray], before: Sequence[Value], after: Sequence[Value], owner: Any, state: Value
 ) -> bool:
-    """Let cells hold the Values `after` in place of `before`, and `owner._state` be `state`, all at one moment.
+    """Replace the Values `before` of cells by `after`, and `owner._state` by `state`, atomically.
 
-    A cell that holds another Value than that in `before` was written to, and keeps it.
+    A cell whose Value is no longer that in `before` was written to, and keeps its own.
 
     Returns:
-        Whether none was.
+        Whether no cell was written to.
     """
     with writing:
         found = _set_together([*cells, owner], [*["_value"] * len(cells), "_state"], [*after, state])
@@ -256,8 +254,8 @@ def exchange(
 
 
 def _set_together(objects: Sequence[Any], names: Sequence[str], values: Sequence[Any]) -> list[Any]:
-    """Set an attribute of each object, and return what they were. The call runs no bytecode; what was there is let go
-    of afterwards, since that might."""
+    """Set an attribute of each object, and return the old values. The call runs no bytecode; the old values are
+    released afterwards, since that might."""
     steps = [
         (access, x, name, value)
         for x, name, value in zip(objects, names, values, strict=True)

@@ -27,12 +27,12 @@ class Variable(ShownVariable, Operators, Links):
 
     Args:
         shape: Shape of the array.
-        need_grad: Whether `backward()` computes a gradient for it (leaves of floating dtypes).
+        need_grad: Whether `backward()` computes a gradient for it (a leaf of a floating dtype).
         name: A name for messages and printing.
-        dtype: Its dtype; float32 by default.
+        dtype: Dtype of the array; float32 by default.
 
     Raises:
-        TypeError: `shape` is no tuple of ints, or `need_grad` no bool, or True for a dtype that is not floating.
+        TypeError: `shape` is no tuple of ints, or `need_grad` no bool, or it is True for a dtype that is not floating.
         ValueError: A size is negative, or the array too large for any memory.
 
     Applying functions (`nngrad.functions`) and operators to Variables builds the graph; `forward()`
@@ -61,20 +61,19 @@ class Variable(ShownVariable, Operators, Links):
     parent: Function | None
     """The Function that computes it; None for a leaf."""
     index: int
-    """Which output of its parent it is."""
+    """Its index among the outputs of its parent."""
     name: str
     persistent: bool
-    """Whether `forward()` of a graph keeps this Variable's value ready beside the outputs', and `backward()` its
+    """Whether `forward()` of a graph keeps this Variable's value in addition to the outputs', and `backward()` its
     gradient."""
     _data: NdArray | None
     _grad: NdArray | None
     _need_grad: bool | None
-    _derived: Any  # what results of `grad` and Laplacians know of themselves
+    _derived: Any  # the records of results of `grad` and Laplacians
     _group: OutputGroup | None
     _source: KeySource | None
     _at: Any
-    """From which values of the leaves the data of an output was computed: the snapshot of a forward, or else what was
-    read."""
+    """The leaves' values from which an output's data was computed: the snapshot of a forward, or of a read."""
 
     def __init__(
         self, shape: Shape | list[int] | int = (), need_grad: bool = False, name: str = "", dtype: object = FLOAT32,
@@ -93,10 +92,10 @@ class Variable(ShownVariable, Operators, Links):
     def from_numpy_array(
         data: object, grad: object = None, need_grad: bool = False, dtype: object = None, name: str = ""
     ) -> Variable:
-        """A leaf with a copy of `data`, and of `grad` where it is given.
+        """A leaf with a copy of `data`, and of `grad` if it is given.
 
-        NumPy and JAX arrays keep their dtype, but those in float64 become float32 in a context of type 'float'
-        (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` may say otherwise.
+        NumPy and JAX arrays keep their dtype, but float64 becomes float32 in a context of type 'float'
+        (`nn.get_extension_context`); Python floats and lists of them become float32. `dtype` overrides this.
         """
         x = leaf_of(NdArray.from_numpy_array(data, dtype))
         if need_grad is not False:
@@ -132,7 +131,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def rank(self) -> int:
-        """Length of the longest way from a leaf; 0 for a leaf."""
+        """Length of the longest path from a leaf; 0 for a leaf."""
         return 0 if self.parent is None else self.parent.rank + 1
 
     @property
@@ -142,7 +141,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def need_grad(self) -> bool:
-        """Whether gradients reach it: for a leaf as it was set, else whether some leaf above needs one.
+        """Whether gradients reach it: for a leaf as set, else whether some leaf above needs one.
 
         Setting it to False on an output of a function stops gradients there.
         """
@@ -175,7 +174,7 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def data(self) -> NdArray:
-        """The cell of its value. An output that was never computed is computed when this is read."""
+        """The cell of its value. Reading this property computes an output that was never computed."""
         if self.parent is not None and not self.is_computed:
             engine.evaluate(self)
         return self.cell
@@ -188,13 +187,13 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def is_computed(self) -> bool:
-        """Whether the cell of an output holds the value of the last `forward()`, or that value deferred."""
+        """Whether an output's cell holds the value of the last `forward()`, possibly deferred."""
         snapshot = None if self.parent is None else self.parent.snapshot
         return not self.cell.is_zero if snapshot is None else snapshot is self._at
 
     @property
     def cell(self) -> NdArray:
-        """The cell of its value as it is; nothing is computed."""
+        """The cell of its value as it is, without computing anything."""
         cell = self._data
         if cell is None:
             cell = self._data = NdArray.of_spec(self.spec)
@@ -202,10 +201,10 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def grad(self) -> NdArray:
-        """The cell of its gradient, as `backward()` accumulates it for a leaf; zeros until then.
+        """The cell of its gradient, into which `backward()` accumulates for a leaf; zeros until then.
 
-        For a Variable in the middle of a graph a `backward()` that passes it keeps its gradient with
-        `retain_grad=True`, or where `persistent` is True. Reading what was not kept is a RuntimeError.
+        An intermediate Variable keeps the gradient of a `backward()` only with
+        `retain_grad=True`, or if its `persistent` is True. Reading one that was not kept is a RuntimeError.
         """
         cell = self._grad
         if cell is None or cell is NOT_KEPT:
@@ -221,11 +220,11 @@ class Variable(ShownVariable, Operators, Links):
 
     @property
     def grad_var(self) -> Variable | None:
-        """The gradient as a Variable of its own graph, where `nn.grad` (`set_grad`, `retain_grad`) or a `backward`
-        with `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed, or another backward has
+        """The gradient as a Variable of its own graph, if `nn.grad` (`set_grad`, `retain_grad`) or a `backward` with
+        `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed, or another backward has
         added to it.
 
-        A Variable that is set is kept, and `.g` is its value, computed when it is read; None is `cleargrad()`.
+        Assigning a Variable keeps it, and `.g` is its value, computed when it is read; assigning None is `cleargrad()`.
         """
         return None if self._grad is None or self._grad.is_zero else self._grad.variable
 
@@ -234,7 +233,7 @@ class Variable(ShownVariable, Operators, Links):
         keep_gradient(self, gradient)
 
     def cleargrad(self) -> None:
-        """Let the gradient be zeros again, and forget its Variable."""
+        """Reset the gradient to zeros, and forget its Variable."""
         if self._grad is not None:
             self.grad.zero()
 
@@ -249,8 +248,8 @@ class Variable(ShownVariable, Operators, Links):
     def d(self) -> np.ndarray[Any, Any]:
         """The value as a NumPy array; assigning replaces it, and writing to the array changes it.
 
-        What is written to an output is its value until the next `forward()` that passes it. Nothing else is computed
-        from it, except, under `nn.auto_forward()`, functions that are applied from then on.
+        A value written to an output lasts until the next `forward()` that passes it. Nothing else is computed from it,
+        except, under `nn.auto_forward()`, functions that are applied from then on.
         """
         return self.cell.data if self.parent is None else self.data.data
 
@@ -263,7 +262,7 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def g(self) -> np.ndarray[Any, Any]:
         """The gradient as a NumPy array; assigning replaces it, and writing to the array changes it."""
-        cell = self._grad  # or what stands for one, of which reading says so
+        cell = self._grad  # or a stand-in, which raises an error when it is read
         return self.grad.data if cell is None else cell.data
 
     @g.setter
@@ -278,11 +277,11 @@ class Variable(ShownVariable, Operators, Links):
     ) -> None:
         """Compute the graph up to this Variable from the leaves' present values.
 
-        The leaves' arrays are taken now; the computation runs when a value of it is read, or together with
+        The leaves' arrays are captured now; the computation runs when one of its values is read, or together with
         `backward()`. `clear_buffer` and `clear_no_need_grad` are accepted for nnabla's sake: XLA reuses its buffers.
 
         Args:
-            placed: The hooks by position.
+            placed: The hooks, by position.
             hooks: `function_pre_hook` and `function_post_hook`, called with each Function in rank order before and
                 after it runs; with a hook the graph runs op by op, at once.
         """
@@ -298,15 +297,16 @@ class Variable(ShownVariable, Operators, Links):
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
         Args:
-            grad: Gradient here: a scalar, an array, an NdArray, a Variable, or None for what its own `.grad` holds.
+            grad: The incoming gradient: a scalar, an array, an NdArray, a Variable, or None for that in its own
+                `.grad`.
             clear_buffer: Accepted for nnabla's sake.
-            placed: `communicator_callbacks` and the two hooks by position.
-            options: `recompute` says which forward values are computed again, so that they need not be kept, as in
-                `nn.grad`. `retain_grad=True` keeps the gradients of Variables in the middle too, in their `.grad`;
-                `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` is what
-                the gradient at this Variable is multiplied by. `function_pre_hook` and `function_post_hook` are
-                those of `forward`, called for the functions of the gradient. `communicator_callbacks` is called when
-                the gradients are there: what a communicator's `all_reduce_callback` gives, or a list of such.
+            placed: `communicator_callbacks` and the two hooks, by position.
+            options: `recompute` chooses forward values to recompute instead of keeping them, as in
+                `nn.grad`. `retain_grad=True` also keeps the gradients of intermediate Variables, in their `.grad`;
+                `enable_double_backprop=True` those of the leaves as Variables, in `.grad_var`; `loss_scale` multiplies
+                the gradient at this Variable. `function_pre_hook` and `function_post_hook` are
+                those of `forward`, called for the functions of the gradient. `communicator_callbacks` is called once
+                the gradients are computed: the result of a communicator's `all_reduce_callback`, or a list of such.
         """
         try:
             engine.backward(self, grad, **backward_named(placed, options))
@@ -327,7 +327,7 @@ class Variable(ShownVariable, Operators, Links):
         return self.data.array
 
     def __format__(self, form: str) -> str:
-        """A Variable of one element as its number is formatted; with no `form` as it is printed."""
+        """Format the number of a one-element Variable; without a `form`, as it is printed."""
         if form and self.size != 1:
             raise TypeError(f"{form!r} formats one number, not a Variable of shape {self.shape}; format its elements")
         return format(self.data.view.item(), form) if form else str(self)
@@ -370,7 +370,7 @@ class Variable(ShownVariable, Operators, Links):
 
 
 _JAX_OPERATORS = ("_operator_", "deferring_binary_op")
-"""What the functions that define a JAX array's operators are called, in new versions of JAX and in old ones."""
+"""The beginnings of the names of functions that define a JAX array's operators, in new and old versions of JAX."""
 
 
 def _fill(x: Variable, spec: Spec) -> None:
@@ -380,11 +380,11 @@ def _fill(x: Variable, spec: Spec) -> None:
 
 
 new_variable = Variable.__new__
-"""Makes a Variable without asking what to fill it with."""
+"""Makes a Variable without filling it."""
 
 
 def leaf_of(cell: NdArray, name: str = "") -> Variable:
-    """A leaf whose data is `cell`; no gradient is asked for."""
+    """A leaf whose data is `cell`, without need_grad."""
     x = new_variable(Variable)
     _fill(x, cell.spec)
     x._data = cell
@@ -394,7 +394,7 @@ def leaf_of(cell: NdArray, name: str = "") -> Variable:
 
 
 def _leaf_again(cell: NdArray, grad: NdArray | None, need_grad: bool, name: str, persistent: bool) -> Variable:
-    """A leaf from what was pickled of it."""
+    """Restore a pickled leaf."""
     x = leaf_of(cell, name)
     x._grad, x._need_grad, x.persistent = grad, need_grad, persistent
     return x

@@ -1,4 +1,4 @@
-"""The warning for float64 data that makes a graph of float32 parameters one of float64."""
+"""The warning that float64 data turns a graph of float32 parameters into a float64 one."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ if TYPE_CHECKING:
 
 
 class Widened(tuple[Spec, ...]):
-    """The specs of results of which some are float64, where some inputs are floating and narrower."""
+    """Specs of results, some of them float64 although some inputs are floating and narrower."""
 
     __slots__ = ()
 
 
 def marked_if_wide(specs: tuple[Spec, ...], given: tuple[Spec, ...]) -> tuple[Spec, ...]:
-    """The specs of results, marked where that is so."""
+    """The specs of results, as `Widened` if that is so."""
     narrower = any([s.differentiable and not s.needs_x64 for s in given])
     return Widened(specs) if narrower and any([s.dtype == np.float64 for s in specs]) else specs
 
 
 def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
-    """Warn the user where a Variable that needs a gradient is promoted by float64 data, which need none.
+    """Warn the user if a Variable that needs a gradient is promoted by float64 data that needs none.
 
-    A graph that is float64 on purpose has parameters in float64, and none of this.
+    A graph that is float64 on purpose has float64 parameters, and does not get the warning.
     """
     if build_options().emitting.builder is not None:
         return
