@@ -1,4 +1,4 @@
-"""`python -m nngrad` is the `nngrad` command, where nngrad can be imported."""
+"""`python -m nngrad` runs the `nngrad` command, where nngrad can be imported."""
 
 import sys
 

@@ -1,4 +1,4 @@
-"""nnabla's module of backward rules, which are in `backward_registry` here."""
+"""nnabla's module of backward rules, which `backward_registry` provides here."""
 
 from backward_registry import register as register
 from backward_registry import registry as registry

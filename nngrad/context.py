@@ -1,4 +1,4 @@
-"""Where functions run, and how they are made: devices, auto_forward, no_grad."""
+"""Contexts: devices, auto_forward, no_grad and deterministic runs."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .graph.refusals import explained
 from .graph.spec import FLOAT32
 
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}
-"""JAX's platforms by the names of backends."""
+"""JAX's platform for each backend."""
 
 
 class Context:
-    """A device that functions run on.
+    """A device for functions to run on.
 
     Args:
-        backend: 'cpu', 'cuda' or 'cudnn' (both stand for the GPU as JAX sees it), 'gpu' or 'tpu'; or a
-            list as nnabla has it, such as ['cudnn:float', 'cpu:float'], of which the first counts. What comes after a
-            colon is the type: with 'float', float64 arrays that become Variables while the context is in force become
-            float32, unless a dtype is given; with 'double' or without one they stay float64.
+        backend: 'cpu', 'cuda' or 'cudnn' (both mean the GPU as JAX sees it), 'gpu' or 'tpu'; or a list as in
+            nnabla, such as ['cudnn:float', 'cpu:float'], of which the first entry counts. A colon precedes the type:
+            with 'float', float64 arrays that become Variables while the context is in force become
+            float32, unless a dtype is given; with 'double' or without a type they stay float64.
         array_class: Accepted for nnabla's sake; arrays are JAX's.
-        device_id: Number of the device among those of its kind that this process has. In a run of several processes,
-            a process that has one alone takes that, whatever its number on the machine is.
+        device_id: Index of the device among those of its kind that this process has. In a run of several processes,
+            a process with only one takes that, whatever its index on the machine.
 
-    It is pickled by `backend`, `type_config` and `device_id`, and stands for the device of that number where it is
-    loaded. Contexts of one device are equal.
+    It is pickled by `backend`, `type_config` and `device_id`, and refers to the device of that index where it is
+    loaded. Contexts of the same device are equal.
 
     Raises:
-        ValueError: There is no such device, and the message lists those there are; or the type is another, such as
+        ValueError: There is no such device, and the message lists the available ones; or the type is unknown, such as
             'half'.
     """
 
@@ -55,8 +55,8 @@ class Context:
 
     @property
     def device_id(self) -> str:
-        """Number of the device among those of its kind that this process has. Setting it changes nothing for functions
-        that were made, or in a scope that is entered."""
+        """Index of the device among those of its kind that this process has. Setting it does not affect functions
+        already made, or scopes already entered."""
         return self._device_id
 
     @device_id.setter
@@ -66,7 +66,7 @@ class Context:
 
     @property
     def device(self) -> jax.Device | None:
-        """The JAX device; None where it is the one that JAX takes by itself, which needs no moving."""
+        """The JAX device; None if it is JAX's default, to which nothing need be moved."""
         return None if self.jax_device == jax.local_devices()[0] else self._device
 
     @property
@@ -78,7 +78,8 @@ class Context:
 
     @property
     def float_dtype(self) -> np.dtype[Any] | None:
-        """What float64 arrays become that are made Variables in this context; None if they stay what they are."""
+        """The dtype that float64 arrays take on when they become Variables in this context; None if they keep theirs.
+        """
         return FLOAT32 if self.type_config == "float" else None
 
     def __eq__(self, other: object) -> bool:
@@ -133,35 +134,35 @@ def _available() -> list[str]:
 
 
 def get_extension_context(ext_name: str, device_id: str | int = "0", type_config: str = "float") -> Context:
-    """The Context of a backend by nnabla's name: 'cpu', 'cuda' or 'cudnn'.
+    """The Context of a backend, by nnabla's name for it: 'cpu', 'cuda' or 'cudnn'.
 
     Args:
         ext_name: Name of the backend.
-        device_id: Number of the device.
+        device_id: Index of the device.
         type_config: 'float': while the context is in force, float64 arrays that become Variables become float32,
             unless a dtype is given. 'double': they stay float64. Variables are never cast.
 
     Raises:
-        ValueError: There is no such device; or `type_config` is another: 'half' is refused, since here
-            `nn.precision("float16")` says what is computed in float16.
+        ValueError: There is no such device; or `type_config` is unknown: 'half' is refused, because here
+            `nn.precision("float16")` chooses what is computed in float16.
     """
     return Context(f"{ext_name}:{type_config}", device_id=device_id)
 
 
 def device(device: str | jax.Device) -> Switched:
-    """Functions made within run on a device. Arrays are copied there when those functions read them, and parameters
-    stay there from their first update.
+    """Run functions made within this block on a device. Arrays are copied there when those functions read them, and
+    parameters stay there from their first update.
 
     Args:
-        device: 'cpu', 'gpu', 'tpu', with a number behind a colon where it is not the first of its kind ('gpu:1'); or a
-            device of JAX's.
+        device: 'cpu', 'gpu' or 'tpu', with an index after a colon unless it is the first of its kind ('gpu:1'); or a
+            JAX device.
 
     Returns:
-        A block for `with`, which decorates functions too.
+        A `with` block that also decorates functions.
 
     Raises:
         TypeError: `device` is something else.
-        ValueError: There is no such device, and the message lists those there are.
+        ValueError: There is no such device; the message lists the available ones.
     """
     if isinstance(device, jax.Device):
         if device not in (local := jax.local_devices(backend=device.platform)):
@@ -174,12 +175,12 @@ def device(device: str | jax.Device) -> Switched:
 
 
 def context_scope(context: Context) -> Switched:
-    """Functions made within run on the device of `context`."""
+    """Run functions made within this block on the device of `context`."""
     return switched(context=_in_force(context))
 
 
 def set_default_context(context: Context) -> None:
-    """From now on, functions made in this thread or asyncio task run on the device of `context`."""
+    """Run functions made from now on in this thread or asyncio task on the device of `context`."""
     set_switches(context=_in_force(context))
 
 
@@ -193,49 +194,50 @@ def get_current_context() -> Context:
 
 
 def _in_force(context: Any) -> Context:
-    """A context like `context`, whose device stays what it is."""
+    """A copy of `context` whose device will not change."""
     if not isinstance(context, Context):
         raise TypeError(f"context: expected a Context, got {context!r}")
     return copy.copy(context)
 
 
 def auto_forward(auto: bool = True) -> Switched:
-    """Functions made within are run as they are made, so that values are there at once."""
+    """Run functions made within this block as soon as they are made, so that their values are available at once."""
     return switched(auto_forward=bool(auto))
 
 
 def set_auto_forward(auto: bool) -> None:
-    """From now on, functions made in this thread or asyncio task are run as they are made, or not."""
+    """Run functions made from now on in this thread or asyncio task as soon as they are made, or not."""
     set_switches(auto_forward=bool(auto))
 
 
 def get_auto_forward() -> bool:
-    """Whether functions made in this thread or asyncio task are run as they are made."""
+    """Whether functions made in this thread or asyncio task run as soon as they are made."""
     return build_options().applying.auto_forward
 
 
 def no_grad(no_grad_: bool = True) -> Switched:
-    """No gradient passes through what is made within."""
+    """Stop gradients at functions made within this block."""
     return switched(no_grad=bool(no_grad_))
 
 
 def deterministic(deterministic_: bool = True) -> Switched:
-    """What runs within has one tier: each call runs the best executable, so that equal calls give equal bits.
+    """Run everything within this block in one tier: each call runs the best executable, so that equal calls give equal
+    bits.
 
-    Otherwise the first calls of a large program run an executable that is compiled quickly, and those that follow the
-    best one, whose results differ from those of the first by rounding. After how many calls follows from the program
-    alone, so two runs that call the same come to the same bits all the same; a run that is resumed counts its calls
-    from 0, and comes to them only within this.
+    Otherwise the first calls of a large program run an executable that compiles quickly, and later ones the best one,
+    whose results differ by rounding. After how many calls that happens follows from the program alone, so two runs that
+    make the same calls still get the same bits; a run that is resumed counts its calls from 0, and gets them only
+    within this block.
     """
     return switched(deterministic=bool(deterministic_))
 
 
 def _joins_others() -> bool:
-    """Whether this process is to join others and has not yet, so that JAX must not be asked for devices."""
+    """Whether this process is to join others but has not yet, so that JAX must not be asked for devices."""
     if several_processes():
         return False
     try:
         launcher = launcher_of(os.environ)
-    except ValueError:  # which is told where processes are joined
+    except ValueError:  # which is raised where processes join
         return True
     return launcher is not None and launcher.count != 1

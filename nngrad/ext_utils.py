@@ -1,4 +1,4 @@
-"""nnabla's names for devices: 'cpu', 'cuda' and 'cudnn' are what JAX has there."""
+"""nnabla's names for devices: 'cpu', 'cuda' and 'cudnn' refer to JAX's devices."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .context import get_extension_context as get_extension_context
 
 
 class Extension:
-    """What nnabla's programs ask of an extension.
+    """A backend, with the methods of nnabla's extension modules.
 
     Args:
         name: 'cpu', 'cuda' or 'cudnn' (both stand for the GPU as JAX sees it), 'gpu' or 'tpu'.
@@ -27,22 +27,22 @@ class Extension:
         self.name = name
 
     def context(self, **options: Any) -> Context:
-        """The Context of a device, as `nn.get_extension_context` gives it."""
+        """The Context of a device, as from `nn.get_extension_context`."""
         return get_extension_context(self.name, **options)
 
     def get_devices(self) -> list[str]:
-        """The numbers of the devices of this kind that JAX has, as text; none where it has no such platform."""
+        """The indices of JAX's devices of this kind, as strings; empty if JAX lacks the platform."""
         try:
             return [str(i) for i, _ in enumerate(jax.local_devices(backend=PLATFORMS[self.name]))]
         except RuntimeError:
             return []
 
     def get_device_count(self) -> int:
-        """How many devices of this kind there are."""
+        """The number of devices of this kind."""
         return len(self.get_devices())
 
     def device_synchronize(self, device: str | int = "0") -> None:
-        """Wait until the device has computed all that it was given.
+        """Wait until the device has finished all its work.
 
         Raises:
             ValueError: There is no such device.
@@ -51,12 +51,12 @@ class Extension:
         jax.block_until_ready([x for x in jax.live_arrays() if device_of in x.devices()])
 
     def clear_memory_cache(self) -> None:
-        """Let go of arrays that nobody holds. JAX gives their memory to those that come next."""
+        """Free arrays that nobody holds. JAX reuses their memory for later ones."""
         gc.collect()
 
 
 def import_extension_module(ext_name: str) -> Extension:
-    """The extension of that name.
+    """The extension of this name.
 
     Raises:
         ImportError: There is none.

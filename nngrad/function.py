@@ -1,4 +1,4 @@
-"""nnabla's module of functions in graphs, and of functions that are written in Python."""
+"""nnabla's module of the Functions in graphs, and of functions written in Python."""
 
 from .autodiff.custom import PythonFunction as PythonFunction
 from .graph import Function as Function

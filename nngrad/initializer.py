@@ -1,4 +1,4 @@
-"""Initial values of parameters: functions of a shape."""
+"""Initializers of parameters: functions from a shape to an array."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ Shape = Sequence[int]
 
 
 def host_generator() -> np.random.Generator:
-    """A NumPy generator that follows from `nn.seed` and from what has been drawn since."""
+    """A NumPy generator seeded by the next key, hence reproducible under `nn.seed`."""
     return np.random.default_rng(next_key())
 
 
 class BaseInitializer:
-    """A function of a shape that gives an array of it. A plain function will do in its place."""
+    """Base class of initializers, which map a shape to an array. A plain function works as well."""
 
     def __call__(self, shape: Shape) -> Array:
         """The initial value of a parameter.
@@ -51,7 +51,7 @@ class RandomInitializer(BaseInitializer):
 
     @property
     def rng(self) -> Rng:
-        """Where numbers are drawn from."""
+        """The generator to draw from."""
         return host_generator() if self._rng is None else self._rng
 
 
@@ -92,10 +92,10 @@ class NormalInitializer(RandomInitializer):
 
 
 class UniformInitializer(RandomInitializer):
-    """Numbers spread evenly over `lim`.
+    """Numbers distributed uniformly over `lim`.
 
     Args:
-        lim: A pair (low, high), of which `high` is left out.
+        lim: A pair (low, high), with `high` excluded.
         rng: As for `RandomInitializer`.
     """
 
@@ -112,10 +112,10 @@ class UniformInitializer(RandomInitializer):
 
 
 class UniformIntInitializer(RandomInitializer):
-    """Whole numbers spread evenly over `lim`.
+    """Integers distributed uniformly over `lim`.
 
     Args:
-        lim: A pair (low, high) of whole numbers, of which `high` is left out.
+        lim: A pair (low, high) of ints, with `high` excluded.
         rng: As for `RandomInitializer`.
     """
 
@@ -134,11 +134,11 @@ class UniformIntInitializer(RandomInitializer):
 
 
 class RangeInitializer(BaseInitializer):
-    """`start`, `start + step`, ... along the last axis; the same in every row.
+    """`start`, `start + step`, ... along the last axis, the same in every row.
 
     Args:
         start: The first number.
-        step: The difference of neighbours.
+        step: The difference between neighbours.
     """
 
     def __init__(self, start: float = 0, step: float = 1) -> None:
@@ -179,7 +179,7 @@ class OrthogonalInitializer(RandomInitializer):
         rows, columns = shape[0], math.prod(shape[1:])
         drawn = self.rng.standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(drawn)
-        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform over such matrices
+        q = q * np.where(np.diagonal(r) < 0, -1.0, 1.0)  # makes the distribution uniform over orthogonal matrices
         result: Array = (q if rows >= columns else q.T).reshape(shape) * self.gain
         return result
 
@@ -188,11 +188,11 @@ class OrthogonalInitializer(RandomInitializer):
 
 
 class WeightNormalizationScaleInitializer(BaseInitializer):
-    """`sqrt(sum(w^2) + eps)` of each slice of `w`: the scale with which `F.weight_normalization` gives `w` itself.
+    """`sqrt(sum(w^2) + eps)` of each slice of `w`: the scale with which `F.weight_normalization` returns `w` itself.
 
     Args:
-        w: The weight; its values are taken when the initializer is called.
-        dim: The axis that slices are taken along: that of the output channels.
+        w: The weight; its values are read when the initializer is called.
+        dim: The axis to slice along: that of the output channels.
         eps: Added to the squared length.
     """
 
@@ -217,11 +217,11 @@ def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)
 
     Args:
         inmaps: Number of input channels.
-        outmaps: Number of output channels; it has no influence.
+        outmaps: Number of output channels; it has no effect.
         kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
 
     Raises:
-        ZeroDivisionError: What is divided by is 0.
+        ZeroDivisionError: The denominator is 0.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * inmaps))
 
@@ -232,18 +232,18 @@ def calc_normal_std_he_backward(inmaps: int, outmaps: int, kernel: Shape = (1, 1
     He, Zhang, Ren and Sun, "Delving deep into rectifiers", ICCV 2015. K is the number of elements of the kernel.
 
     Args:
-        inmaps: Number of input channels; it has no influence.
+        inmaps: Number of input channels; it has no effect.
         outmaps: Number of output channels.
         kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
 
     Raises:
-        ZeroDivisionError: What is divided by is 0.
+        ZeroDivisionError: The denominator is 0.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * outmaps))
 
 
 def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:
-    """Standard deviation between what activations and gradients want: sqrt(2 / (K (inmaps + outmaps))).
+    """Standard deviation that compromises between activations and gradients: sqrt(2 / (K (inmaps + outmaps))).
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
     AISTATS 2010. K is the number of elements of the kernel.
@@ -254,13 +254,13 @@ def calc_normal_std_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) ->
         kernel: Size of the kernel along each spatial axis; (1, 1) also for layers without one.
 
     Raises:
-        ZeroDivisionError: What is divided by is 0.
+        ZeroDivisionError: The denominator is 0.
     """
     return math.sqrt(2.0 / (math.prod(kernel) * (inmaps + outmaps)))
 
 
 def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> tuple[float, float]:
-    """Limits of a uniform distribution of Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps))).
+    """Limits of the uniform distribution with Glorot's variance: -+sqrt(6 / (K (inmaps + outmaps))).
 
     Glorot and Bengio, "Understanding the difficulty of training deep feedforward neural networks",
     AISTATS 2010. K is the number of elements of the kernel.
@@ -274,7 +274,7 @@ def calc_uniform_lim_glorot(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -
         (low, high).
 
     Raises:
-        ZeroDivisionError: What is divided by is 0.
+        ZeroDivisionError: The denominator is 0.
     """
     limit = math.sqrt(6.0 / (math.prod(kernel) * (inmaps + outmaps)))
     return -limit, limit

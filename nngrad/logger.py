@@ -1,18 +1,18 @@
-"""The logger of programs that were written for nnabla, which report by it."""
+"""The logger for programs written for nnabla, which report through it."""
 
 from __future__ import annotations
 
 import logging
 
 logger = logging.getLogger("nngrad")
-"""Writes to the standard error stream, from level INFO on. It is an ordinary logger of Python's `logging`.
+"""Writes to standard error, from level INFO on. It is an ordinary logger of Python's `logging`.
 
-nngrad itself reports nothing by it: what users must know it raises or warns of.
+nngrad itself logs nothing: it raises errors and issues warnings instead.
 """
 
 
 def _set_up() -> None:
-    """Let what is reported be seen, unless the program has set the logger up before."""
+    """Make log messages visible, unless the program has already configured the logger."""
     if not logger.handlers:
         handler = logging.StreamHandler()
         handler.setFormatter(logging.Formatter("%(asctime)s [nngrad][%(levelname)s]: %(message)s"))

@@ -1,4 +1,4 @@
-"""nnabla's monitors: series, times and pictures of a run, logged and written as nnabla writes them."""
+"""nnabla's monitors: log series, times and images of a run, and write them in nnabla's formats."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Images = NDArray[Any]
 
 
 class Monitor:
-    """The folder of a run's monitors, which is made where there is none.
+    """The folder of a run's monitors, created if it does not exist.
 
     Args:
         save_path: The folder.
@@ -37,14 +37,14 @@ class Monitor:
 
 
 class _Intervals:
-    """Iterations of which every `interval`-th is reported, to a file of the monitor where there is one. Each line is
-    in the file as soon as it is written.
+    """Base of monitors that report every `interval`-th iteration, to a file in the monitor's folder if there is one.
+    Each line is written to disk at once.
 
     Args:
-        name: What is monitored. Blanks of it are hyphens in names of files.
-        monitor: Where files are; None for no file.
-        interval: After how many iterations a line is written.
-        verbose: Whether it is logged too.
+        name: What is monitored. In file names its spaces become hyphens.
+        monitor: The folder; None for no file.
+        interval: The number of iterations between lines.
+        verbose: Whether to log lines too.
         ending: The end of the file's name.
 
     Raises:
@@ -60,7 +60,7 @@ class _Intervals:
             self._file.write_text("")
 
     def _due(self, index: int) -> int:
-        """How many iterations a report at `index` covers; 0 where none is due."""
+        """How many iterations a report at `index` covers; 0 if none is due."""
         iterations = index - self._reported
         return iterations if iterations >= self.interval else 0
 
@@ -74,13 +74,13 @@ class _Intervals:
 
 
 class MonitorSeries(_Intervals):
-    """A series of numbers: the mean of each interval, in `<name>.series.txt` as lines of an index and a value.
+    """A series of numbers: the mean over each interval, in `<name>.series.txt` as lines of an index and a value.
 
     Args:
-        name: What is monitored. Blanks of it are hyphens in the file's name.
-        monitor: Where the file is; None for no file.
-        interval: Over how many iterations the mean is taken.
-        verbose: Whether it is logged too.
+        name: What is monitored. In the file's name its spaces become hyphens.
+        monitor: The folder; None for no file.
+        interval: The number of iterations to average over.
+        verbose: Whether to log lines too.
     """
 
     def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 1, verbose: bool = True) -> None:
@@ -98,13 +98,13 @@ class MonitorSeries(_Intervals):
 
 class MonitorTimeElapsed(_Intervals):
     """The time that iterations take, in `<name>.timer.txt` as lines of an index, the seconds and the number of
-    iterations since the line before, and the seconds since the monitor was made.
+    iterations since the previous line, and the seconds since the monitor was created.
 
     Args:
-        name: What is monitored. Blanks of it are hyphens in the file's name.
-        monitor: Where the file is; None for no file.
-        interval: After how many iterations a line is written.
-        verbose: Whether it is logged too.
+        name: What is monitored. In the file's name its spaces become hyphens.
+        monitor: The folder; None for no file.
+        interval: The number of iterations between lines.
+        verbose: Whether to log lines too.
     """
 
     def __init__(self, name: str, monitor: Monitor | None = None, interval: int = 100, verbose: bool = True) -> None:
@@ -112,7 +112,7 @@ class MonitorTimeElapsed(_Intervals):
         self._start = self._lap = time.perf_counter()
 
     def add(self, index: int) -> None:
-        """Say that an iteration is over."""
+        """Record the end of an iteration."""
         iterations = self._due(index)
         if iterations:
             now = time.perf_counter()
@@ -121,23 +121,23 @@ class MonitorTimeElapsed(_Intervals):
 
 
 def _min_max(images: Images) -> Images:
-    """Images from 0 to 1; all 0 where they are constant."""
+    """Images rescaled to the range from 0 to 1; all 0 if they are constant."""
     low, high = images.min(), images.max()
     return np.asarray((images - low) / ((high - low) or 1))
 
 
 class MonitorImage:
-    """Pictures of the first iteration and of each interval's last, in the folder `<name>`, as
+    """Images of the first iteration and of the last in each interval, in the folder `<name>`, as
     `{index:06d}-{number:03d}.png`.
 
     Args:
-        name: What is monitored. Blanks of it are hyphens in the folder's name.
-        monitor: Where the folder is.
-        interval: After how many iterations pictures are written.
-        verbose: Whether that is logged too.
-        num_images: How many images of a batch are written.
-        normalize_method: A function that brings arrays of shape (N, C, H, W) to numbers from 0 to 1. By default the
-            least of a batch becomes 0 and the largest 1.
+        name: What is monitored. In the folder's name its spaces become hyphens.
+        monitor: The parent folder.
+        interval: The number of iterations between images.
+        verbose: Whether to log each time too.
+        num_images: How many images of a batch to write.
+        normalize_method: A function that maps arrays of shape (N, C, H, W) to numbers from 0 to 1. By default the
+            minimum of a batch becomes 0 and the maximum 1.
     """
 
     def __init__(
@@ -151,8 +151,8 @@ class MonitorImage:
         Path(self.save_dir).mkdir(parents=True, exist_ok=True)
 
     def add(self, index: int, var: Variable | NdArray | Images) -> None:
-        """Add a batch of images, of shape (N, ..., C, H, W). Channels after the third are left out; where there are
-        two, a third one of ones is added.
+        """Add a batch of images, of shape (N, ..., C, H, W). Channels after the third are dropped; if there are two, a
+        third one of ones is added.
 
         Raises:
             ValueError: `var` has fewer than three axes.
@@ -171,33 +171,33 @@ class MonitorImage:
             logger.info(f"iter={index} {{{self.name}}} is written to {self.save_dir}.")
 
     def _pictures(self, images: Images) -> Iterator[tuple[str, Images]]:
-        """Ends of names, and pictures of shapes (H, W) or (H, W, C)."""
+        """The ends of file names, with images of shape (H, W) or (H, W, C)."""
         for number, image in enumerate(images):
             yield f"-{number:03d}", image[0] if len(image) == 1 else image.transpose(1, 2, 0)
 
 
 class MonitorImageTile(MonitorImage):
-    """Pictures of several images each, side by side, in the folder `<name>`: `{index:06d}.png`. It has the arguments
-    of `MonitorImage`."""
+    """Several images tiled into one, in the folder `<name>`: `{index:06d}.png`. It takes the arguments of
+    `MonitorImage`."""
 
     def _pictures(self, images: Images) -> Iterator[tuple[str, Images]]:
         yield "", tile_images(images)
 
 
 def tile_images(data: Images, padsize: int = 1, padval: float = 0) -> Images:
-    """One picture of many images: a square grid, row by row, with `padsize` pixels of `padval` to the right of each
-    image and below it.
+    """Tile images into one: a square grid, row by row, with `padsize` pixels of `padval` to the right of and below each
+    image.
 
     Args:
         data: Images of shape (N, C, H, W).
         padsize: Pixels between images.
-        padval: Their value, and that of places in the grid that are left.
+        padval: Their value, and that of unused places in the grid.
 
     Returns:
-        An array of shape (H, W, C), or (H, W) where C is 1.
+        An array of shape (H, W, C), or (H, W) if C is 1.
 
     Raises:
-        ValueError: `data` has another number of axes.
+        ValueError: `data` does not have four axes.
     """
     if data.ndim != 4:
         raise ValueError(f"data: expected shape (N, C, H, W), got {data.shape}")
@@ -215,7 +215,7 @@ def _columns(file: str | Path) -> NDArray[Any]:
 
 
 def plot_series(filename: str | Path, plot_kwargs: dict[str, Any] | None = None) -> Any:
-    """Plot the file of a `MonitorSeries` into matplotlib's present axes; returns the line."""
+    """Plot the file of a `MonitorSeries` into matplotlib's current axes; returns the line."""
     from matplotlib import pyplot
 
     columns = _columns(filename)
@@ -223,13 +223,13 @@ def plot_series(filename: str | Path, plot_kwargs: dict[str, Any] | None = None)
 
 
 def plot_time_elapsed(filename: str | Path, elapsed: bool = False, unit: str = "s", plot_kwargs: Any = None) -> Any:
-    """Plot the file of a `MonitorTimeElapsed` into matplotlib's present axes; returns the line.
+    """Plot the file of a `MonitorTimeElapsed` into matplotlib's current axes; returns the line.
 
     Args:
         filename: The file.
-        elapsed: The seconds since the monitor was made, in place of those of each interval.
+        elapsed: Plot the seconds since the monitor was created, instead of those of each interval.
         unit: 's' for seconds, 'm' for minutes, 'h' for hours, 'd' for days.
-        plot_kwargs: More arguments of `pyplot.plot`.
+        plot_kwargs: Further arguments of `pyplot.plot`.
 
     Raises:
         ValueError: There is no such unit.

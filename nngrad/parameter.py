@@ -1,4 +1,4 @@
-"""Parameters by name: a tree of scopes that is the process's, and the scope that each thread or asyncio task is in."""
+"""Parameters by name: a process-wide tree of scopes, and the current scope of each thread or asyncio task."""
 
 from __future__ import annotations
 
@@ -18,23 +18,23 @@ if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
     from .files.parameter_files import save_parameters as save_parameters
 
 Scope = OrderedDict[str, Any]
-"""Parameters and further scopes by name."""
+"""Parameters and nested scopes, by name."""
 RESERVED = "__metadata__"
-"""The name under which files of parameters keep facts, so that no parameter can have it."""
+"""The name under which parameter files store metadata, so that no parameter can have it."""
 Initializer = Callable[[tuple[int, ...]], Any]
 
 _root: Scope = OrderedDict()
 _lock = threading.RLock()
 _entered: ContextVar[tuple[Layer, ...]] = ContextVar("parameter_scopes", default=())
 _made: ContextVar[list[tuple[Scope, str, Variable]] | None] = ContextVar("parameters_made", default=None)
-"""Where the parameters are listed that the outermost call of a parametric function has made."""
+"""Records the parameters made during the outermost call of a parametric function."""
 
 
 # ---------------------------------------------------------------- scopes
 
 
 class ParameterScope(WithBlock):
-    """The `with` block of `parameter_scope`; it may also decorate a function."""
+    """The `with` block of `parameter_scope`; it can also decorate a function."""
 
     def __init__(self, name: str, scope: Scope | None) -> None:
         super().__init__()
@@ -52,21 +52,21 @@ class ParameterScope(WithBlock):
 
     @staticmethod
     def put(layers: tuple[Layer, ...]) -> None:
-        """Let these be the scopes that it has entered."""
+        """Set the scopes that this thread or task has entered."""
         _entered.set(layers)
 
     def value(self) -> Scope:
-        """The scope that an entry leads to."""
+        """The scope that entering the block leads to."""
         return _inner(get_current_parameter_scope() if self._scope is None else self._scope, self._name)
 
 
 def parameter_scope(name: str, scope: Scope | None = None) -> ParameterScope:
-    """Enter a scope, within a `with` block or a decorated function: parameters made in it carry its name in front.
+    """Enter a scope, in a `with` block or decorated function: names of parameters made in it begin with the scope's.
 
     Args:
-        name: Name of the scope below the present one; 'a/b' enters two, and '' stays where it is.
-        scope: Where to start in place of the present scope; what another `with parameter_scope(...) as
-            scope` gave, or an empty `OrderedDict` for parameters that the registry does not hold.
+        name: Name of a scope below the current one; 'a/b' enters two, and '' stays in the current one.
+        scope: The scope to start from instead of the current one: the result of another
+            `with parameter_scope(...) as scope`, or an empty `OrderedDict` for parameters outside the registry.
 
     Raises:
         ValueError: A parameter has that name.
@@ -75,7 +75,7 @@ def parameter_scope(name: str, scope: Scope | None = None) -> ParameterScope:
 
 
 def get_current_parameter_scope() -> Scope:
-    """The scope that this thread or asyncio task is in."""
+    """The current scope of this thread or asyncio task."""
     entered = _entered.get()
     return entered[-1][1] if entered else _root
 
@@ -92,14 +92,14 @@ def _check_name(name: Any) -> None:
 
 
 def _inner(scope: Scope, name: str) -> Scope:
-    """The scope at `name` below `scope`, made where it is missing."""
+    """The scope at `name` below `scope`, created if missing."""
     _check_name(name)
     inner = scope.get(name)
     return inner if inner.__class__ is OrderedDict else _descend(scope, _parts(name))
 
 
 def _descend(scope: Scope, names: list[str]) -> Scope:
-    """The scope at `names` below `scope`, made where it is missing."""
+    """The scope at `names` below `scope`, created if missing."""
     with _lock:
         for i, name in enumerate(names):
             inner = scope.get(name)
@@ -112,7 +112,7 @@ def _descend(scope: Scope, names: list[str]) -> Scope:
 
 
 def _find(scope: Scope, names: list[str]) -> Any:
-    """Returns what is at `names` below `scope`: a parameter, a scope, or None."""
+    """The parameter or scope at `names` below `scope`, or None."""
     found: Any = scope
     for name in names:
         found = found.get(name) if isinstance(found, dict) else None
@@ -123,7 +123,7 @@ def _find(scope: Scope, names: list[str]) -> Any:
 
 
 def get_parameter(key: str) -> Variable | None:
-    """The parameter at `key` below the present scope; None if there is none."""
+    """The parameter at `key` below the current scope, or None."""
     scope = get_current_parameter_scope()
     found = scope.get(key)
     if found is None:
@@ -132,12 +132,12 @@ def get_parameter(key: str) -> Variable | None:
 
 
 def set_parameter(key: str, param: Variable) -> None:
-    """Put `param` at `key` below the present scope, in place of one that is there.
+    """Set the parameter at `key` below the current scope, replacing any present one.
 
     Raises:
         TypeError: `key` is not a str, or `param` is not a Variable.
         ValueError: `key` is empty, names a scope, or is a name that files cannot hold; or a parameter is where
-            a scope should be.
+            a scope is needed.
     """
     path = _parts(key, "set_parameter: key")
     if not isinstance(param, Variable):
@@ -148,12 +148,12 @@ def set_parameter(key: str, param: Variable) -> None:
 
 
 def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable]] | None = None) -> None:
-    """Put `param` at `path` below the present scope, and list it in `made` first, so that it can be taken out again."""
+    """Set the parameter at `path` below the current scope, and list it in `made` first, so that it can be removed."""
     name = path[-1]
     if name == RESERVED:
         raise ValueError(f"a parameter cannot have the name {name!r}: files keep something else under it")
     if param.parent is None and param.cell.axes is None:
-        param.cell.axes = ()  # whole on each device of a mesh: it is no batch
+        param.cell.axes = ()  # replicated on a mesh, unlike a batch
     with _lock:
         scope = _descend(get_current_parameter_scope(), path[:-1])
         if isinstance(scope.get(name), dict):
@@ -164,7 +164,7 @@ def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable
 
 
 def pop_parameter(key: str) -> Variable | None:
-    """Take the parameter at `key` out and return it; None if there is none."""
+    """Remove the parameter at `key` and return it, or None."""
     *path, name = _parts(key) or [""]
     with _lock:
         scope = _find(get_current_parameter_scope(), path)
@@ -175,7 +175,7 @@ def pop_parameter(key: str) -> Variable | None:
 
 
 def clear_parameters() -> None:
-    """Forget all parameters and scopes below the present scope."""
+    """Remove all parameters and scopes below the current scope."""
     with _lock:
         get_current_parameter_scope().clear()
 
@@ -183,14 +183,14 @@ def clear_parameters() -> None:
 def get_parameters(
     params: OrderedDict[str, Variable] | None = None, path: str = "", grad_only: bool = True
 ) -> OrderedDict[str, Variable]:
-    """The parameters below the present scope, by name, in the order in which they were made.
+    """The parameters below the current scope, by name, in order of creation.
 
-    They are the very Variables that parametric functions use.
+    They are the same Variables that parametric functions use.
 
     Args:
-        params: Where given, they are added to it.
-        path: Put in front of the names.
-        grad_only: Leave out those whose `need_grad` is False.
+        params: If given, parameters are added to it.
+        path: A prefix for the names.
+        grad_only: Whether to leave out those whose `need_grad` is False.
     """
     found = OrderedDict() if params is None else params
     with _lock:
@@ -210,14 +210,14 @@ def _walk(scope: Scope, path: str) -> Iterator[tuple[str, Variable]]:
 
 
 def every_parameter() -> list[tuple[str, Variable]]:
-    """All parameters that are registered, by their names, whatever scope this thread or task is in."""
+    """All registered parameters with their names, whatever scope this thread or task is in."""
     with _lock:
         return list(_walk(_root, ""))
 
 
 def path_of_scope(scope: Scope) -> str:
-    """The names that lead to a scope, 'block1/conv': from the root, or else from the outermost of the scopes that this
-    thread or task has entered below which it is; empty where none leads there."""
+    """The path of names to a scope, such as 'block1/conv': from the root, or else from the outermost of the entered
+    scopes that contain it; "" if there is none."""
     with _lock:
         for outer in (_root, *[entered for _, entered in _entered.get()]):
             if outer is scope:
@@ -241,19 +241,19 @@ def get_parameter_or_create(
     as_need_grad: bool | None = None,
     dtype: object = "float32",
 ) -> Variable:
-    """The parameter at `name` below the present scope, made if there is none.
+    """The parameter at `name` below the current scope, created if it does not exist.
 
     Args:
         name: Its name; 'a/b' is the parameter b in the scope a.
-        shape: Its shape; may be left out for an array as `initializer`, or if the parameter is there.
-        initializer: Called with the shape if the parameter is made; or an array; None for zeros.
-        need_grad: What its `need_grad` is, and becomes if it is another; False in any case for integers and bools.
-        as_need_grad: Where it differs from `need_grad`, the result is not the parameter itself but a
-            Variable that shares its data, with that `need_grad`: how `fix_parameters` fixes them.
-        dtype: Its dtype if it is made.
+        shape: Its shape; optional if `initializer` is an array, or if the parameter exists.
+        initializer: A function of the shape, called if the parameter is created; or an array; None for zeros.
+        need_grad: Its `need_grad`, also set on an existing parameter; always False for integers and bools.
+        as_need_grad: If it differs from `need_grad`, the result is not the parameter itself but a
+            Variable that shares its data, with this `need_grad`: `fix_parameters` uses it.
+        dtype: Its dtype if it is created.
 
     Raises:
-        ValueError: The parameter has another shape, or the initializer gave one.
+        ValueError: The parameter has another shape, or the initializer returned one.
     """
     entered = _entered.get()
     param = (entered[-1][1] if entered else _root).get(name)
@@ -272,8 +272,8 @@ def get_parameter_or_create(
 def in_scopes(
     names: Iterable[str], function: Callable[..., Any], args: Iterable[Any], kwargs: Mapping[str, Any]
 ) -> Any:
-    """`function(*args, **kwargs)`, in the scope that one comes to by `names`, one below the other; if it raises, the
-    parameters that were made in it are taken out again. Call it in a context of its own, which it changes."""
+    """Call `function(*args, **kwargs)` in the scope at `names`, each nested in the one before; if it raises, remove the
+    parameters made in it. Call this in a context of its own, because it changes the context."""
     entered = _entered.get()
     scope = entered[-1][1] if entered else _root
     for name in names:
@@ -310,7 +310,7 @@ def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dty
 
 
 def _full_name(name: str) -> str:
-    """The name of a parameter of the present scope, with the scopes that lead there: from the root, or from that of a
+    """The name of a parameter in the current scope, with the path of its scopes: from the root, or from the scope of a
     Module, which is below no other."""
     path, outer = "", _root
     for _, scope in _entered.get():

@@ -1,12 +1,11 @@
-"""Parts of physics-informed training: features of coordinates, weights of residuals, and where to put the points.
+"""Tools for physics-informed training: features of coordinates, weights of residuals, and the choice of points.
 
     features = nn.physics.periodic_features(x, period=2.0, harmonics=5)
     weights = nn.physics.causal_weights(residuals, 10.0)            # residuals: (times, points)
     loss = F.mean(weights * residuals**2)
 
-Each function takes Variables, arrays of JAX or arrays of NumPy, and returns what it was given. What compiled graphs
-give in 64 bits counts as NumPy's where `jax_enable_x64` is off, since JAX would round it. Weights are constants to
-every derivative.
+Each function takes Variables, JAX arrays or NumPy arrays, and returns the same kind. A 64-bit result of a compiled
+graph counts as NumPy's if `jax_enable_x64` is off, since JAX would round it. Weights are constants to every derivative.
 """
 
 from __future__ import annotations
@@ -30,22 +29,22 @@ __all__ = [
 
 
 def fourier_features(x: Any, frequencies: Any) -> Any:
-    """The cosines and sines `[cos(2 pi x B), sin(2 pi x B)]` of coordinates, for networks that shall learn fine detail.
+    """The features `[cos(2 pi x B), sin(2 pi x B)]` of coordinates, for networks that should learn fine detail.
 
     Tancik et al., "Fourier features let networks learn high frequency functions in low dimensional domains", 2020
-    (arXiv 2006.10739). There B is drawn once from a normal distribution, whose deviation is about the largest
-    frequency that the solution has: `rng.normal(0, 3, (d, m))`.
+    (arXiv 2006.10739). There B is drawn once from a normal distribution whose standard deviation is about the highest
+    frequency of the solution: `rng.normal(0, 3, (d, m))`.
 
     Args:
         x: Coordinates, (..., d).
-        frequencies: The matrix B, (d, m), in cycles per unit of each coordinate. As a Variable it may be trained.
+        frequencies: The matrix B, (d, m), in cycles per unit of each coordinate. As a Variable it can be trained.
 
     Returns:
         (..., 2 m), the cosines first, in the dtype of x.
 
     Raises:
         TypeError: x has no floating dtype.
-        ValueError: The matrix has other than d rows.
+        ValueError: The matrix does not have d rows.
     """
     x = _floating(x, "fourier_features: x")
     matrix = frequencies if isinstance(frequencies, Variable) else _like(frequencies, x)
@@ -58,23 +57,23 @@ def fourier_features(x: Any, frequencies: Any) -> Any:
 
 
 def periodic_features(x: Any, period: float | Sequence[float], harmonics: int) -> Any:
-    """The first Fourier modes of each coordinate: a network of them has this period exactly, and all its derivatives.
+    """The first Fourier modes of each coordinate: a network on them is exactly periodic, with all its derivatives.
 
     cos(2 pi k x / period) and sin(2 pi k x / period) for k = 1, ..., harmonics: Dong and Ni, "A method for
     representing periodic functions and enforcing exactly periodic boundary conditions with deep neural networks", 2021
-    (arXiv 2007.07442). Coordinates without a period are no business of this function: join them to its result.
+    (arXiv 2007.07442). Join coordinates without a period to the result yourself.
 
     Args:
         x: Coordinates, (..., d).
-        period: That of all coordinates, or one for each.
-        harmonics: How many there are of each coordinate.
+        period: The period of all coordinates, or one for each.
+        harmonics: The number of modes per coordinate.
 
     Returns:
         (..., 2 d harmonics), the cosines first, in the dtype of x.
 
     Raises:
         TypeError: x has no floating dtype, or `harmonics` is no int.
-        ValueError: x has no axes, a period or `harmonics` is not positive, or there is not one period for each.
+        ValueError: x has no axes, a period or `harmonics` is not positive, or the number of periods is wrong.
     """
     x = _floating(x, "periodic_features: x")
     try:
@@ -91,18 +90,18 @@ def periodic_features(x: Any, period: float | Sequence[float], harmonics: int) -
 
 
 def causal_weights(residuals: Any, tolerance: float) -> Any:
-    """Weights that let a time count once the times before it are solved: w_i = exp(-tolerance sum_{k < i} L_k).
+    """Weights that let a time count only once earlier times are solved: w_i = exp(-tolerance sum_{k < i} L_k).
 
     L_k is the mean square of the residuals at time k. Wang, Sankaran and Perdikaris, "Respecting causality is all you
     need for training physics-informed neural networks", 2022 (arXiv 2203.07404), where tolerances rise from 0.01 to
-    100. The training has reached the end when the last weight is near 1.
+    100. Training is complete when the last weight is near 1.
 
-    Multiply squares by the weights. For `S.GaussNewton` multiply the residuals by their roots, and compute the weights
-    before the step, as an input of it: its line search must compare losses with the same weights.
+    Multiply squares by the weights. For `S.GaussNewton` multiply the residuals by their square roots, and compute the
+    weights before the step, as an input of it: its line search must compare losses with the same weights.
 
     Args:
-        residuals: (times, ...), in the order of time; those of one time, or of a short interval, in each row.
-        tolerance: How much smaller the residuals of earlier times have to be; not negative.
+        residuals: (times, ...), in the order of time; each row has those of one time, or of a short interval.
+        tolerance: How strongly residuals of earlier times suppress later ones; not negative.
 
     Returns:
         (times, 1, ...), which broadcasts against the residuals.
@@ -124,15 +123,15 @@ def causal_weights(residuals: Any, tolerance: float) -> Any:
 
 
 def residual_attention(weights: Any, residuals: Any, decay: float = 0.999, rate: float = 0.01) -> Any:
-    """The next weights of points whose residuals stay large: decay * weights + rate * |r| / max |r|.
+    """The next weights of points, which favour persistently large residuals: decay * weights + rate * |r| / max |r|.
 
     Anagnostopoulos et al., "Residual-based attention in physics-informed neural networks", 2024 (arXiv 2307.00379).
-    There the points are fixed, weights are 0 at first, and the loss is the mean of `(weights * residuals)**2`. Weights
-    come to lie between 0 and rate / (1 - decay).
+    There the points are fixed, weights start at 0, and the loss is the mean of `(weights * residuals)**2`. Weights
+    end up between 0 and rate / (1 - decay).
 
     Args:
-        weights: In the shape of the residuals, one for each point.
-        residuals: What the weights were multiplied by.
+        weights: One for each point, in the shape of the residuals.
+        residuals: The residuals that the weights multiplied.
         decay: From 0 to below 1.
         rate: Positive.
 
@@ -154,7 +153,7 @@ def residual_attention(weights: Any, residuals: Any, decay: float = 0.999, rate:
 
 
 def balanced_weights(gradients: Iterable[Any]) -> Any:
-    """Weights with which the gradients of all terms of a loss are equally long: w_i = sum_j |g_j| / |g_i|.
+    """Weights that make the gradients of all terms of a loss equally long: w_i = sum_j |g_j| / |g_i|.
 
     Wang, Sankaran, Wang and Perdikaris, "An expert's guide to training physics-informed neural networks", 2023 (arXiv
     2308.08468), who compute them every 1,000 steps and keep a moving average, `0.9 * old + 0.1 * new`.
@@ -163,13 +162,13 @@ def balanced_weights(gradients: Iterable[Any]) -> Any:
         loss = F.sum(weights * F.stack(*terms))
 
     Args:
-        gradients: For each term its gradients by all parameters: a list of Variables, or a pytree of arrays.
+        gradients: For each term, its gradients by all parameters: a list of Variables, or a pytree of arrays.
 
     Returns:
         (terms,). A term whose gradient is 0 gets 1.
 
     Raises:
-        ValueError: There are no terms, or no gradients of one.
+        ValueError: There are no terms, or a term has no gradients.
     """
     trees = [jax.tree.leaves(g, is_leaf=lambda leaf: isinstance(leaf, Variable)) for g in gradients]
     lists = [[_in_its_bits(leaf) for leaf in leaves] for leaves in trees]
@@ -183,27 +182,27 @@ def balanced_weights(gradients: Iterable[Any]) -> Any:
 
 
 def resample(rng: Any, residuals: Any, count: int, k: float = 1.0, c: float = 1.0) -> Any:
-    """Choose points where residuals are large: their numbers, drawn with p ~ |r|^k / mean(|r|^k) + c.
+    """Choose points with large residuals: their indices, drawn with p ~ |r|^k / mean(|r|^k) + c.
 
     The residual-based adaptive distribution (RAD) of Wu et al., "A comprehensive study of non-adaptive and
     residual-based adaptive sampling for physics-informed neural networks", 2023 (arXiv 2207.10289). Their candidates
-    are many points that are spread evenly; k = c = 1 served best in most of their cases, k = 2 or c = 0 in some.
+    are many points, spread evenly; k = c = 1 served best in most of their cases, k = 2 or c = 0 in some.
 
         points = candidates[nn.physics.resample(rng, residual_at(candidates), 1000)]
 
     Args:
-        rng: A NumPy generator, or a key of JAX.
-        residuals: An array with a row for each candidate; of several equations the norm counts.
+        rng: A NumPy generator, or a JAX key.
+        residuals: An array with a row for each candidate; for several equations, their norm counts.
         count: How many to choose; each candidate at most once.
         k: The larger, the more the largest residuals count; not negative.
-        c: The larger, the more evenly the points are spread; not negative.
+        c: The larger, the more evenly points are chosen; not negative.
 
     Returns:
-        (count,), numbers of rows: an array of NumPy for its generators, of JAX for its keys.
+        (count,), row indices: a NumPy array for NumPy's generators, a JAX array for JAX's keys.
 
     Raises:
-        ValueError: There are fewer candidates than `count`, or fewer of them can be drawn; `k` or `c` is negative; or,
-            with a NumPy generator, a residual is not finite.
+        ValueError: There are fewer candidates than `count`, or fewer with a positive probability; `k` or `c` is
+            negative; or, with a NumPy generator, a residual is not finite.
     """
     by_numpy = isinstance(rng, np.random.Generator)
     m = np if by_numpy else jnp
@@ -236,7 +235,7 @@ def _floating(x: Any, name: str) -> Any:
 
 
 def _in_its_bits(x: Any) -> Any:
-    """`x`, where its functions keep its dtype; else, and for numbers in lists, an array of NumPy."""
+    """`x` if its functions keep its dtype; else, and for lists of numbers, a NumPy array."""
     if isinstance(x, Variable | np.ndarray):
         return x
     config: Any = jax.config
@@ -245,12 +244,12 @@ def _in_its_bits(x: Any) -> Any:
 
 
 def _functions_of(x: Any) -> ModuleType:
-    """Where the functions for such a thing are."""
+    """The module with the functions for such an array."""
     return F if isinstance(x, Variable) else np if isinstance(x, np.ndarray) else jnp
 
 
 def _constant(x: Any) -> Any:
-    """`x`, through which no gradient flows."""
+    """`x` with gradients stopped."""
     return F.unlink(x) if isinstance(x, Variable) else x if isinstance(x, np.ndarray) else jax.lax.stop_gradient(x)
 
 

@@ -1,7 +1,7 @@
-"""Keys for random functions: a stream of them per thread, and streams with a seed of their own.
+"""Random keys: a stream of them per thread, and streams with their own seeds.
 
-A key is the raw data of a JAX threefry key, `uint32[2]`, made on the host by a counter and a hash: drawing
-one takes about a microsecond and calls nothing of JAX.
+A key is the raw data of a JAX threefry key, `uint32[2]`, made on the host from a counter and a hash: drawing
+one takes about a microsecond and does not call JAX.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ import numpy as np
 
 Key = np.ndarray[Any, Any]
 Position = tuple[int, int]
-"""Which sequence of keys it is, and how many were drawn."""
+"""The start of a sequence of keys, and how many were drawn."""
 
 _MASK = (1 << 64) - 1
 _STEP = 0x9E3779B97F4A7C15
@@ -26,33 +26,33 @@ _DEFAULT_SEED = 313
 
 
 def mixed(z: int) -> int:
-    """A hash of 64 bits, one to one: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
+    """A bijective hash of 64 bits: the finalizer of SplitMix64 (Steele, Lea and Flood, OOPSLA 2014)."""
     z = ((z ^ (z >> 30)) * 0xBF58476D1CE4E5B9) & _MASK
     z = ((z ^ (z >> 27)) * 0x94D049BB133111EB) & _MASK
     return z ^ (z >> 31)
 
 
 def _key(start: int, number: int) -> Key:
-    """The key of some number in the sequence that starts there."""
+    """The key at index `number` of the sequence that starts at `start`."""
     z = mixed((start + number * _STEP) & _MASK)
     return np.array((z >> 32, z & 0xFFFFFFFF), np.uint32)
 
 
 class KeyStream:
-    """A reproducible sequence of keys, none of which comes twice.
+    """A reproducible sequence of distinct keys.
 
     Args:
-        seed: Which sequence, from 0 to 2**64 - 1.
-        branch: Which of the sequences that belong to the seed; threads take different ones.
+        seed: The seed, from 0 to 2**64 - 1.
+        branch: Which of the seed's sequences; threads take different ones.
         since: The stream that the thread drew from before.
     """
 
     __slots__ = ("__weakref__", "_count", "built", "start")
 
     built: tuple[int, int, int]
-    """How many streams the thread has had before, how many keys were drawn, and how many functions that draw from this
-    stream were built since. Those that were built before the last draw have no part in it, so that a run that is
-    resumed need not build them as often."""
+    """How many streams the thread had before, how many keys were drawn, and how many functions that draw from this
+    stream were built since. Functions built before the last draw do not count, so that a resumed run need not build
+    them equally often."""
 
     def __init__(self, seed: int, branch: int = 0, since: KeyStream | None = None) -> None:
         self.start = mixed((mixed((checked_seed(seed) + _STEP) & _MASK) + branch * _STEP) & _MASK)
@@ -66,17 +66,17 @@ class KeyStream:
         return _key(self.start, number)
 
     def ahead(self) -> Key:
-        """The next key, which remains the next."""
+        """The next key, without drawing it."""
         start, drawn = self.position
         return _key(start, drawn + 1)
 
     @property
     def position(self) -> Position:
-        """Which sequence it is, and how many of its keys were drawn."""
-        return self.start, int(repr(self._count)[len("count(") : -1]) - 1  # a counter does not tell in another way
+        """The start of the sequence, and how many of its keys were drawn."""
+        return self.start, int(repr(self._count)[len("count(") : -1]) - 1  # the only way to read a counter
 
     def go_to(self, position: Position) -> None:
-        """Go on as the stream of this `position` does."""
+        """Continue like a stream at this `position`."""
         self.start, drawn = position
         self._count = itertools.count(drawn + 1)
         self.built = self.built[0], drawn, 0
@@ -93,7 +93,7 @@ def checked_seed(value: Any, name: str = "seed") -> int:
 
 
 class _Seeding:
-    """The seed that new threads and forked processes start from, and how many have started from it."""
+    """The seed for new threads and forked processes, and counters of those that have used it."""
 
     def __init__(self, value: int) -> None:
         self.value = value
@@ -102,7 +102,7 @@ class _Seeding:
 
 
 class _OfThread:
-    """The keys of a function that draws from the stream of whichever thread computes it."""
+    """The key source of a function that draws from the stream of whichever thread computes it."""
 
     __slots__ = ("_built", "_start")
 
@@ -117,7 +117,7 @@ class _OfThread:
         return next_key()
 
     def ahead(self) -> Key:
-        """A key that follows from the thread's stream and the place of the function among those that were built."""
+        """A key determined by the thread's stream and the function's index among those built."""
         stream = _stream()
         streams, drawn, number = self._built
         since = mixed((self._start + (stream.built[0] - streams) * _STEP) & _MASK)
@@ -125,7 +125,7 @@ class _OfThread:
 
 
 class _OwnStreams:
-    """Streams of functions with a `seed` of their own, known by that seed and their order."""
+    """The streams of functions with their own `seed`, identified by seed and order of creation."""
 
     def __init__(self) -> None:
         self._lock = threading.RLock()
@@ -134,7 +134,7 @@ class _OwnStreams:
         self._to_come: dict[int, list[Position]] = {}  # for streams that are not made yet
 
     def new(self, seed: int, position: Position | None = None) -> KeyStream:
-        """A new stream, at the position that was restored for it, at this `position`, or at its beginning."""
+        """A new stream, at the position restored for it, at `position`, or at its beginning."""
         stream = KeyStream(seed)
         with self._lock:
             number = self._made[seed] = self._made.get(seed, 0) + 1
@@ -146,15 +146,15 @@ class _OwnStreams:
         return stream
 
     def seed_of(self, stream: KeyStream) -> int | None:
-        """The seed that a stream was made with; None if it is not one of these."""
+        """The seed of a stream, or None if it is not one of these."""
         with self._lock:
             return next((seed for (seed, _), each in self._alive.items() if each is stream), None)
 
     def get(self) -> list[tuple[int, list[Position]]]:
-        """The positions of the streams of each seed, in the order in which they were made.
+        """The positions of each seed's streams, in order of creation.
 
-        Functions that are made anew at each step have new streams each time, which go on from nothing: those at the end
-        that were drawn from once are left out where others have come and gone.
+        Functions that are made anew at each step have new streams each time: streams at the end that were drawn from at
+        most once are left out if others have come and gone.
         """
         with self._lock:
             alive = self._by_seed()
@@ -165,7 +165,7 @@ class _OwnStreams:
             return [(seed, [s.position for s in alive.get(seed, [])] + self._to_come.get(seed, [])) for seed in seeds]
 
     def set(self, positions: Iterable[tuple[int, list[Position]]]) -> None:
-        """Let the streams of each seed, in their order, go on from such positions; others begin anew."""
+        """Set the positions of each seed's streams, in order of creation; the others restart."""
         with self._lock:
             self._to_come = {seed: list(of_seed) for seed, of_seed in positions}
             for seed, streams in self._by_seed().items():
@@ -183,12 +183,12 @@ class _OwnStreams:
 class _PerThread(threading.local):
     stream: KeyStream | None = None
     seed_of_child: int = _DEFAULT_SEED
-    """What a process that this thread forks starts from."""
+    """The seed of a process that this thread forks."""
 
 
 prng: np.random.RandomState
-"""nnabla's NumPy generator: a new one each time that the attribute is read, which follows from `nn.seed` and from what
-has been drawn since."""
+"""nnabla's NumPy generator: reading this attribute makes a new one, seeded by the next key and so reproducible under
+`nn.seed`."""
 
 _seeding = _Seeding(_DEFAULT_SEED)
 _streams = _OwnStreams()
@@ -198,16 +198,16 @@ if threading.current_thread() is threading.main_thread():
 
 
 def seed(value: int) -> None:
-    """Start the random draws of this thread anew: after `seed(3)` they are the same each time.
+    """Restart the random draws of this thread: after `seed(3)` they are the same each time.
 
-    Threads that draw for the first time after it get streams of their own, which follow from `value`
-    and the order in which they come; a thread that has drawn already goes on as it was. So do processes that are
-    forked after it, each of which draws as if it had called `seed` with a value of its own. A program that
+    Threads that draw for the first time after it get streams of their own, determined by `value`
+    and the order in which they start; a thread that has already drawn is not affected. Likewise processes
+    forked after it each draw as if they had called `seed` with a value of their own. A program that
     never calls `seed` draws the same in every run. Functions with a `seed` argument other than -1 are
-    not touched.
+    not affected.
 
     Args:
-        value: From 0 to 2**64 - 1.
+        value: The seed, from 0 to 2**64 - 1.
     """
     global _seeding
     value = checked_seed(value, "value")
@@ -230,13 +230,13 @@ def next_key() -> Key:
 
 
 def key_source(seed: int = -1) -> KeyStream | _OfThread:
-    """Where a random function draws its keys: the thread's stream for -1, else a stream of its own."""
+    """The source of a random function's keys: the thread's stream for -1, else a new stream with this seed."""
     return _OfThread() if seed == -1 else _streams.new(seed)
 
 
 def place_of_source(source: Callable[[], Key]) -> tuple[int, Position] | tuple[()] | None:
-    """Where keys are drawn by what `key_source` has given: the seed of a stream of its own and the position there, ()
-    for the thread's stream. None for what it has not given."""
+    """The state of a source from `key_source`: the seed and position of a stream with its own seed, or () for the
+    thread's stream. None for any other source."""
     if isinstance(source, _OfThread):
         return ()
     seed = _streams.seed_of(source) if isinstance(source, KeyStream) else None
@@ -244,12 +244,12 @@ def place_of_source(source: Callable[[], Key]) -> tuple[int, Position] | tuple[(
 
 
 def source_at(seed: int, position: Position) -> KeyStream:
-    """A stream of its own, which goes on from a position."""
+    """A new stream with its own seed, which continues from a position."""
     return _streams.new(seed, position)
 
 
 def get_draws() -> dict[str, Any]:
-    """Where random draws stand: those of this thread, and those of functions with a seed of their own; fit for JSON."""
+    """The state of random draws in this thread and in functions with their own seeds, serialisable as JSON."""
     stream = _own.stream
     return {
         "seed": _seeding.value,
@@ -260,8 +260,8 @@ def get_draws() -> dict[str, Any]:
 
 
 def set_draws(draws: dict[str, Any]) -> None:
-    """Let random draws go on from where they stood when `get_draws` gave `draws`. The streams of functions that are not
-    made yet start there when they are made, in the same order."""
+    """Restore the state of random draws that `get_draws` returned. Streams of functions that are not made yet start
+    there when they are made, in the same order."""
     seed(draws["seed"])
     if draws["thread"] is None:
         _own.stream = None

@@ -1,4 +1,4 @@
-"""A forward graph in, a gradient graph out."""
+"""Differentiation: from a forward graph to a gradient graph."""
 
 from ..execution.interpret import run_function, run_functions
 from ..execution.reading import evaluate, forget_runs, forward

@@ -1,4 +1,4 @@
-"""Gradients as arrays, added to what cells hold."""
+"""Accumulate gradient arrays in cells."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ def _sums(terms: Terms) -> tuple[Any, ...]:
 
 
 class _Sums:
-    """Sums of arrays of certain shapes and dtypes, by an executable.
+    """An executable for sums of arrays of given shapes and dtypes.
 
-    On a CPU NumPy adds in the first calls: else the second step of a loop that does not set all gradients to zero would
+    On a CPU, NumPy computes the first calls: otherwise the second step of a loop that does not zero all gradients would
     wait for the compiler.
     """
 
@@ -42,7 +42,7 @@ class _Sums:
     def of(self, terms: Terms) -> tuple[Any, ...]:
         """The sums."""
         with x64_if(self._needs_x64):
-            # NumPy rounds each sum of 16 bits, where XLA may round the last one alone.
+            # NumPy rounds each partial sum in 16 bits, where XLA may round only the last.
             is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
             is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
             if not is_on_host or not self._count.count(SUMS_ON_HOST):
@@ -65,7 +65,7 @@ _accumulating = threading.RLock()
 
 
 def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
-    """Add arrays to what cells hold, and put others in the place of what is there, all at one moment."""
+    """Add arrays to the contents of cells, and replace those of others, all atomically."""
     with _accumulating:
         if not retained and all([cell.is_empty for cell, _ in arrived]) and len({*map(_cell, arrived)}) == len(arrived):
             put_together([cell for cell, _ in arrived], [gx for _, gx in arrived])

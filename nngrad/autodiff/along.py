@@ -1,16 +1,16 @@
-"""Values along many directions at once, in the form that takes the least work.
+"""Values along many directions at once, in the cheapest form.
 
-What a function becomes for K directions has a leading axis of size K. Two things are known of such values, and kept
-apart from them as long as they can be:
+The value of a function along K directions has a leading axis of size K. Two properties of such values are kept separate
+for as long as possible:
 
-- A *scale*: what a value is multiplied by in all directions alike. The tangent of tanh(z) is that of z times
-  1 - tanh(z)**2, and its second derivative the square of the tangent times another number. So sums over the directions
-  are those of squares of tangents, of which there are few, and no derivative is computed for each direction.
-- *Diagonals*: a direction has a place along each axis of the input that moves, (p, i) say for coordinate i of particle
-  p. As long as what is computed of a particle depends on that particle alone, the value at particle q is zero in all
-  directions but those with p = q. Then one direction for each i says it all: at each place q the value in direction
-  (q, i). Only what mixes particles in another way than by a sum makes a value dense, with a direction for each p as
-  well. (folx, of Gao, Koehler and Foster, keeps sparse Jacobians to the same end.)
+- A *scale*: a factor common to all directions. The tangent of tanh(z) is that of z times 1 - tanh(z)**2, and its second
+  derivative the square of the tangent times another factor. So sums over the directions are sums of squares of
+  tangents, of which there are few, and no derivative is computed for each direction.
+- *Diagonals*: a direction has an index along each axis of the moving input, (p, i) say for coordinate i of particle p.
+  As long as a particle's value depends only on that particle, the value at particle q is zero in all directions but
+  those with p = q. Then one direction for each i suffices: at each place q, the value in direction (q, i). Only mixing
+  particles other than by a sum makes a value dense, with a direction for each p as well. (folx, by Gao, Koehler and
+  Foster, keeps sparse Jacobians to the same end.)
 """
 
 from __future__ import annotations
@@ -30,40 +30,40 @@ from .batching import Powers, batched_product, in_batch, indices_of, is_product,
 from .sparsity import axes_carried
 
 Diagonals = tuple[int | None, ...]
-"""For each axis of the directions the axis of a value along which it is diagonal, or None where the value has a place
-along its leading axis for each of them."""
+"""For each axis of the directions, the axis of a value along which it is diagonal, or None if the value's leading axis
+includes it."""
 
 
 class Along(NamedTuple):
     """A value along all directions: `base` times `scale`."""
 
     base: Variable
-    """`(K, *own)`, where K counts the directions along whose axes the value is not diagonal. It may be thin."""
+    """`(K, *own)`, with K counting the directions whose axes are not diagonal. It may be thin."""
     x: Variable
-    """What it is a value of."""
+    """The Variable whose value it is."""
     diagonals: Diagonals
     scale: Variable | None = None
-    """With as many axes as `x`, of size 1 or of its sizes; None for ones."""
+    """With as many axes as `x`, each of size 1 or of its size; None for ones."""
 
     def operand(self) -> Operand:
         """The base as an operand."""
         return Operand(self.base, self.x, 1)
 
     def value(self) -> Variable:
-        """What it stands for, but for its diagonals."""
+        """The product of base and scale; diagonals stay."""
         if self.scale is None:
             return self.base
         y: Variable = F.mul2(self.base, self.scale)
         return y
 
     def total(self) -> Variable:
-        """The sum over all directions: each place has one of those that differ along a diagonal."""
+        """The sum over all directions: along a diagonal, each place has only one that is not zero."""
         y: Variable = F.sum(self.base, axis=0)
         return y if self.scale is None else F.mul2(y, self.scale)
 
 
 def spread_out(given: Along, sizes: Shape, kept: Diagonals) -> Along:
-    """The same with those `diagonals` alone that are `kept`: a direction for each place along the others."""
+    """The same value with only the diagonals `kept`: the others become dense directions."""
     if given.diagonals == kept:
         return given
     out = [a for a, k in zip(given.diagonals, kept, strict=True) if a is not None and k is None]
@@ -79,9 +79,9 @@ def spread_out(given: Along, sizes: Shape, kept: Diagonals) -> Along:
 def _with_directions(
     base: Variable, diagonals: Diagonals, kept: Diagonals, sizes: Shape, own: Sequence[int], first: int
 ) -> tuple[tuple[Variable, tuple[int, ...]], tuple[int, ...]]:
-    """The base with an axis for each of the directions that it has, and the indices of these, from `first` on, and of
-    its `own` axes; and the indices of the directions that there are where those `diagonals` that are not `kept` have
-    become some."""
+    """The base with a separate axis for each of its directions, and the indices of these, from `first` on, and of its
+    `own` axes; and the indices of the directions that exist once those `diagonals` that are not `kept` have become
+    dense."""
     there = [d for d, a in enumerate(diagonals) if a is None]
     split = reshaped(base, (*[sizes[d] for d in there], *base.shape[1:]))
     directions = [
@@ -90,12 +90,12 @@ def _with_directions(
     return (split, (*[first + d for d in there], *own)), tuple(directions)
 
 
-# ---------------------------------------------------------------- what functions make of them
+# ---------------------------------------------------------------- through functions
 
 
 def shared_diagonals(f: Function, given: Sequence[Along | None], plain: Sequence[Variable]) -> Diagonals:
-    """The diagonals of what `f` makes of the inputs that have directions: those that all of them have, and that `f`
-    carries to one place, where it gives zero for what is zero. None of any, where that cannot be shown."""
+    """The diagonals that the output of `f` keeps: those that all inputs with directions have, and that `f` carries to
+    one axis while mapping zero to zero. None of them if that cannot be shown."""
     moved = [i for i, each in enumerate(given) if each is not None]
     first = given[moved[0]]
     assert first is not None
@@ -117,7 +117,7 @@ def shared_diagonals(f: Function, given: Sequence[Along | None], plain: Sequence
 
 
 def _vanishes(f: Function, given: Sequence[Along | None], plain: Sequence[Variable]) -> bool:
-    """Whether `f` is zero where the inputs that have directions are."""
+    """Whether `f` is zero wherever the inputs with directions are."""
     moved = [each is not None for each in given]
     if any([f.op.linear_in(i) for i, m in enumerate(moved) if m]):
         return True
@@ -127,8 +127,7 @@ def _vanishes(f: Function, given: Sequence[Along | None], plain: Sequence[Variab
 
 
 def is_linear_in(f: Function, given: Sequence[object], plain: Sequence[Variable]) -> bool:
-    """Whether `f` is linear in all the inputs that have directions, those that are not None, together; the others are
-    `plain`."""
+    """Whether `f` is jointly linear in all inputs with directions, those that are not None; the others are `plain`."""
     fixed = None if f.op.offset and f.args[f.op.offset] != 0 else f.op.fixed(len(given))
     if fixed is None:
         return False
@@ -139,21 +138,20 @@ def is_linear_in(f: Function, given: Sequence[object], plain: Sequence[Variable]
 
 
 def carried_to(f: Function, i: int, given: Along, shared: Diagonals) -> Diagonals:
-    """Those diagonals of input `i` that become the `shared` ones of `f`."""
+    """Those diagonals of input `i` that become the diagonals `shared` of `f`."""
     if all([b is None for b in shared]):
         return shared
     return tuple([None if b is None else a for a, b in zip(given.diagonals, shared, strict=True)])
 
 
 def factored(f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape) -> Along | None:
-    """What `f` makes of values as base and scale; None where it does not act on them place by place, or is neither a
-    product nor linear.
+    """The output of `f` as base and scale; None if it does not act elementwise, or is neither a product nor linear.
 
     Args:
         f: The function.
-        given: For each input its values along the directions; None for one that is the same for all.
-        plain: What the others are.
-        sizes: Those of the axes of the directions.
+        given: Each input's values along the directions; None for one that is the same for all.
+        plain: The values of the others.
+        sizes: The sizes of the axes of the directions.
     """
     if not f.op.diagonal or len(f.specs) != 1 or f.op.reads not in (None, len(f.inputs)):
         return None
@@ -215,11 +213,11 @@ def _factored_product(
 # ---------------------------------------------------------------- sums of products over indices
 
 Sum = tuple[tuple[tuple[int, ...], ...], tuple[int | None, ...]]
-"""For each factor the index of each of its axes, and those of the output, where None is an axis of size 1."""
+"""The index of each axis of each factor, and of the output, where None is an axis of size 1."""
 
 
 def _as_sum(f: Function) -> Sum | None:
-    """What `f` sums, if it is a sum of products over indices, or a sum or a mean over axes."""
+    """The indices of `f`, if it is a sum of products over indices, or a sum or mean over axes."""
     found = indices_of(f)
     if found is not None or f.op.axes is None or not f.op.axes.adds:
         return found
@@ -229,9 +227,9 @@ def _as_sum(f: Function) -> Sum | None:
 
 
 def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape) -> Along | None:
-    """What a sum of products makes of one value that is diagonal along an index that is summed over: of its terms only
-    the one at the place of the direction is not zero, so that the index becomes one of the directions, and nothing is
-    summed. None where `f` is no such sum.
+    """The output of a sum of products for one value that is diagonal along a summed index: only the term at the
+    direction's own place is not zero, so that the index becomes a direction, and nothing is summed. None if `f` is no
+    such sum.
 
     Args, Returns:
         As for `factored`.
@@ -251,8 +249,8 @@ def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variab
     others = {index for k, term in enumerate(terms) if k != i for index in term}
     gone = {own[a] for a, k in zip(each.diagonals, kept, strict=True) if a is not None and k is None}
     value = each.value()
-    # Where a value repeats itself along an axis it need not have that axis: another factor has the index, or the
-    # result repeats itself as well.
+    # A value that is constant along an axis need not have it if another factor has the index, or if the result is
+    # constant along it too.
     thin = {
         index for index, n, m in zip(own, value.shape[1:], each.x.shape, strict=True)
         if n == 1 != m and (index in others or (index in output and index not in gone))

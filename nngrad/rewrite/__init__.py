@@ -1,14 +1,14 @@
-"""Algebra on graphs: each distinct expression once, numbers exact, products and sums as polynomials, masks outermost.
+"""Algebra on graphs: common subexpressions merged, exact numbers, products and sums as polynomials, masks outermost.
 
-    rules.py        the list of rewriting rules, which may be printed, and switched off one by one
+    rules.py        the list of rewriting rules, which can be printed, and switched off one by one
     numbers.py      exact numbers, and the constants that stand for them
     products.py     products as monomials
     sums.py         sums as linear combinations
-    linear.py       numbers move out of linear functions, movements compose, sums of what is repeated, slices of what is
-                    joined
+    linear.py       numbers move out of linear functions, movements compose, sums of broadcast values, slices of joined
+                    ones
     masks.py        selections of gradients stay outermost
-    loops.py        equal carries of loops are one
-    builder.py      what gradients are built by: a hash-consing table, in which each distinct function is once
+    loops.py        equal carries of loops are merged
+    builder.py      the gradient builder: a hash-consing table, which holds each distinct function once
 """
 
 from . import linear, loops, masks  # noqa: F401 - their rules

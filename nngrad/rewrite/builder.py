@@ -1,5 +1,5 @@
-"""What gradients are built by: a hash-consing table, in which the same op on the same inputs is the same function; and
-the switch that says which rules it rewrites by."""
+"""The gradient builder: a hash-consing table that returns the same function for the same op on the same inputs, and the
+switch for its rewriting rules."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ EQUAL_FUNCTIONS = declared("equal-functions", every_op, "f(x) and f(x) are one f
 class HashConsTable:
     """Makes the functions that a gradient emits, each distinct expression once.
 
-    The functions of the forward graph are known from the start, so a rule that says `tanh(x)` where
-    the user computed it gets the user's own. Functions with effects are not shared, and random ones
-    have a key of their own among their inputs, so that no two are alike.
+    It is seeded with the functions of the forward graph, so a rule that says `tanh(x)` where the user
+    computed it gets the user's own. Functions with effects are not shared; random ones have a key of
+    their own among their inputs, so that no two are equal.
 
     Args:
         forms: The rewriting rules in force, by op.
@@ -35,32 +35,32 @@ class HashConsTable:
 
     def __init__(self, forms: Forms) -> None:
         self.call: RuleCall | None = None
-        """The call of a rule that is running."""
+        """The running call of a rule."""
         self.order = 1
-        """Order of differentiation of what is emitted."""
+        """Order of differentiation of emitted functions."""
         self.created: list[Function] | None = None
-        """Where what is emitted is written down, if anyone is `recording`."""
+        """The list to record emitted functions in, within `recording`."""
         self.off = forms.off
-        """The names of the rules that are switched off."""
+        """The names of the rules switched off."""
         shared: type[dict[Any, Any]] = NoCache if EQUAL_FUNCTIONS in self.off else dict
         self.monomials: dict[Hashable, Variable] = shared()
-        """The emitted product of given powers of Variables."""
+        """Emitted products, by the powers of their Variables."""
         self.sums: dict[frozenset[Variable], list[tuple[Variable, dict[Variable, Number], Number]]] = shared()
-        """The emitted sums of given Variables, each with its terms and its constant."""
+        """Emitted sums by their Variables, each with its terms and its constant."""
         self.terms: dict[Variable, tuple[dict[Variable, Number], Number]] = {}
-        """The terms of what was looked at as a sum, and their constant."""
+        """The terms and constants of Variables already examined as sums."""
         self.unread_monomials: list[Variable] = []
-        """Products of powers that were emitted earlier, and are not yet among those known."""
+        """Products of powers emitted earlier, and not entered in `monomials` yet."""
         self.unread_sums: list[Variable] = []
-        """What was emitted earlier and not yet looked at, whether it is a sum."""
+        """Variables emitted earlier, and not yet examined as sums."""
         self._forms = forms
         self._table: dict[tuple[Op, tuple[Any, ...], tuple[Variable, ...]], Any] = shared()
 
     def seed(self, known: list[Function]) -> None:
-        """Let functions that exist already stand for what is emitted.
+        """Reuse functions that exist already in place of equal emitted ones.
 
-        But for those with effects, those at which a gradient stops, and constants that the user built, which are no
-        numbers.
+        Excluded are functions with effects, those at which a gradient stops, and constants that the user built, which
+        do not count as numbers.
         """
         table = self._table
         for f in known:
@@ -81,7 +81,7 @@ class HashConsTable:
                     (self.unread_sums if f.op.powers is None else self.unread_monomials).append(y)
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
-        """Returns the canonical form of `op` applied to `inputs`."""
+        """The canonical form of `op` applied to `inputs`."""
         for form in self._forms[op]:
             y = form(self, op, inputs, arguments)
             if y is not None:
@@ -89,17 +89,17 @@ class HashConsTable:
         return self.node(op, inputs, arguments, specs)
 
     def known(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Any:
-        """Returns what `op` gives on `inputs`, if there is a function that computes it; else None."""
+        """The output of the existing function that applies `op` to `inputs`, or None."""
         return self._table.get((op, arguments, inputs))
 
     def node(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
-        """Returns what `op` gives on `inputs`: of the function that exists, or of a new one.
+        """The output of `op` on `inputs`: from the existing function, or from a new one.
 
         Args:
             op: The op.
-            inputs: What it is applied to.
+            inputs: Its inputs.
             arguments: Its static arguments.
-            specs: Shape and dtype of each output, where they are known.
+            specs: Shape and dtype of each output, if they are known.
         """
         key = op, arguments, inputs
         y = self._table.get(key)
@@ -111,12 +111,12 @@ class HashConsTable:
 
 
 class NoCache(dict[Any, Any]):
-    """A table that keeps nothing, so that nothing is found in it."""
+    """A dict that stores nothing."""
 
     def __setitem__(self, key: Any, value: Any) -> None: ...
 
     def setdefault(self, key: Any, default: Any = None) -> Any:
-        """Returns `default`."""
+        """Return `default`."""
         return default
 
 
@@ -124,27 +124,27 @@ class NoCache(dict[Any, Any]):
 
 
 def builder_for(known: list[Function]) -> HashConsTable:
-    """Returns a new builder, for a gradient of `known` functions."""
+    """A new builder, for a gradient of the functions `known`."""
     options = build_options()
     without = options.emitting.simplify
-    # Hooks shall find the backward of each function by itself, and not what several have in common.
+    # Hooks must see the backward of each function separately, not common subexpressions.
     if not without or options.watching.hooks or (function_hooks and any_hooked(known)):
         return plain_builder()
     return HashConsTable(forms_without(frozenset() if without is True else without))
 
 
 def plain_builder() -> HashConsTable:
-    """Returns a builder that makes a new function for whatever is asked: all rules are off."""
+    """A builder with all rules off, which makes a new function for each request."""
     return HashConsTable(forms_without(frozenset(RULES)))
 
 
 @contextmanager
 def emitting(known: list[Function], order: int) -> Iterator[Builder]:
-    """A builder that is in force within this context: the one that is in force already, or a new one.
+    """Put a builder in force within a context: the present one, or else a new one.
 
     Args:
-        known: Functions that exist already, and may stand for what is emitted.
-        order: Order of differentiation of what is emitted.
+        known: Functions that exist already, and may be reused.
+        order: Order of differentiation of emitted functions.
     """
     options = build_options()
     outer = options.emitting.builder
@@ -166,7 +166,7 @@ def emitting(known: list[Function], order: int) -> Iterator[Builder]:
 
 @contextmanager
 def recording(builder: Builder) -> Iterator[list[Function]]:
-    """Within this context, a list of the functions that `builder` makes, in an order in which they can run."""
+    """List the functions that `builder` makes within a context, in topological order."""
     outer, builder.created = builder.created, []
     created = builder.created
     try:
@@ -178,18 +178,18 @@ def recording(builder: Builder) -> Iterator[list[Function]]:
 
 
 def simplify(on: bool = True, *, without: Iterable[str] = ()) -> Switched:
-    """Within this context, gradients are emitted simplified or (`simplify(False)`) just as the rules say.
+    """Within this context, emit gradients simplified or (`simplify(False)`) exactly as the rules say.
 
-    Values agree to rounding either way. It serves comparison and debugging. The innermost context counts alone.
+    Values agree to rounding either way. Use it for comparison and debugging. Only the innermost context counts.
 
     Args:
         on: Whether to simplify.
-        without: Names of rewriting rules that are left out, to find the one that makes a difference;
+        without: Names of rewriting rules to leave out, to find the one that makes a difference;
             `nn.show_rewrites()` lists them.
 
     Raises:
         TypeError: `on` is no bool, or `without` a string.
-        ValueError: There is no rule of a name in `without`.
+        ValueError: A name in `without` is not that of a rule.
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")

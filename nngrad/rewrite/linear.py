@@ -1,5 +1,5 @@
-"""Rules for functions that are linear, that move elements, and that choose among them; and for slices of what is joined
-or put together: derivatives by one column of an input need those by no other."""
+"""Rules for ops that are linear, move elements or select them; and for slices of joined or assembled arrays: the
+derivative by one column of an input then needs no others."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
         if inner == 1 or _grows(op, inputs, arguments, x):
             continue
         if not movable(number * inner, x.spec):
-            return None  # what were left would move by itself, out of what is emitted with the rest
+                return None  # the rest would move by itself, out of what is emitted with it
         moved = list(inputs) if moved is None else moved
         moved[i] = emitted_constant(table, 1, x.spec) if core is None else core
         number *= inner
@@ -102,8 +102,8 @@ def _numbers_out(table: HashConsTable, op: Op, inputs: Inputs, arguments: Argume
 
 
 def _grows(op: Op, inputs: Inputs, arguments: Arguments, x: Variable) -> bool:
-    """Whether `op` makes a product of matrices that is larger than its factor `x`: the gradient of a weight in a small
-    batch, say. To multiply that by a number takes longer than to multiply `x`."""
+    """Whether `op` is a matrix product larger than its factor `x`, such as the gradient of a weight in a small batch.
+    Multiplying that by a number takes longer than multiplying `x`."""
     return op is F.batch_matmul and op.infer(inputs, arguments)[0].size > x.size
 
 
@@ -195,7 +195,7 @@ def _chosen_elements(table: HashConsTable, op: Op, inputs: Inputs, arguments: Ar
 
 
 def _index_of_one(x: Variable) -> Variable | None:
-    """The indices `(..., 1)` if `x` is emitted as `one_hot` of them, along its last axis; else None."""
+    """The indices `(..., 1)` if `x` is an emitted `one_hot` of them along its last axis; else None."""
     f = x.parent
     return f.inputs[0] if f is not None and f.op is F.one_hot and f.order and len(f.arguments[0]) == 1 else None
 
@@ -234,7 +234,7 @@ def _sum_of_broadcast(table: HashConsTable, op: Op, inputs: Inputs, arguments: A
 
 
 Window = tuple[int, int, int]
-"""The first place along an axis, how many, and how far apart."""
+"""The first index along an axis, the count, and the step."""
 
 
 @rule("slices-of-joined", F.take_slices)
@@ -291,12 +291,12 @@ def _whole(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments) -
 
 
 def sliced_windows(key: tuple[Any, ...]) -> list[Window]:
-    """The window of each axis that is sliced; an index is one of size 1."""
+    """The window of each sliced axis; an index counts as one of size 1."""
     return [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
 
 
 def shifted_key(key: tuple[Any, ...], axis: int, by: int) -> tuple[Any, ...]:
-    """The key with what it takes along an axis moved."""
+    """The key with its window or index along an axis shifted."""
     found, at = [], -1
     for entry in key:
         at += entry is not None
@@ -310,7 +310,7 @@ def shifted_key(key: tuple[Any, ...], axis: int, by: int) -> tuple[Any, ...]:
 
 
 def _put(x: Variable) -> Variable | None:
-    """What a multiple of some `put_slices` is a multiple of, if that is emitted; else None."""
+    """The emitted `put_slices` that `x` is a multiple of, or None."""
     _, core = as_multiple(x)
     f = None if core is None else core.parent
     return core if f is not None and f.op is F.put_slices and f.order else None
@@ -322,7 +322,7 @@ def _ends(window: Window) -> tuple[int, int]:
 
 
 def _apart(a: Window, b: Window) -> bool:
-    """Whether two windows have no place in common, as far as their ends tell."""
+    """Whether two windows are disjoint, as far as their ends tell."""
     if not (a[1] and b[1]):
         return False
     return max(_ends(a)) < min(_ends(b)) or max(_ends(b)) < min(_ends(a))

@@ -1,4 +1,4 @@
-"""Loops with fewer carries: what they are the loops say themselves."""
+"""Rewrite loops to have fewer carries. The loop ops themselves find which."""
 
 from __future__ import annotations
 
@@ -31,13 +31,13 @@ def unchanging_carries(table: HashConsTable, op: Any, inputs: Inputs, arguments:
 
 
 def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, found: Smaller | None) -> Any:
-    """The outputs of a function, by a smaller one of the same op."""
+    """The outputs of a function, computed by a smaller one of the same op."""
     if found is None:
         return None
     one = table.emit(op, tuple([inputs[i] for i in found.inputs]), found.arguments)
     outputs = []
     for k, source in enumerate(found.outputs):
-        if source is None:  # what a gradient reads of these it reads at the function that it differentiates
+        if source is None:  # a gradient that needs it reads it from the function that it differentiates
             outputs.append(table.node(op, inputs, arguments)[k])
         elif isinstance(source, int):
             outputs.append(one[source])
@@ -48,7 +48,7 @@ def _instead(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments,
 
 
 def _canonical() -> Any:
-    """Returns what puts bodies on inputs: what gradients have emitted of them is brought to canonical form."""
+    """A function that applies bodies to inputs, and brings the parts emitted by gradients to canonical form."""
     without = build_options().emitting.simplify
     builder = HashConsTable(forms_without(without if isinstance(without, frozenset) else frozenset()))
     set_switches(builder=builder)

@@ -1,17 +1,18 @@
-"""Masks: where a gradient is selected, the selection is kept outermost.
+"""Masks: keep selections of gradients outermost.
 
-A mask is `where(c, g, 0)` or `where(c, 0, g)`: a gradient that is taken in some places and 0 in the others. `where`
-itself emits them, and so do the functions that are flat in places, as relu is. The gradient of an elementwise function
-in one place depends on the incoming gradient in that place alone, and linearly:
+A mask is `where(c, g, 0)` or `where(c, 0, g)`: a gradient that passes in some places and is 0 in the others. `where`
+itself emits masks, and so do functions that are flat in places, such as relu. The gradient of an elementwise function
+in one place depends only on the incoming gradient in that place, and linearly:
 
     rule(where(c, g, 0)) = where(c, rule(g), 0)
 
-The two sides are equal as mathematics. As arithmetic they differ where the derivative is infinite or NaN in a place
-that is not taken: on the left it is multiplied by 0, which makes NaN, on the right it is not taken. So the right side
-is what is emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. It holds at every
-order, and in forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) is what would go wrong.
-It is the places that stay: rule(g) may have more axes than g, as a product with a larger factor has.
-Sums, means, repetition and reshaping let masks through as far as the condition can be had in the other shape.
+Mathematically the two sides are equal. In floating point they differ where the derivative is infinite or NaN in a
+masked
+place: on the left it is multiplied by 0, which makes NaN, on the right it is not selected. So the right side is
+emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. This holds at every order, and in
+forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) would go wrong. The masked places stay the
+same, though rule(g) may have more axes than g, as a product with a larger factor has. Sums, means, broadcasting and
+reshaping let masks through as far as the condition can be reshaped accordingly.
 
 Masks are moved only on the way to a function that may have such a derivative, and no more than a few at a time.
 """
@@ -43,22 +44,22 @@ MASKS = declared("masks-outermost", takes_gradients, "rule(where(c, g, 0)) = whe
 
 @dataclass(frozen=True, eq=False, slots=True)
 class Mask:
-    """A selection: what passes where the condition holds (`holding`) or where it does not."""
+    """A selection of a gradient where the condition holds (`holding`) or where it does not."""
 
     condition: Variable
     axes: tuple[int, ...]
-    """Which axes of what it selects from those of the condition are, counted from the last one: a condition does not
-    say so by itself, and what is put behind the mask may have more axes than what was behind it."""
+    """The axes of the gradient that the condition's axes correspond to, counted from the last: the condition does not
+    determine them, and the gradient put behind the mask may have more axes than the one taken out."""
     holding: bool
 
     @property
     def key(self) -> tuple[Any, ...]:
-        """Something that is the same for two masks that are alike."""
+        """A key that is equal for equal masks."""
         places = tuple([(a, n) for a, n in zip(self.axes, self.condition.shape, strict=True) if n != 1])
         return id(unshaped(self.condition)), places, self.holding
 
     def closed_elsewhere(self, g: Variable) -> Variable:
-        """Returns `g` behind this mask."""
+        """`g` behind this mask."""
         zeros = zeros_like(g)
         condition = condition_at(self.condition, self.axes, g.shape)
         y: Variable = F.where(condition, *((g, zeros) if self.holding else (zeros, g)))
@@ -66,15 +67,15 @@ class Mask:
 
 
 def unshaped(condition: Variable) -> Variable:
-    """Returns what `condition` is a reshaped form of, or itself."""
+    """The Variable that `condition` is reshaped from, or itself."""
     while condition.parent is not None and condition.parent.op is F.reshape:
         condition = condition.parent.inputs[0]
     return condition
 
 
 def may_be_masked(g: Variable) -> bool:
-    """Whether `g` looks as if it were behind a mask, or were the multiple of what is: in canonical form numbers stand
-    outside of selections."""
+    """Whether `g` may be behind a mask, or be a multiple of such a gradient: in canonical form numbers stand outside of
+    selections."""
     f = g.parent
     if f is not None and f.inputs and f.op in WITH_NUMBERS:
         f = f.inputs[0].parent
@@ -82,7 +83,7 @@ def may_be_masked(g: Variable) -> bool:
 
 
 def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
-    """Returns the masks that `g` is behind, outermost first, and what is behind them."""
+    """Split `g` into the masks that it is behind, outermost first, and the gradient behind them."""
     masks: list[Mask] = []
     factor: Number = 1
     while len(masks) < MOST_MASKS:
@@ -100,20 +101,22 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
 
 
 def _switched_off() -> bool:
-    """Whether masks are to stay where they are. `simplify(False)` moves them: which values are NaN depends on it."""
+    """Whether masks stay where they are. `simplify(False)` still moves them, because which values are NaN depends on
+    it.
+    """
     without = build_options().emitting.simplify
     return without.__class__ is frozenset and MASKS in without
 
 
 def behind(masks: Sequence[Mask], g: Variable) -> Variable:
-    """Returns `g` behind `masks`, the last of them innermost; each counts once."""
+    """`g` behind `masks`, the last of them innermost, without duplicates."""
     for mask in reversed({mask.key: mask for mask in masks}.values()):
         g = mask.closed_elsewhere(g)
     return g
 
 
 def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], index: int) -> Any:
-    """Returns `op` applied; a mask that the input `index`, in which it is linear, is behind stays outermost."""
+    """Apply `op`, linear in the input `index`; masks that this input is behind stay outermost."""
     g = inputs[index]
     if op.multiple_results or not may_be_masked(g) or not op.diagonal:
         return apply(op, inputs, arguments)
@@ -122,7 +125,7 @@ def applied(op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], in
 
 
 def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
-    """Returns what the rule of `f` makes of the gradients, with masks taken off before and put on again after it."""
+    """Apply the rule of `f` to gradients, with masks removed before and restored after it."""
     gy = gys[0]
     if len(gys) > 1 or not may_be_masked(gy) or not rule.exact:
         return rule.function(f, *gys)
@@ -136,23 +139,23 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     gxs = rule.function(f, inner)
     several = gxs if isinstance(gxs, tuple | list) else (gxs,)
     if f.op.diagonal and any([isinstance(gx, Variable) and gx.shape != gy.shape for gx in several]):
-        return rule.function(f, gy)  # it has summed to the shape of an input that was repeated, where masks differ
+        return rule.function(f, gy)  # it was summed to the shape of a broadcast input, along which masks differ
     return [_put_back(masks, gx, inner, gy) for gx in several]
 
 
 def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
-    """Returns `gx`, which the rule made of `inner`, behind `masks`; those that the rule itself has put come first."""
+    """`gx`, which the rule computed from `inner`, behind `masks`; masks of the rule itself come first."""
     if gx is inner:
         return gy
-    if not isinstance(gx, Variable):  # no gradient, or what the checks of rules will tell of
+    if not isinstance(gx, Variable):  # no gradient, or an error for the checks of rules to report
         return gx
     own, gx = masks_of(gx)
     return behind([*own, *masks], gx)
 
 
 def _carried(mask: Mask, f: Function) -> Mask | None:
-    """Returns the mask for the gradient of the input of `f` that does what `mask` does for that of its output; None
-    where there is none, or none that is cheap."""
+    """The mask on the gradient of the input of `f` that is equivalent to `mask` on that of its output; None if there is
+    none, or none that is cheap."""
     condition, axes = mask.condition, f.op.axes
     if len(f.inputs) != 1 or axes is None:
         return None
@@ -165,7 +168,7 @@ def _carried(mask: Mask, f: Function) -> Mask | None:
 
 
 def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable]) -> Variable:
-    """Returns the sum of gradients that have arrived at one Variable; a mask that all are behind stays outermost."""
+    """The sum of the gradients that have arrived at one Variable; masks that all are behind stay outermost."""
     if not may_be_masked(gradients[0]):
         return add(gradients)
     taken = [masks_of(g) for g in gradients]
@@ -177,7 +180,7 @@ def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable])
 
 
 def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
-    """Returns `gx` summed to `shape`; a mask that is the same wherever it is summed stays outermost."""
+    """`gx` summed to `shape`; masks that are constant along the summed axes stay outermost."""
     masks, inner = masks_of(gx)
     outer = [mask for mask in masks if _fits(mask.condition.shape, gx.shape, shape)]
     if not outer:
@@ -188,6 +191,6 @@ def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
 
 
 def _fits(condition: tuple[int, ...], full: tuple[int, ...], shape: tuple[int, ...]) -> bool:
-    """Whether a condition on an array of shape `full` does not vary along the axes that are summed to get `shape`."""
+    """Whether a condition on an array of shape `full` is constant along the axes that are summed to get `shape`."""
     same = len(condition) == len(full) == len(shape)
     return same and all(c == 1 or n == m for c, n, m in zip(condition, full, shape, strict=True))

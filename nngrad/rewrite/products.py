@@ -1,15 +1,15 @@
 """Products as monomials: like factors merge, and numbers stand outside.
 
-An emitted product is known by its *factors*: a whole power for each distinct Variable, in whatever order. So `x y` and
-`y x` are one function, and `x x` is `x**2`. Numbers stand outside of products, where they meet the numbers of others.
+An emitted product is identified by its *factors*: an integer power for each distinct Variable, in any order. So `x y`
+and `y x` are one function, and `x x` is `x**2`. Numbers stand outside of products, where they meet other numbers.
 
-No product is multiplied out:
+Products are never expanded:
 
-- It is not distributed over a sum: `(1 - y*y) z` stays a product, since expanding it would lose accuracy.
-- A product that is a factor stays one: `a (b c)` has the factors `a` and `b c`, which others may use. So the product
-  rule gives Leibniz's: derivatives of order n are sums of n products of lower derivatives, and the graph of n orders
-  grows as n^2. Multiplied out, terms would be as many as the partitions of n.
-- A function that the user built is a factor, and is never looked into.
+- They do not distribute over sums: `(1 - y*y) z` stays a product, since expanding it would lose accuracy.
+- A product that is a factor stays one: `a (b c)` has the factors `a` and `b c`, which others may share. So the product
+  rule yields Leibniz's: derivatives of order n are sums of n products of lower derivatives, and the graph of n orders
+  grows as n^2. Expanded, there would be as many terms as partitions of n.
+- A function that the user built is a factor, and is never taken apart.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ def _with_number(table: HashConsTable, op: Op, x: Variable, number: float) -> Va
 
 
 def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec: Spec) -> Variable | None:
-    """Returns the product of powers of `operands`, all of one spec; None where they or their numbers do not merge."""
+    """The product of powers of `operands`, all of one spec; None if they or their numbers cannot merge."""
     number: Number = 1
     factors: Factors = {}
     for x, power in operands:
@@ -131,8 +131,8 @@ def product(table: HashConsTable, operands: Sequence[tuple[Variable, int]], spec
 def _without_number(
     table: HashConsTable, x: Variable, power: int, spec: Spec
 ) -> tuple[Number, Variable | None] | None:
-    """Returns the number that a power of `x` is a multiple by, and what is left in the place of `x`, which may be
-    nothing; None where there is no such number."""
+    """Split a power of `x` into a number and the Variable that remains in place of `x`, if any; None if its number is
+    not finite."""
     off = table.off
     inner, core = as_multiple(x)
     if inner == 0 and power < 0:
@@ -146,11 +146,11 @@ def _without_number(
     powered = inner if power == 1 else to_power(inner, power)
     if powered is None:
         return None
-    return (powered, core) if collectable(powered, spec) else (1, x)  # else it is too large to be moved
+    return (powered, core) if collectable(powered, spec) else (1, x)  # too large to be moved
 
 
 def _entered(table: HashConsTable, factors: Factors, x: Variable, power: int) -> bool:
-    """Whether a power of `x` can be entered among the factors of a product, where it is then."""
+    """Try to enter a power of `x` among the factors of a product; returns whether that was possible."""
     if x in factors:
         if LIKE_FACTORS in table.off:
             return False
@@ -164,7 +164,7 @@ def _entered(table: HashConsTable, factors: Factors, x: Variable, power: int) ->
 
 
 def _of_numbers(table: HashConsTable, number: Number, factors: Factors, spec: Spec) -> Variable | None:
-    """Returns a number times the product of factors; None where the number cannot be collected."""
+    """A number times the product of factors; None if the number cannot be collected."""
     if number and number != 1 and not collectable(number, spec):
         return None
     if not number or not factors:
@@ -174,7 +174,7 @@ def _of_numbers(table: HashConsTable, number: Number, factors: Factors, spec: Sp
 
 
 def power_of(x: Variable) -> tuple[Variable, int]:
-    """Returns `x`, what `pow_scalar` gives, as a whole power of a Variable."""
+    """`x`, an output of `pow_scalar`, as an integer power of a Variable."""
     f = x.parent
     assert f is not None
     (power,) = f.arguments
@@ -182,7 +182,7 @@ def power_of(x: Variable) -> tuple[Variable, int]:
 
 
 def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
-    """Returns the product of these factors: the one that exists, or a new one, of the simplest op that makes it."""
+    """The product of factors: the existing one, or a new one of the simplest suitable op."""
     inputs, powers = tuple(factors), tuple(factors.values())
     y: Variable
     if len(powers) == 1:
@@ -200,7 +200,7 @@ def of_factors(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
 
 
 def _of_several(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
-    """Returns the monomial with these factors: the one that exists, in whatever order, or a new one."""
+    """The monomial of factors: the existing one, in any order, or a new one."""
     if table.unread_monomials:
         for known in table.unread_monomials:
             of_inputs = _factors_of(known)
@@ -216,7 +216,7 @@ def _of_several(table: HashConsTable, factors: Factors, spec: Spec) -> Variable:
 
 
 def of_two(table: HashConsTable, op: Op, inputs: Inputs, spec: Spec) -> Variable:
-    """Returns the product or the quotient of two Variables, which may exist the other way round."""
+    """The product or quotient of two Variables, which may exist in the other order."""
     found: Variable | None = None
     if ORDER not in table.off:
         turned = inputs[::-1]
@@ -229,7 +229,7 @@ def _key(table: HashConsTable, factors: Factors) -> Hashable:
 
 
 def _factors_of(y: Variable) -> Factors | None:
-    """Returns the factors of an emitted product, if it is a monomial of operands of one spec; else None."""
+    """The factors of an emitted product that is a monomial of operands of one spec; else None."""
     f = y.parent
     if f is None or f.op.powers is None or not y.spec.differentiable:
         return None
@@ -241,4 +241,4 @@ def _factors_of(y: Variable) -> Factors | None:
 
 
 _OF_TWO = ((1, 1), (1, -1), (-1, 1))
-"""The powers of what is emitted as a product or a quotient of two."""
+"""The powers that are emitted as a product or quotient of two."""

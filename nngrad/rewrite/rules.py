@@ -1,8 +1,8 @@
-"""The list of rewriting rules, and which of them look at an op.
+"""The list of rewriting rules, and which ops each applies to.
 
-A rule that is a function of its own is entered by the `rule` decorator. Products and sums are brought to their form in
-one pass, in which several rules take part: those are `declared`, the pass is entered by `form`, and it asks whether a
-rule is off only where it would fire. So rules that are switched off cost those that are on nothing.
+The `rule` decorator enters a rule that is a function of its own. Products and sums are brought to canonical form in one
+pass that combines several rules: those are `declared`, `form` enters the pass, and it checks whether a rule is off only
+where that would fire. So rules that are off slow down nothing.
 """
 
 from __future__ import annotations
@@ -24,10 +24,9 @@ Number = int | float | Fraction
 Inputs = tuple[Variable, ...]
 Arguments = tuple[Any, ...]
 Form = Callable[["HashConsTable", Op, Inputs, Arguments], "Variable | None"]
-"""Given an op that is to be applied, what has the same value and costs less; None to have the op applied as it is."""
+"""From an op to be applied to a cheaper equivalent; None to apply the op as it is."""
 Concern = tuple[Op, ...] | Callable[[Op], bool]
-"""The ops that a rule looks at: those, or all for which the function is true; the first line of its docstring says
-which they are."""
+"""The ops that a rule applies to: a tuple, or a predicate, whose docstring's first line describes them."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,26 +36,25 @@ class Rule:
     name: str
     concern: Concern
     formula: str
-    """What it replaces by what, in one line."""
+    """The replacement that it makes, in one line."""
 
     @property
     def ops(self) -> str:
-        """The ops that it looks at, in words."""
+        """The ops that it applies to, in words."""
         if isinstance(self.concern, tuple):
             return ", ".join([op.name for op in self.concern])
         return first_line(self.concern)
 
 
 RULES: dict[str, Rule] = {}
-"""Every rule by its name. Where several look at one op they have their turns in this order."""
+"""Every rule by its name. Several rules for one op are tried in this order."""
 
 _forms: list[tuple[str, Concern, Form]] = []
-"""The functions that rewrite, each with the rule without which it is not called (nothing for a pass of several), and
-the ops that it is called for."""
+"""The rewriting functions, each with the name of its rule ("" for a pass of several) and the ops that it applies to."""
 
 
 def declared(name: str, concern: Concern, formula: str) -> str:
-    """Enter a rule into the list, and return its name."""
+    """Enter a rule in the list, and return its name."""
     if name in RULES:
         raise ValueError(f"there are two rules named {name!r}")
     RULES[name] = Rule(name, concern, formula)
@@ -68,8 +66,8 @@ def rule(name: str, *ops: Op, every: Callable[[Op], bool] | None = None) -> Call
 
     Args:
         name: The rule's name.
-        ops: The ops that it looks at.
-        every: In place of them, what tells whether it looks at an op.
+        ops: The ops that it applies to.
+        every: Instead of `ops`, a predicate on ops.
     """
 
     def enter(function: Form) -> Form:
@@ -81,7 +79,7 @@ def rule(name: str, *ops: Op, every: Callable[[Op], bool] | None = None) -> Call
 
 
 def form(*ops: Op) -> Callable[[Form], Form]:
-    """Enter the decorated function as a pass of several rules, which looks at `ops`."""
+    """Enter the decorated function as a pass of several rules for `ops`."""
 
     def enter(function: Form) -> Form:
         _forms.append(("", ops, function))
@@ -91,12 +89,12 @@ def form(*ops: Op) -> Callable[[Form], Form]:
 
 
 def first_line(function: Callable[..., Any]) -> str:
-    """Returns the first line of a docstring."""
+    """The first line of a docstring."""
     return (function.__doc__ or "").strip().partition("\n")[0]
 
 
 class Forms(dict[Op, tuple[Form, ...]]):
-    """The functions that rewrite each op, where some rules are switched off; found when the op is first met."""
+    """The rewriting functions of each op, with some rules switched off; looked up when the op is first met."""
 
     def __init__(self, off: frozenset[str]) -> None:
         super().__init__()
@@ -108,18 +106,18 @@ class Forms(dict[Op, tuple[Form, ...]]):
             for name, concern, function in _forms
             if name not in self.off and (op in concern if isinstance(concern, tuple) else concern(op))
         ])
-        if op.tables is None:  # else it goes when a user's class goes, and must not be kept
+        if op.tables is None:  # else the op lives only as long as a user's class, and must not be kept alive
             self[op] = forms
         return forms
 
 
 @lru_cache(maxsize=64)
 def forms_without(off: frozenset[str]) -> Forms:
-    """Returns the forms in force without the rules of these names."""
+    """The rewriting functions in force without the rules of these names."""
     return Forms(off)
 
 
 def show_rewrites() -> None:
-    """Print every rewriting rule: its name, what it does, and the ops that it looks at."""
+    """Print every rewriting rule: its name, its formula, and the ops that it applies to."""
     rows = [(each.name, each.formula, each.ops) for each in RULES.values()]
     print("\n".join(aligned(rows)))

@@ -1,14 +1,14 @@
 """Sums as linear combinations with exact coefficients: like terms merge.
 
-An emitted sum is known by its *terms*: a coefficient for each distinct Variable, and a constant. So `2 x y + 3 y x` is
-`5 x y`. Numbers that all terms have in common stand outside of the sum, where they meet the numbers of others.
+An emitted sum is identified by its *terms*: a coefficient for each distinct Variable, and a constant. So
+`2 x y + 3 y x` is `5 x y`. A factor common to all coefficients stands outside of the sum, where it meets other numbers.
 
-- Sums within sums are merged where terms meet; a sum of which no terms meet refers to its operands, so that a long
-  chain of additions costs what it costs without canonical form.
-- A function that the user built is a term, and is never looked into.
+- Nested sums are merged if like terms meet; a sum without like terms refers to its operands, so that a long chain of
+  additions costs no more than without canonical form.
+- A function that the user built is a term, and is never taken apart.
 
-Coefficients are whole numbers and `Fraction`s where their source is exact, as 2 and 0.5 are, so nothing is rounded
-until the graph runs; rounded ones would keep like terms from merging. A number such as 1.01 stays the float it is.
+Coefficients are ints and `Fraction`s if their source is exact, as 2 and 0.5 are, so nothing is rounded until the graph
+runs; rounding would keep like terms from merging. A number such as 1.01 stays a float.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from .rules import Arguments, Inputs, Number, declared, rule
 Terms = dict[Variable, Number]
 """The coefficient of each term of a sum."""
 Operands = Sequence[tuple[Variable, Number]]
-"""What is added up, each with its coefficient."""
+"""The operands of a sum, each with its coefficient."""
 
 SUMS = (F.add2, F.add_n, F.sub2, F.add_scalar, F.r_sub_scalar, F.linear_combination)
 _SUMS = frozenset(SUMS)
@@ -72,8 +72,8 @@ MULTIPLES = declared("multiples-of-sums", SUMS, "a x + a y = a (x + y), where x 
 
 
 def summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Number] | None:
-    """Returns the operands of a sum with their coefficients, and a constant; None if a number is not exact, or if the
-    op is no sum."""
+    """The operands of a sum with their coefficients, and a constant; None if a number is not exact, or if the op is no
+    sum."""
     if op not in _SUMS:
         return None
     if op is F.add2:
@@ -92,8 +92,8 @@ def summands(op: Op, inputs: Inputs, arguments: Arguments) -> tuple[Operands, Nu
 
 
 def _of_one(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, spec: Spec) -> Variable | None:
-    """Returns the sum of a number and a Variable, where nothing can merge: the Variable is no sum and no multiple, and
-    is in no sum with a number yet. Else None."""
+    """The sum of a number and a Variable, if nothing can merge: the Variable is no sum, no multiple, and in no sum with
+    a number yet. Else None."""
     (x,), (added,) = inputs, arguments
     f = x.parent
     key = frozenset(inputs)
@@ -111,11 +111,11 @@ def _of_one(table: HashConsTable, op: Op, inputs: Inputs, arguments: Arguments, 
 
 
 def merged(table: HashConsTable, operands: Operands, added: Number, depth: int = 0) -> tuple[Terms, Number, bool, bool]:
-    """Returns what `operands` and a constant add up to, each operand that is a sum taken apart.
+    """The sum of `operands` and a constant as terms, with nested sums taken apart.
 
     Returns:
-        The terms; the constant; whether like terms or constants have met, or a term has gone; and whether an operand is
-        itself a sum.
+        The terms; the constant; whether like terms or constants have merged, or a term has vanished; and whether an
+        operand is itself a sum.
     """
     terms: Terms = {}
     met = looked_into = False
@@ -145,7 +145,7 @@ def merged(table: HashConsTable, operands: Operands, added: Number, depth: int =
 
 
 def _enter(terms: Terms, x: Variable, coefficient: Number) -> bool:
-    """Enter a term; returns whether it was there already."""
+    """Enter a term; returns whether there was a like term."""
     if x not in terms:
         terms[x] = coefficient
         return False
@@ -160,7 +160,7 @@ def _enter(terms: Terms, x: Variable, coefficient: Number) -> bool:
 def _enter_sum(
     table: HashConsTable, terms: Terms, x: Variable, coefficient: Number, depth: int
 ) -> tuple[Number, bool, bool]:
-    """Enter the terms of a sum. Returns its constant, whether terms have met, and whether it is not just a term."""
+    """Enter the terms of a sum. Returns its constant, whether like terms have merged, and whether it is a true sum."""
     own, number = terms_of(table, x, depth)
     is_sum = bool(number) or len(own) != 1
     if coefficient == 1 and terms.keys().isdisjoint(own):
@@ -171,7 +171,7 @@ def _enter_sum(
 
 
 def terms_of(table: HashConsTable, x: Variable, depth: int = 0) -> tuple[Terms, Number]:
-    """Returns the terms of an emitted sum, and their constant."""
+    """The terms of an emitted sum, and its constant."""
     known = table.terms.get(x)
     if known is not None:
         return known
@@ -193,8 +193,8 @@ def _of_one_spec(y: Variable) -> bool:
 
 
 def combination(table: HashConsTable, operands: Operands, added: Number, spec: Spec) -> Variable | None:
-    """Returns the sum of `operands`, all of one spec, each times its coefficient, and of a constant; None where its
-    numbers cannot be collected."""
+    """The linear combination of `operands`, all of one spec, plus a constant; None if its numbers cannot be collected.
+    """
     terms, constant_term, met, looked_into = merged(table, operands, added)
     if met and LIKE_TERMS in table.off:
         return None
@@ -218,7 +218,7 @@ def combination(table: HashConsTable, operands: Operands, added: Number, spec: S
 
 
 def _of_term(table: HashConsTable, terms: Terms) -> Variable:
-    """Returns the sum of a single term."""
+    """The sum of a single term."""
     ((x, coefficient),) = terms.items()
     return x if coefficient == 1 else multiple(table, x, coefficient)
 
@@ -226,8 +226,8 @@ def _of_term(table: HashConsTable, terms: Terms) -> Variable:
 def _new_sum(
     table: HashConsTable, written: tuple[Terms, Number], terms: Terms, added: Number, content: Number, spec: Spec
 ) -> Variable:
-    """Returns a sum that does not exist yet, as `written`, where sums in it are not taken apart, with its `content`
-    outside. From now on it is known by its `terms`."""
+    """A new sum as `written`, without taking nested sums apart, with the factor `content` outside. From now on its
+    `terms` identify it."""
     if COMMON_FACTORS in table.off:
         content = 1
     elif not added and next(iter(terms.values())) < 0:
@@ -249,7 +249,7 @@ _UNITS = frozenset({1, -1})
 
 
 def multiple_of_known(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> tuple[Variable, Number] | None:
-    """Returns an emitted sum of which the one with `terms` and a constant is a multiple, and the factor; else None."""
+    """An emitted sum of which the one with these terms and constant is a multiple, and the factor; or None."""
     for y, own, number in table.sums.get(frozenset(terms), ()):
         if terms == own and added == number:
             return y, 1
@@ -258,7 +258,7 @@ def multiple_of_known(table: HashConsTable, terms: Terms, added: Number, spec: S
         x, coefficient = next(iter(terms.items()))
         factor = ratio(coefficient, own[x])
         if factor.__class__ is float and abs(factor) != 1:
-            continue  # what floats are multiples of depends on rounding
+            continue  # multiples of floats depend on rounding
         if added and factor < 0:
             continue  # where 1 - x is 0, -(x - 1) is -0, and 1 / sqrt of it -inf
         same = added == factor * number and all([c == factor * own[x] for x, c in terms.items()])
@@ -268,7 +268,7 @@ def multiple_of_known(table: HashConsTable, terms: Terms, added: Number, spec: S
 
 
 def _read(table: HashConsTable) -> None:
-    """Let what was emitted earlier be found as the sum that it is."""
+    """Enter what was emitted earlier in the table of sums."""
     unread, table.unread_sums = table.unread_sums, []
     for y in unread:
         f = y.parent
@@ -286,7 +286,7 @@ def _divided(terms: Terms, added: Number, content: Number) -> tuple[Terms, Numbe
 
 
 def _shallow(operands: Operands, added: Number) -> tuple[Terms, Number]:
-    """Returns the operands of a sum as its terms, and its constant: that inside of an operand stays there."""
+    """A sum's operands as its terms, and its constant, without taking nested sums apart."""
     terms: Terms = {}
     for x, coefficient in operands:
         number, core = as_multiple(x)
@@ -298,7 +298,7 @@ def _shallow(operands: Operands, added: Number) -> tuple[Terms, Number]:
 
 
 def _content(numbers: list[Number], spec: Spec) -> Number:
-    """Returns the largest number of which all of `numbers` are whole multiples, if those are small."""
+    """The largest number of which all `numbers` are integer multiples, if these are small."""
     if 1 in numbers or -1 in numbers:
         return 1  # taking out 1/4 of x + y/4 would make more work
     fractions = [Fraction(c) for c in numbers if c.__class__ is not float]
@@ -312,7 +312,7 @@ def _content(numbers: list[Number], spec: Spec) -> Number:
 
 
 def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Variable:
-    """Returns what adds up `terms` and a constant, by the simplest op that does."""
+    """Emit the sum of `terms` and a constant, by the simplest suitable op."""
     xs = tuple(terms) if len(terms) == 1 else _in_order(terms)
     coefficients = tuple(map(terms.__getitem__, xs))
     op: Op = F.linear_combination
@@ -331,15 +331,14 @@ def _sum(table: HashConsTable, terms: Terms, added: Number, spec: Spec) -> Varia
 
 
 _OF_ONE: dict[tuple[Number, ...], Op] = {(1,): F.add_scalar, (-1,): F.r_sub_scalar}
-"""What adds a number to a single term, by the coefficient of that."""
+"""The ops that add a number to a single term, by the term's coefficient."""
 
 
 def _in_order(terms: Terms) -> tuple[Variable, ...]:
-    """Returns the terms in the order in which they can be had, so that nothing waits for the last one but the last
-    addition.
+    """The terms in the order in which they become available, so that only the last addition waits for the last term.
 
-    What is repeated along axes comes first: so second gradients of normalisations have a function less. To the compiler
-    it makes no difference.
+    Broadcast terms come first: this saves a function in second gradients of normalisations. To the compiler it makes no
+    difference.
     """
     ranked = []
     for i, x in enumerate(terms):
