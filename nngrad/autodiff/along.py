@@ -279,7 +279,7 @@ def _repeats(indices: Sequence[int]) -> bool:
 def _product(
     f: Function, factors: Sequence[Variable], terms: Sequence[tuple[int, ...]], output: tuple[int, ...], i: int
 ) -> Variable:
-    """The sum of products that `f` becomes, without factor `i` if that is nothing but ones: a unit vector selects."""
+    """The sum of products that `f` becomes, without factor `i` if that is all ones: a unit vector selects."""
     if number_of(factors[i]) == 1 and len(factors) == 2 and {*terms[i]} <= {*terms[1 - i]}:
         factors, terms = [factors[1 - i]], [terms[1 - i]]
     y: Variable
@@ -292,8 +292,8 @@ def _product(
 
 
 def with_one_index(f: Function, given: Sequence[Along | None]) -> list[Diagonals]:
-    """For each input of a sum of products those diagonals that run along one and the same index for all inputs that
-    have directions, and so stay where the sum over the directions is taken as well."""
+    """For each input of a sum of products, the diagonals that run along the same index in all inputs with directions,
+    and so remain when the sum over the directions is taken as well."""
     found = indices_of(f)
     assert found is not None
     terms, _ = found

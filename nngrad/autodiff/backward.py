@@ -1,4 +1,4 @@
-"""backward(): gradients added to the leaves; forward and gradients as one executable."""
+"""backward(): accumulate gradients in the leaves, computing forward and gradients in one executable."""
 
 from __future__ import annotations
 
@@ -37,20 +37,20 @@ def backward(
 ) -> None:
     """Add the gradient of the sum of `outputs` to `.grad` of the leaves with `need_grad`.
 
-    Forward and gradients run as one executable, as in `Variable.backward`, for all outputs that one `forward` has
+    Forward and gradients run as one executable, as in `Variable.backward`, for all outputs that the same `forward` has
     covered (`nn.forward_all`), or none.
 
     Args:
         outputs: Variable or Variables to differentiate; the same one twice counts twice.
-        grad_outputs: Gradient at each output, in the forms that `nn.grad` takes; None among them stands for
-            ones. Where there are none at all, the gradient at each output is what its own `.grad` holds. An
-            output whose `.grad` holds nothing counts for nothing, and a warning says so.
-        enable_double_backprop: Keep the gradients of leaves as Variables of a graph too, in `.grad_var`.
-        retain_grad: Keep the gradients of the Variables in the middle, in their `.grad`.
-        loss_scale: What the gradients at the outputs are multiplied by.
-        recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
-        communicator_callbacks: What is called when the gradients are there, one or a list: that of a communicator's
-            `all_reduce_callback`, which sums them over processes.
+        grad_outputs: Gradient at each output, in the forms that `nn.grad` takes; None in a list stands for
+            ones. If it is None altogether, the gradient at each output is the content of its own `.grad`. An
+            output whose `.grad` is empty is ignored, with a warning.
+        enable_double_backprop: Also keep the gradients of leaves as Variables of a graph, in `.grad_var`.
+        retain_grad: Also keep the gradients of intermediate Variables, in their `.grad`.
+        loss_scale: A factor for the gradients at the outputs.
+        recompute: Which forward values to recompute instead of keeping them, as in `nn.grad`.
+        communicator_callbacks: One function or a list, called once the gradients are computed: the result of a
+            communicator's `all_reduce_callback`, which sums them over processes.
 
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
@@ -58,8 +58,7 @@ def backward(
         MissingRule: An op on the way has no backward rule.
 
     Warns:
-        UserWarning: No `grad_outputs` are given, and the `.grad` of an output holds nothing; or no leaf needs a
-            gradient.
+        UserWarning: `grad_outputs` is None and the `.grad` of an output is empty; or no leaf needs a gradient.
     """
     callbacks = _callbacks(communicator_callbacks)
     listed, given = given_gradients(outputs, grad_outputs)
@@ -91,7 +90,7 @@ def backward_from(
 
 
 def _callbacks(given: Any) -> list[Callable[[], None]]:
-    """What is called after a backward, as a list."""
+    """The functions to call after a backward, as a list."""
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if not all(map(callable, listed)):
         raise TypeError(f"communicator_callbacks: expected what comm.all_reduce_callback returns, or a list of such, "
@@ -100,7 +99,7 @@ def _callbacks(given: Any) -> list[Callable[[], None]]:
 
 
 class CheckedBackward(NamedTuple):
-    """How a backward runs."""
+    """The options of a backward."""
 
     enable_double_backprop: bool = False
     retain_grad: bool = False
@@ -111,7 +110,7 @@ class CheckedBackward(NamedTuple):
 
     @property
     def op_by_op(self) -> bool:
-        """Whether somebody wants to see the functions run."""
+        """Whether hooks want to see each function run."""
         return self.function_pre_hook is not None or self.function_post_hook is not None
 
 
@@ -121,13 +120,13 @@ PLAIN = CheckedBackward()
 def accumulate_gradients(
     outputs: list[Variable], grads: list[Any], options: CheckedBackward = PLAIN, own: bool = False
 ) -> None:
-    """Add the gradients of `outputs` to the leaves: once for each forward that has covered some of them.
+    """Add the gradients of `outputs` to the leaves, once for each forward that has covered some of the outputs.
 
     Args:
-        outputs: What is differentiated.
+        outputs: The Variables to differentiate.
         grads: The gradient at each, None for ones.
-        options: How.
-        own: Whether `grads` are the outputs' own, which leaves among them have already.
+        options: The options.
+        own: Whether `grads` come from the outputs' own `.grad`, so that leaves among them already have theirs.
     """
     if any([y.parent is not None and y.parent.op is F.sink for y in outputs]):
         outputs, grads = _without_sinks(outputs, grads)
@@ -154,8 +153,8 @@ def accumulate_gradients(
 
 
 def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Variable], list[Any]]:
-    """The outputs, and the gradient at each, with the inputs in the place of a sink that gives them none: gradients
-    start at these then, with what the `.grad` of each holds. Leaves among them have it already."""
+    """The outputs and the gradient at each, with a sink that passes no gradient to its inputs replaced by these:
+    gradients then start at the inputs, with the contents of their `.grad`. Leaves among them already have theirs."""
     found: list[tuple[Variable, Any]] = []
     waiting = [*zip(outputs, grads, strict=True)][::-1]
     while waiting:
@@ -172,18 +171,18 @@ def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Vari
 
 
 class FoundGradients(NamedTuple):
-    """Gradients as arrays, with the cells that they belong to."""
+    """Gradient arrays, each with the cell that it belongs to."""
 
     arrived: list[tuple[NdArray, Any]]
-    """Those of leaves, which are added to what is there."""
+    """Those of leaves, to be added to the cells' contents."""
     retained: list[tuple[NdArray, Any]]
-    """Those of Variables in the middle, which take the place of what is there."""
+    """Those of intermediate Variables, to replace the cells' contents."""
 
 
 def _gradients_from(
     outputs: list[Variable], seeds: list[Any], snapshot: Snapshot | None, options: CheckedBackward
 ) -> FoundGradients:
-    """The gradients."""
+    """The gradients of outputs that share a snapshot."""
     if snapshot is None or snapshot.implied:
         snapshot = _implied(outputs)
     plan = plan_of(outputs)
@@ -214,7 +213,7 @@ def _gradients_from(
 
 
 def _implied(outputs: list[Variable]) -> Snapshot:
-    """What a backward without a `forward()` before it starts from: a forward of its own, whatever was read. Where all
+    """The snapshot for a backward without a preceding `forward()`: a forward of its own, whatever was read. If all
     outputs were computed as they were made, under `nn.auto_forward()`, that was the forward."""
     if all([y.is_computed and y._at is None for y in outputs]):
         return present(outputs)
@@ -227,8 +226,8 @@ Middle = list[tuple[tuple[int, int], Variable]]
 
 
 def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
-    """The Variables in the middle with something that a backward has to know, each with its place: most were passed
-    before, and that is all there is to them."""
+    """The intermediate Variables that matter to a backward, each with its place. Most do not: an earlier backward has
+    passed them, and nothing else is known of them."""
     return [
         ((i, y.index), y)
         for i, f in enumerate(plan.functions)
@@ -240,7 +239,7 @@ def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
 
 
 def _give_up(middle: Middle, places: Passed) -> None:
-    """Let it be known of those Variables in the middle that a gradient has passed them and is not kept."""
+    """Mark intermediate Variables whose gradient was not kept."""
     for place, y in middle:
         if place in places:
             if y._grad is None:
@@ -252,7 +251,7 @@ def _give_up(middle: Middle, places: Passed) -> None:
 def _gradient_variables(
     outputs: list[Variable], grads: list[Any], options: CheckedBackward
 ) -> list[tuple[Variable, Variable]]:
-    """The leaves, each with its gradient as a Variable, added to what `.grad_var` is."""
+    """The leaves, each with its gradient as a Variable, added to its `.grad_var`."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
     # What is written to a cell afterwards belongs to the next backward.
@@ -278,7 +277,7 @@ def _compiled(
     options: CheckedBackward,
     cells: list[NdArray],
 ) -> FoundGradients:
-    """The gradients, and those that are retained, from one executable that computes the forward as well."""
+    """The gradients, and the retained ones, from one executable that computes the forward as well."""
     fused: Fused | None = plan.fused.get(key)
     if fused is None:
         plan.fused.clear()
@@ -309,7 +308,7 @@ def _interpreted(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, seeds: list[Any], snapshot: Snapshot,
     options: CheckedBackward,
 ) -> tuple[list[Any], list[tuple[NdArray, Any]]]:
-    """The same, op by op, with the hooks around every function of the gradient graph."""
+    """As `_compiled`, but op by op, with hooks around every function of the gradient graph."""
     graph = gradient_graph(outputs, plan, key, met)
     leaves = snapshot.by_leaf()
     leaves.update(zip(map(id, graph.seeds), [seed for seed in seeds if seed is not None], strict=True))

@@ -1,6 +1,6 @@
-"""What each op becomes when some of its inputs get one more, leading, axis: derived from the facts that it is declared
-with, where it has no form of its own (`backward_registry/batching.py`). And the sum of a function over that axis, from
-the sums of its inputs where that is enough."""
+"""Batching: each op with one more leading axis on some of its inputs, derived from its facts unless it has a form of
+its own (`backward_registry/batching.py`). Also the sum of a function over that axis, computed from the sums of its
+inputs where these suffice."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ from ..graph.body_op import BodyOp
 
 
 def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Any:
-    """Returns `f` with one more axis: its output, or a tuple where it has several.
+    """Apply `f` with one more axis; returns its output, or a tuple if it has several.
 
     Args:
         f: The function.
-        operands: What its inputs become.
-        read: For each output whether somebody reads it. What nobody reads may be None.
+        operands: Its batched inputs.
+        read: For each output, whether it is read. Others may be None.
     """
     op = f.op
     form = forms.get(op)
@@ -44,7 +44,7 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
 
 
 def checked_count(batched: Mapping[Variable, Variable]) -> int:
-    """The K of a table of leaves and their K values."""
+    """The number K of values per leaf, checked to be the same for all leaves."""
     if not batched:
         raise ValueError("batched: give at least one leaf with its values")
     counts = set()
@@ -75,7 +75,7 @@ def _diagonal(f: Function, operands: Sequence[Operand]) -> Any:
 
 
 def _product(f: Function, operands: Sequence[Operand]) -> Any:
-    """The product of what has the axis, times the product of what has not."""
+    """The product of the factors with the axis, times the product of those without."""
     if len({each.lead for each in operands}) == 1:
         return _diagonal(f, operands)
     ndim = f.specs[0].ndim
@@ -87,25 +87,25 @@ Powers = list[tuple[Operand, int]]
 
 
 def is_product(f: Function) -> bool:
-    """Whether `f` is a product of whole powers of floating operands of one dtype."""
+    """Whether `f` is a product of integer powers of floating operands of one dtype."""
     dtype = f.specs[0].dtype
     return f.op.powers is not None and all([x.spec.differentiable and x.dtype == dtype for x in f.inputs])
 
 
 def powers_of(f: Function) -> tuple[int, ...]:
-    """The power of each operand of a product."""
+    """The power of each factor of a product."""
     assert f.op.powers is not None
     return f.op.powers(f)
 
 
 def by_leading_axis(f: Function, operands: Sequence[Operand]) -> tuple[Powers, Powers]:
-    """The factors of a product that have the leading axis, and those that have not."""
+    """The factors of a product with the leading axis, and those without."""
     factors = list(zip(operands, powers_of(f), strict=True))
     return [p for p in factors if p[0].lead], [p for p in factors if not p[0].lead]
 
 
 def batched_product(factors: Powers, ndim: int) -> Variable:
-    """The product of powers of operands, which has `ndim` axes beside the leading one."""
+    """The product of powers of operands, with `ndim` axes after the leading one."""
     values, powers = [each.lined_up(ndim) for each, _ in factors], tuple([power for _, power in factors])
     if powers == (1,):
         return values[0]
@@ -129,7 +129,7 @@ def times_factors(x: Variable, factors: Powers, ndim: int) -> Variable:
 
 
 def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
-    """The op itself, with one more axis; None where it cannot take it."""
+    """The op itself, with one more axis; None if it cannot take one."""
     indices = indices_of(f)
     if indices is not None:
         return contracted(f, operands, *indices)
@@ -151,7 +151,7 @@ def _along_axes(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
 
 
 def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
-    """The op on all rows of all elements of the axis as one batch."""
+    """The op with all rows of all elements along the axis folded into one batch."""
     assert axes.folded is not None
     size = size_of(operands)
     count = math.prod([*size, f.specs[0].shape[0]])
@@ -168,7 +168,7 @@ def _folded(f: Function, axes: AxisMap, operands: Sequence[Operand]) -> Any:
 
 
 def indices_of(f: Function) -> Indices | None:
-    """The indices of the inputs and of the output, if `f` is a sum of products over indices, each of one size."""
+    """The indices of the inputs and the output, if `f` is a sum of products over indices of unique sizes; else None."""
     if f.op.axes is None or f.op.axes.indices is None:
         return None
     terms, output = f.op.axes.indices(f)
@@ -182,7 +182,7 @@ def indices_of(f: Function) -> Indices | None:
 def contracted(
     f: Function, operands: Sequence[Operand], terms: Sequence[Shape], output: Shape, kept: bool = True
 ) -> Variable:
-    """The contraction `f` of operands, in which the leading axis is one more index; it is summed over unless `kept`."""
+    """The contraction `f` of operands, with the leading axis as one more index, summed over unless `kept`."""
     index = 1 + max([i for term in (*terms, output) for i in term], default=-1)
     added = [(index,) * each.lead for each in operands]
     given = tuple([(*lead, *term) for lead, term in zip(added, terms, strict=True)])
@@ -191,17 +191,17 @@ def contracted(
 
 
 # ---------------------------------------------------------------- sums over the axis
-# A function that is linear in what has the axis commutes with the sum: then the sum is propagated, and nothing is
-# computed for each of the K elements. Taylor-mode differentiation collapsed in this way gives the Laplacian (Li et al.
-# 2024, "A computational framework for neural network-based variational Monte Carlo with Forward Laplacian"; Dangel et
-# al. 2025, "Collapsing Taylor Mode Automatic Differentiation").
+# A function that is linear in the inputs with the axis commutes with the sum: then the sum is propagated, and nothing
+# is computed for each of the K elements. Taylor-mode differentiation collapsed in this way gives the Laplacian (Li et
+# al. 2024, "A computational framework for neural network-based variational Monte Carlo with Forward Laplacian"; Dangel
+# et al. 2025, "Collapsing Taylor Mode Automatic Differentiation").
 
 Moved = Sequence[bool]
-"""For each input of a function whether it has the leading axis."""
+"""For each input of a function, whether it has the leading axis."""
 
 
 def commutes(f: Function, moved: Moved) -> bool:
-    """Whether the sum of `f` over the leading axis follows from the sums of its inputs."""
+    """Whether the sum of `f` over the leading axis is determined by the sums of its inputs."""
     given = [x.spec for x, m in zip(f.inputs, moved, strict=True) if m]
     if not all([spec.differentiable for spec in (*given, *f.specs)]):
         return False
@@ -220,13 +220,13 @@ def commutes(f: Function, moved: Moved) -> bool:
 
 
 def folds(f: Function, moved: Moved) -> bool:
-    """Whether the sum is part of the function: of `f` itself each element need not be had."""
+    """Whether the function itself can sum over the axis, so that its single elements need not be computed."""
     return is_product(f) or (indices_of(f) is not None and sum(moved) > 1)
 
 
 def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: int) -> object:
-    """The sum of `f`, which commutes with it, over `count` elements, from the sums of the inputs that have the axis
-    and from the other inputs as they are."""
+    """The sum over `count` elements of `f`, which commutes with it, from the sums of the inputs with the axis and the
+    other inputs as they are."""
     fixed = f.op.fixed(len(moved))
     if fixed is None:
         return in_batch(f, operands, [True] * len(f.specs))
@@ -245,7 +245,7 @@ def sum_of_sums(f: Function, operands: Sequence[Operand], moved: Moved, count: i
 
 
 def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
-    """The sum of `f`, which folds it, from each element of the inputs that have the axis."""
+    """The sum of `f`, which folds it, from each element of the inputs with the axis."""
     if is_product(f):
         ndim = f.specs[0].ndim
         with_axis, without = by_leading_axis(f, operands)

@@ -1,5 +1,5 @@
-"""What is in a gradient's reach, and what is out of it; the leaves that an input stands for; and those that backwards
-have met while a solver looks out for such as nobody trains."""
+"""The reach of gradients, the leaves that an input stands for, and the record of leaves that backwards have reached,
+with which solvers detect untrained ones."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .request import Request, derivation_of, derived_in
 
 
 def reached_from(outputs: Sequence[Variable], stop_ids: frozenset[int]) -> set[int]:
-    """The ids of the Variables that gradients which start at `outputs` can reach."""
+    """The ids of the Variables that gradients starting at `outputs` can reach."""
 
     def passes(y: Variable) -> bool:
         rule = None if y.parent is None else registry.find(y.parent.op)
@@ -29,7 +29,7 @@ def reached_from(outputs: Sequence[Variable], stop_ids: frozenset[int]) -> set[i
 
 
 def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
-    """The positions of the inputs that no gradient can reach and that have none already."""
+    """The indices of the inputs that no gradient can reach and that have no initial one."""
     reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
     given = request.initial or [None] * len(owners)
     lost = [
@@ -43,16 +43,15 @@ def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -
 
 
 def own_leaves(outputs: list[Variable], inputs: list[Variable]) -> list[list[Variable]]:
-    """Returns what each input stands for: itself, or where it is a leaf that is not in the graph, all of the graph's
-    own that share its data."""
+    """The Variables that each input stands for: itself, or for a leaf outside the graph, all leaves in the graph that
+    share its data."""
     loose = {id(x) for x in inputs if x.parent is None}
     leaves = leaves_of(outputs) if loose else []
     return owning(inputs, loose - {id(x) for x in leaves}, leaves)
 
 
 def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) -> list[list[Variable]]:
-    """Returns for each input those of `leaves` that share its data, where it is among the `loose` and there are some;
-    else just itself."""
+    """For each input among the `loose`, those of `leaves` that share its data, if any; else just the input itself."""
     by_cell: dict[int, list[Variable]] = {}
     for x in leaves if loose else ():
         if x._data is not None:
@@ -61,7 +60,7 @@ def owning(inputs: Sequence[Variable], loose: set[int], leaves: list[Variable]) 
 
 
 def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Variable]:
-    """Returns for each list in `owners` the sum of the gradients of what is in it."""
+    """For each list in `owners`, the sum of the gradients of its members."""
     rest = iter(gradients)
     parts = [[next(rest) for _ in own] for own in owners]
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
@@ -70,41 +69,41 @@ def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Va
 # ---------------------------------------------------------------- leaves that nobody trains
 
 looking: set[weakref.ref[Any]] = set()
-"""Who looks out."""
+"""Those who want reached leaves recorded."""
 
 _met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
-"""For each backward the leaves that its gradients reached, with the values that they had."""
+"""For each backward, the leaves that its gradients reached, with their Values at that time."""
 
 
 def look_out(by: Any) -> None:
-    """Let what backwards meet be noted, until `by` looks out no longer."""
+    """Record the leaves that backwards reach, until `look_away(by)`."""
     looking.add(weakref.ref(by, looking.discard))
 
 
 def look_away(by: Any) -> bool:
-    """Let `by` look out no longer; returns whether it did."""
+    """End the recording for `by`; returns whether there was one."""
     found = weakref.ref(by) in looking
     looking.discard(weakref.ref(by))
     return found
 
 
 def met_by(outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]) -> list[Variable]:
-    """Those of the leaves that gradients of the outputs reach, but for what `grad` was asked to differentiate by, to
-    give a result among the functions: that gradient is what the program is after."""
+    """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the functions:
+    that gradient is what the program is after."""
     reached = reached_from(outputs, frozenset())
     asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
     return [x for x in leaves if id(x) in reached and id(x) not in asked]
 
 
 def note(leaves: Iterable[Variable]) -> None:
-    """Note which leaves the gradients of one backward reach."""
+    """Record which leaves the gradients of one backward reach."""
     _met.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
 
 
 def met_with(own: Iterable[Variable]) -> list[Variable]:
-    """The leaves that were met together with some of `own`, which are looked at now and not another time.
+    """The leaves reached together with some of `own`, each reported only once.
 
-    What was written to since is data, and a gradient that was read, or is gone, is somebody's affair already.
+    Leaves written to since are data, and gradients that were read or are gone have been dealt with already.
     """
     cells = {id(p.cell) for p in own}
     noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _met]

@@ -1,20 +1,20 @@
-"""Bodies differentiated: the gradient of a body is a body, and so is a body with its tangents, or for many values.
+"""Derivatives of bodies: the gradient of a body is a body, and so are a body with tangents and a batched one.
 
-Each is derived once for each structure, by the walks that differentiate graphs. What an op with a body does with it,
-its class says (`functions/bodies/`).
+Each is derived once per structure, by the traversals that differentiate graphs. How an op with a body uses them is up
+to its class (`functions/bodies/`).
 
-Of a body in which gradients were taken, as of a step of training in a loop, plain reverse mode would read all that a
-gradient g = dU/dx was computed by; U = <seed, u(x, z)> is a number. With v what arrives at g, the reverse pass through
-the functions that compute g is the gradient of <v, g>, and `symmetry.py` tells why it is the derivative of dU/dx and
-dU/dz along x := v: forward mode over reverse. So a reverse pass goes as usual from the end of the step to its
-gradients, jumps over each to what that is a gradient of, and goes on from there:
+For a body in which gradients were taken, such as a training step in a loop, plain reverse mode would read all that a
+gradient g = dU/dx was computed by; U = <seed, u(x, z)> is a number. With v the cotangent of g, the reverse pass through
+the functions that compute g is the gradient of <v, g>, which by `symmetry.py` is the derivative of dU/dx and dU/dz
+along x := v: forward mode over reverse. So a reverse pass goes as usual from the end of the step to its gradients,
+jumps over each to its inputs, and goes on from there:
 
     at g        all v of one gradient are there: tangents of dU/dx and dU/dz arrive at x and at the block's inputs z
-    at x        where it is a value of the block, what has arrived at it goes on
+    at x        if it is a value of the block, what has arrived at it goes on
 
-Nothing that the reverse pass of U computes is read by a second one, so that all of it is best computed again from the
-block's inputs: of a loop's steps nothing is kept but the carries. What is no true second derivative, or may be none,
-takes the plain reverse pass; see `obstacle`.
+No second pass reads what the reverse pass of U computes, so that all of it is best recomputed from the block's inputs:
+of a loop's steps only the carries are kept. What is not, or may not be, a true second derivative takes the plain
+reverse pass; see `obstacle`.
 """
 
 from __future__ import annotations
@@ -41,32 +41,33 @@ from .walk import Grad, Gradients, order_of, sum_of
 
 
 class _Inner(NamedTuple):
-    """A gradient of <seeds, outputs> in a block."""
+    """A gradient of <seeds, outputs> inside a block."""
 
     outputs: list[Variable]
     seeds: list[Variable | None]
     pairs: list[tuple[Variable, Variable]]
-    """What it is the gradient by, with the gradient."""
+    """Each input of the gradient, with the result."""
     inputs: list[Variable]
-    """What all of it is computed from: of the pairs the first, and inputs of the block. None depends on another."""
+    """All that the gradient is computed from: the inputs in `pairs`, and inputs of the block. None depends on another.
+    """
     rank: int
-    """Below that of the functions which read the gradients."""
+    """Below the ranks of the functions that read the gradients."""
 
 
 def gradients_past(
     block: Block, opened: OpenedBlock, taken: Sequence[GradientTaken], at: Sequence[Variable], wanted: Sequence[int],
     seeds: Sequence[Variable],
 ) -> list[Variable] | None:  # fmt: skip
-    """Returns the gradients of <seeds, at> in inputs of a block, by forward mode over the gradients in it; None where
-    there are none for which that is right, and of use.
+    """The gradients of <seeds, at> in inputs of a block, by forward mode over the gradients inside it; None if there
+    are none for which that is correct and useful.
 
     Args:
         block: The block.
         opened: The block as a graph.
-        taken: The gradients in it.
+        taken: The gradients inside it.
         at: Values of it.
-        wanted: The numbers of the inputs.
-        seeds: What arrives at the values.
+        wanted: The numbers of the inputs to differentiate by.
+        seeds: The cotangents of the values.
     """
     inputs, moving = [opened.inputs[i] for i in wanted], block.reach(wanted)
     _, active, functions = path_between(at, inputs)
@@ -82,7 +83,7 @@ def gradients_past(
 def _inner(
     given: GradientTaken, block: Block, opened: OpenedBlock, moving: set[int], wanted: Sequence[Variable]
 ) -> _Inner | None:
-    """A gradient in a block, if forward mode may go over it."""
+    """A gradient inside a block, if forward mode can go over it; else None."""
     numbers = [(i, j) for i, j in zip(given.inputs, given.results, strict=True) if j is not None]
     if not numbers or not all([i in moving for i, _ in numbers]):
         return None
@@ -108,10 +109,10 @@ def _inner(
 
 
 class _Passes:
-    """Reverse passes from gradients to gradients.
+    """Reverse passes between the gradients inside a block.
 
     Args:
-        inner: The gradients within.
+        inner: The gradients inside it.
         wanted: The inputs of the block.
     """
 
@@ -123,7 +124,7 @@ class _Passes:
         self.arrived: Gradients = {}
 
     def gradients(self, at: Sequence[Variable], seeds: Sequence[Variable]) -> list[Variable]:
-        """Returns those of <seeds, at> in what is wanted."""
+        """The gradients of <seeds, at> in the wanted inputs."""
         functions = functions_of([*at, *self.stop_gradients])
         events: list[tuple[int, _Inner | Variable]] = [(each.rank, each) for each in self.inner]
         events += [(x.parent.rank, x) for x in self.inside if x.parent is not None]
@@ -140,13 +141,13 @@ class _Passes:
             return [zeros_like(x) if gx is None else gx for x, gx in zip(self.wanted, found, strict=True)]
 
     def _walk(self, at: Sequence[Variable], seeds: Sequence[Variable], past: Variable | None = None) -> None:
-        """A reverse pass that ends at gradients and at what they are by, but for one that it goes `past`."""
+        """A reverse pass that ends at gradients and their inputs, except the one that it goes `past`."""
         ends = [x for x in (*self.wanted, *self.stop_gradients) if x is not past]
         stop_ids = frozenset([id(x) for x in self.stop_gradients if x is not past])
         self._arrive(ends, Grad(stop_ids=stop_ids)(at, ends, seeds))
 
     def _jump(self, inner: _Inner) -> None:
-        """From gradients to what they are computed from, by forward mode."""
+        """Jump from gradients to all that they are computed from, by forward mode."""
         moved = [(x, v) for x, g in inner.pairs for v in [self._taken(g)] if v is not None]
         if not moved:
             return
@@ -163,7 +164,7 @@ class _Passes:
                 self.arrived.setdefault(id(x), []).append(gx)
 
     def _taken(self, x: Variable) -> Variable | None:
-        """Returns the sum of what has arrived at `x`."""
+        """Remove and return the sum of what has arrived at `x`, or None."""
         gxs = self.arrived.pop(id(x), [])
         return gxs[0] if len(gxs) == 1 else sum_of(gxs) if gxs else None
 
@@ -174,7 +175,7 @@ Numbers = tuple[int, ...]
 def body_gradient(
     body: Block, given: Numbers, wanted: Numbers, fixed: Numbers, held: Numbers
 ) -> BlockGradient:
-    """What `Block.gradient` gives."""
+    """Implements `Block.gradient`."""
     return _gradient(body, given, wanted, fixed, held, registry.version)
 
 
@@ -212,17 +213,17 @@ def _residuals(
     results: Sequence[Variable], seeds: Sequence[Variable], numbers: dict[int, int], fixed: dict[int, Variable],
     held: set[int],
 ) -> list[Variable]:  # fmt: skip
-    """The inputs and values of a body that gradients are computed from, beside the seeds.
+    """The inputs and values of a body from which its gradients are computed, besides the seeds.
 
-    A value that takes a product of matrices is kept, if something reads it. One that is light is computed again where
-    it depends on nothing but what is kept or held anyway, and so is what depends on fixed inputs alone.
+    A value of a heavy function is kept if it is read. A light one is recomputed if it depends only on what is kept or
+    available anyway, and so is whatever depends only on fixed inputs.
 
     Args:
         results: The gradients.
-        seeds: What they start from.
-        numbers: The numbers of the body's inputs and values, by their ids.
-        fixed: By their ids, inputs that are the same at each run, and values that are kept in any case.
-        held: The ids of those inputs and values that are there in any case.
+        seeds: Their seeds.
+        numbers: The numbers of the body's inputs and values, by id.
+        fixed: Inputs that are the same at each run, and values that are kept in any case, by id.
+        held: The ids of inputs and values that are available in any case.
     """
     functions = functions_of(results)
     arriving = {id(x) for x in seeds}
@@ -254,12 +255,12 @@ def _residuals(
 
 
 def _place(number: int) -> tuple[bool, int]:
-    """Inputs first, then values in their order."""
+    """A sort key: inputs first, then values in order."""
     return number < 0, abs(number)
 
 
 def body_tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers) -> BlockTangent:
-    """What `Block.tangent` gives."""
+    """Implements `Block.tangent`."""
     return _tangent(body, moving, along, kept, registry.version)
 
 
@@ -282,7 +283,7 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers, versio
 def body_batched(
     body: Block, given: tuple[str, ...], count: int, wanted: tuple[int, ...], kinds: tuple[str, ...]
 ) -> Block:
-    """What `Block.batched` gives."""
+    """Implements `Block.batched`."""
     inputs, values, _ = body.opened()
     wide = new_leaves([spec_of((count, *x.shape), x.dtype) for x in inputs])
     each = {x: many for x, many, kind in zip(inputs, wide, given, strict=True) if kind == "each"}

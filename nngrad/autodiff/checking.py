@@ -1,4 +1,4 @@
-"""What rules return: checked, and brought into the form of the inputs; and what no derivative is taken of."""
+"""Check the gradients that rules return, and bring them into the form of the inputs."""
 
 from __future__ import annotations
 
@@ -36,14 +36,14 @@ def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
 
 
 def in_form_of(spec: Spec, gx: Variable) -> Variable:
-    """`gx` in the shape and dtype of `spec`: a broadcasting op's gradient is summed over the axes it repeated."""
+    """`gx` in the shape and dtype of `spec`: a broadcasting op's gradient is summed over the broadcast axes."""
     if gx.shape != spec.shape:
         gx = reduced(gx, spec.shape)
     return in_dtype(gx, spec.dtype)
 
 
 def described_path(outputs: Sequence[Variable], target: Function) -> str:
-    """The types of function between `outputs` and `target`, for messages."""
+    """The chain of functions from `outputs` to `target`, by type, for messages."""
     below: dict[Function, Function | None] = {y.parent: None for y in outputs if y.parent is not None}
     stack = list(below)
     while stack and target not in below:
@@ -61,11 +61,11 @@ def described_path(outputs: Sequence[Variable], target: Function) -> str:
 
 
 def check_updates(path: Sequence[Function]) -> None:
-    """Raise an error if a derivative that is taken in a body goes through a function there that updates a leaf: whether
-    a step updated it would depend on what the derivative happens to need.
+    """Raise an error if a derivative in a body passes a function there that updates a leaf: whether a step updates it
+    would depend on which values the derivative happens to need.
 
     Args:
-        path: What the derivative goes through.
+        path: The functions that the derivative passes.
     """
     body = build_options().applying.body
     for f in path:

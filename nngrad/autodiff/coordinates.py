@@ -1,17 +1,16 @@
-"""Gradients by few coordinates in forward mode, one tangent for each: what higher orders are built on.
+"""First gradients by few coordinates in forward mode, with one tangent each, as a basis for higher orders.
 
-A first gradient by several inputs is a reverse pass, for one gives them all. Of the derivatives of that, each order
-would take such a pass and a tangent for each derivative of the order before; in forward mode each derivative is one
-tangent of another, and all of them share those that they are made of (Griewank, Utke and Walther 2000). So when a
-gradient is asked for of a gradient that came in reverse, that one is built in forward mode too, and the new one is a
-gradient of that. What the user has in hand stays as it is, and knows its other form, which a graph that has both is
-computed and differentiated by (`graph/traverse.py`). This is done where
+A first gradient by several inputs takes one reverse pass. Each further order would take another such pass and a tangent
+for each derivative of the order before; in forward mode each derivative is one tangent of another, and all share their
+common parts (Griewank, Utke and Walther 2000). So if a gradient computed in reverse mode is to be differentiated again,
+it is rebuilt in forward mode, and the new gradient is one of that. The user's Variables stay as they are, but know
+their alternative forms, by which a graph that contains both is computed and differentiated (`graph/traverse.py`). This
+is done if
 
-- both are by the same inputs, which are *coordinates*: of a Variable of which each element, as far as can be shown,
-  moves one element of the outputs, or each row of few columns one row of them. Together they are
-  at most `MOST_COORDINATES`;
-- what is differentiated again is the derivative by one of them: a product of the gradient with a vector, as Hessians
-  are multiplied, takes one tangent of the reverse pass, and no more.
+- both are by the same inputs, which are *coordinates*: each element of such a Variable provably moves only one element
+  of the outputs, or each row of a few columns only one row of them. Together they are at most `MOST_COORDINATES`;
+- the derivative by just one of them is differentiated again: a product of the gradient with a vector, as in
+  Hessian-vector products, takes only one tangent of the reverse pass.
 
 The derivative by a column is the tangent of an input that moves along a unit vector, the same for all rows.
 """
@@ -44,14 +43,14 @@ class _Direction(NamedTuple):
 
     tangent: Variable
     spec: Spec
-    """What the derivative looks like."""
+    """The shape and dtype of the derivative."""
 
 
 def by_coordinates(task: Task) -> list[Variable]:
-    """Returns the gradients in forward mode, with a tangent for each coordinate.
+    """The gradients in forward mode, with one tangent per coordinate.
 
     Raises:
-        NotApplicable: They cannot be had so, or would be no better.
+        NotApplicable: They cannot be computed so, or would be no better.
     """
     task, reached, apart = _opened(task)
     with emitting(task.functions, order_of(task.path)) as builder:
@@ -74,7 +73,7 @@ def by_coordinates(task: Task) -> list[Variable]:
 
 
 def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axes]]]]:
-    """Returns the task in forward form, the outputs that the inputs reach, and what `_apart` says of each input."""
+    """The task in forward form, the outputs that the inputs reach, and the result of `_apart` for each input."""
     if any([seed is not None for seed in task.seeds]):
         raise NotApplicable("gradients are given to start with")
     if least_coordinates(task.inputs) > MOST_COORDINATES:
@@ -85,7 +84,7 @@ def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axe
 
 
 def built_forward(task: Task) -> bool:
-    """Whether the outputs depend on gradients, the nearest of which came in forward mode, all of them."""
+    """Whether the outputs depend on gradients, of which the nearest were all computed in forward mode."""
     nearest: list[str] = []
 
     def passes(y: Variable) -> bool:
@@ -99,18 +98,18 @@ def built_forward(task: Task) -> bool:
     return bool(nearest) and all([name == "forward" for name in nearest])
 
 
-# ---------------------------------------------------------------- what is in hand already
+# ---------------------------------------------------------------- existing gradients
 
 
 def to_be_differentiated(
     request: Request, functions: Sequence[Function] | None, derived: Sequence[Variable]
 ) -> list[Derivation]:
-    """Returns what is computed by the reverse pass, by coordinates, and is to be differentiated again by some of them.
+    """The derivations computed in reverse mode by coordinates that are to be differentiated again by some of these.
 
     Args:
-        request: What is asked for.
-        functions: What its outputs depend on; None if it does not matter what they read.
-        derived: The results of `grad` there.
+        request: The request.
+        functions: The functions that its outputs depend on; None if it does not matter what they read.
+        derived: The results of `grad` among them.
     """
     options = build_options()
     plain = request.aggregate is None and not request.stop_gradients
@@ -131,7 +130,7 @@ def to_be_differentiated(
 
 
 def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Sequence[Variable]) -> bool:
-    """Whether of all results one alone is read, and if it has columns, one of these."""
+    """Whether only one result is read, and if it has columns, only one of them."""
     given = {id(y) for y in outputs}
     results = {id(gx): gx for ref in derivation.results if (gx := ref()) is not None}
     readers: list[Function] = []
@@ -159,7 +158,7 @@ def reads_one(derivation: Derivation, functions: Sequence[Function], outputs: Se
 
 
 def has_coordinates(derivation: Derivation) -> bool:
-    """Whether the way is open for it."""
+    """Whether `by_coordinates` can differentiate it."""
     try:
         _opened(task_of(derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients))
     except NotApplicable:
@@ -168,7 +167,7 @@ def has_coordinates(derivation: Derivation) -> bool:
 
 
 def has_shapes(derivation: Derivation) -> bool:
-    """Whether inputs and outputs have shapes as coordinates, of which there are several, and what depends on them."""
+    """Whether the shapes fit several coordinates and outputs with the same rows."""
     if len({id(x) for x in derivation.inputs}) != len(derivation.inputs):
         return False
     if derivation.stop_gradients or any([seed is not None for seed in derivation.seeds]):
@@ -185,7 +184,7 @@ def has_shapes(derivation: Derivation) -> bool:
 
 
 def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) -> None:
-    """Let a derivation know its results as they were just built in forward mode, from the serial number `since` on."""
+    """Record the alternative forms of a derivation's results, just built in forward mode since this serial number."""
     modes = [None if (known := derivation_of(y)) is None else known.mode.name for y in results]
     if any([mode != "forward" for mode in modes]):
         return
@@ -200,12 +199,12 @@ def keep_forms(derivation: Derivation, results: Sequence[Variable], since: int) 
 
 
 def least_coordinates(inputs: Sequence[Variable]) -> int:
-    """Returns how many coordinates the inputs are at least: those of more than one axis count columns."""
+    """A lower bound on the number of coordinates of the inputs: for those of two axes, the number of columns."""
     return sum([x.shape[1] if x.ndim == 2 else 1 for x in inputs])
 
 
 def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list[Axes]]:
-    """Whether `x` has columns, which move the same elements, and where its rows, or elements, are in the outputs."""
+    """Whether to treat `x` by columns, and the axes of its rows, or elements, in each output."""
     rows = [0] if x.ndim and x.shape[0] != 1 else []
     wanted = [long_axes(x.spec)]
     if x.ndim == 2 and 1 < x.shape[1] <= MOST_COORDINATES:
@@ -219,7 +218,7 @@ def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list
 
 
 def _columns(x: Variable) -> list[_Direction]:
-    """The direction of each column."""
+    """The direction along each column."""
     rows, count = x.shape
     column = spec_of((rows, 1), x.dtype)
     one = F.constant(val=1, shape=column.shape, dtype=x.dtype)

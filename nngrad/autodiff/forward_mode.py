@@ -1,16 +1,15 @@
-"""Pushforward: the walk that carries tangents from the inputs of a graph to its outputs, by backward rules alone.
+"""Pushforward: the traversal that propagates tangents from the inputs of a graph to its outputs, using backward rules.
 
-A rule is linear in the gradients that arrive: it says how to multiply by the transposed Jacobian J' of its function.
-What is wanted here is the product with J itself. An op that has bodies moves them (`Rule.tangents`). For all others
-there are three ways to have it, tried in this order:
+A rule is linear in the incoming gradients: it multiplies by the transposed Jacobian J' of its function. Wanted here is
+the product with J itself. An op with bodies has it (`Rule.tangents`). For all others there are three ways, tried in
+this order:
 
-- The op is linear in what moves. Then J t is the op, applied to the tangent.
-- The op is diagonal. Then J = J': the rule itself, with the tangent in place of the gradient.
+- The op is linear in the moving inputs. Then J t is the op applied to the tangent.
+- The op is diagonal. Then J = J': the rule itself, applied to the tangent instead of the gradient.
 - Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
-  respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, tell the converse.)
+  respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, use the converse.)
 
-So forward mode needs no second set of rules, and derivatives of any mix of the two modes are exact where the rules
-are.
+So forward mode needs no second set of rules, and derivatives in any mix of the two modes are as exact as the rules.
 """
 
 from __future__ import annotations
@@ -33,22 +32,22 @@ from .checking import check_updates, described_path, in_form_of
 from .walk import Grad, order_of, sum_of
 
 Tangents = Sequence[Any]
-"""A Variable, or None for zero, for each of some Variables."""
+"""For each of some Variables, its tangent, or None for zero."""
 
 
 class NoForwardMode(ValueError):
-    """A rule is not linear, or not seen to be, in the gradient that arrives: tangents cannot be had from it."""
+    """A rule is not linear in the incoming gradient, or not seen to be, so it cannot yield tangents."""
 
 
 class Pushforward:
-    """Walks a graph from its inputs to its outputs and emits the graph of the directional derivative.
+    """Traverses a graph from its inputs to its outputs, and emits the graph of the directional derivative.
 
-    Functions are visited from the lowest rank up. What stops gradients stops tangents.
+    Functions are visited by ascending rank. Whatever stops gradients stops tangents.
 
     Args:
-        rules: Where backward rules are looked up.
+        rules: The registry of backward rules.
         stop_ids: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
-        stands_for: By the ids of Variables, what is read in their place; see `Task`.
+        stands_for: Maps ids of Variables to those that are read in their place; see `Task`.
     """
 
     def __init__(
@@ -65,15 +64,15 @@ class Pushforward:
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], tangents: Sequence[Variable]
     ) -> list[Variable]:
-        """The derivative of each of `outputs` when `inputs` move in the direction of `tangents`.
+        """The derivative of each of `outputs` as `inputs` move along `tangents`.
 
         Args:
-            outputs: What is differentiated.
-            inputs: What moves; each is moved by its own tangent alone, and by what moves it in turn.
-            tangents: The direction: for each input one of its shape and dtype.
+            outputs: The Variables to differentiate.
+            inputs: The Variables that move; one that depends on others moves with these as well.
+            tangents: The direction: a tangent of each input's shape and dtype.
 
         Raises:
-            NoForwardMode: A rule on the way is of no use forward.
+            NoForwardMode: A rule on the way cannot yield tangents.
         """
         path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
         if build_options().applying.body is not None:
@@ -90,7 +89,7 @@ class Pushforward:
         inputs: Sequence[Variable],
         tangents: Sequence[Variable],
     ) -> list[Variable]:
-        """The derivatives, from the functions on some way, lowest rank first, and the ids of the Variables there."""
+        """The derivatives, from the functions on some path, by ascending rank, and the ids of the Variables there."""
         outer, stopped = builder.call, self.stop_ids
         moved: dict[int, Variable] = {}
         for x, t in zip(inputs, tangents, strict=True):
@@ -118,7 +117,7 @@ class Pushforward:
         outputs: Sequence[Variable],
         path: Sequence[Function],
     ) -> Tangents:
-        """The tangent of each output of `f`, from those of its inputs, of which the `live` ones move; None for zero."""
+        """The tangent of each output of `f`, from those of its inputs, of which the `live` ones are not None."""
         op, rule = f.op, f.op.rules.get(self.reverse.place)
         if rule is None:
             raise missing(op, described_path(outputs, f))
@@ -147,7 +146,7 @@ class Pushforward:
         return self.transposed(builder, f, ts, outputs)
 
     def along(self, f: Function, ts: Tangents, live: list[int], outputs: Sequence[Variable]) -> Tangents:
-        """The tangent of a diagonal function: its rule, with the tangent in place of the gradient."""
+        """The tangent of a diagonal function: its rule, applied to the tangent instead of the gradient."""
         (spec,) = f.specs
         parts = []
         for i in live:
@@ -158,7 +157,7 @@ class Pushforward:
         return sum_of_tangents(parts) if parts else (None,)
 
     def transposed(self, builder: Builder, f: Function, ts: Tangents, outputs: Sequence[Variable]) -> Tangents:
-        """The tangents of a function by differentiating what its rule makes of placeholders."""
+        """The tangents of a function, by differentiating its rule applied to placeholders."""
         marks = [leaf_of(NdArray.of_spec(spec)) if spec.differentiable else None for spec in f.specs]
         us = [u for u in marks if u is not None]
         live = {id(x) for x, t in zip(f.inputs, ts, strict=True) if t is not None}
@@ -185,8 +184,8 @@ class Pushforward:
 
 
 def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Function], set[int]]:
-    """Those of `functions`, given in an order in which they can run, that depend on `us`; and the ids of `us` and of
-    the functions' outputs."""
+    """The functions that depend on `us`, of those given in topological order; and the ids of `us` and of their outputs.
+    """
     active = {id(u) for u in us}
     found = []
     for f in functions:
@@ -197,7 +196,7 @@ def depending(functions: list[Function], us: list[Variable]) -> tuple[list[Funct
 
 
 def stretched(t: Variable, spec: Spec) -> Variable:
-    """A tangent repeated to a shape to which it broadcasts, in the dtype wanted."""
+    """A tangent broadcast to a shape, in its dtype."""
     if t.shape != spec.shape:
         t = F.broadcast(t, shape=spec.shape)
     return in_dtype(t, spec.dtype)
@@ -209,7 +208,7 @@ def sum_of_tangents(parts: list[Any]) -> Tangents:
 
 
 def add(moved: dict[int, Variable], x: Variable, t: Variable) -> None:
-    """Let `x` move by `t`, besides what it moves already."""
+    """Add `t` to the tangent of `x`."""
     if not is_zero(t):
         before = moved.get(id(x))
         moved[id(x)] = t if before is None else sum_of([before, t])

@@ -1,10 +1,10 @@
-"""Forward and gradients of a structure as one executable, which is found again or made.
+"""The executable of a backward, forward and gradients in one: look it up by structure, or make it.
 
-What is emitted for a graph depends on its numbers: zeros and ones vanish, others are collected. So a graph that comes
-again with another number, as `loss + lam * penalty` does where lam is annealed, would be differentiated anew each time.
-Nobody sees the graph of a backward's gradients, so leaves stand for numbers there, which are right for every number by
-the rules alone. Whole numbers stay, most of which come of powers and rules and are collected, and so do numbers that
-are not finite and those of integers.
+A gradient graph depends on the numbers in the forward graph: zeros and ones vanish, others are collected. So a graph
+that differs from an earlier one only in a number, as `loss + lam * penalty` does when lam is annealed, would be
+differentiated anew each time. Nobody sees the gradient graph of a backward, so there numbers are hoisted to leaves,
+which is correct for every number. Integers stay, since most come from powers and rules and are collected; so do
+non-finite numbers and those of integer arrays.
 """
 
 from __future__ import annotations
@@ -31,16 +31,16 @@ from .grad import emitted
 from .request import Request
 
 LiteralPlaces = tuple[tuple[int, DType], ...]
-"""Hoisted literals by their places, each with the dtype of what is computed with it."""
+"""The places of hoisted literals, each with the dtype of the computation that uses it."""
 
 
 class WithoutLiterals(NamedTuple):
-    """A program, and the numbers in it that are inputs."""
+    """A program with its numbers hoisted."""
 
     program: Program
-    """The same with those numbers hoisted: equal for all that differ in them alone."""
+    """The program with those numbers hoisted: equal for programs that differ only in them."""
     values: dict[int, float]
-    """The numbers, by their places."""
+    """The numbers, by place."""
 
     def arrays(self, places: LiteralPlaces) -> tuple[np.ndarray[Any, Any], ...]:
         """The numbers as arrays."""
@@ -49,7 +49,7 @@ class WithoutLiterals(NamedTuple):
 
 
 def without_literals(program: Program) -> WithoutLiterals | None:
-    """Returns a program without its numbers, and these; None where it has none that leaves could stand for."""
+    """Hoist a program's numbers; None if it has none that leaves could replace."""
     block, numbers = hoist_from(program.block)
     if not numbers:
         return None
@@ -67,7 +67,7 @@ def without_literals(program: Program) -> WithoutLiterals | None:
 
 
 def _hoisted(argument: Any, own: Any, values: dict[int, float]) -> Any:
-    """An argument with those numbers hoisted that leaves stand for, which are entered in `values`."""
+    """An argument with its hoistable numbers hoisted; they are entered in `values`."""
     if isinstance(argument, tuple):
         return tuple([_hoisted(*pair, values) for pair in zip(argument, own, strict=True)])
     if argument.__class__ is not HoistedLiteral or not math.isfinite(own) or float(own).is_integer():
@@ -77,25 +77,24 @@ def _hoisted(argument: Any, own: Any, values: dict[int, float]) -> Any:
 
 
 class WithLeaves(NamedTuple):
-    """A graph in which leaves stand for numbers."""
+    """A graph with leaves in place of numbers."""
 
     variables: list[Variable]
-    """What takes the place of those that were given."""
+    """The Variables that replace the given ones."""
     leaves: dict[tuple[int, DType], Variable]
-    """The leaves, by their places and dtypes."""
+    """The leaves, by place and dtype."""
 
 
 @contained
 def with_leaves(
     outputs: Sequence[Variable], others: Sequence[Variable], program: Program, found: WithoutLiterals
 ) -> WithLeaves | None:
-    """Returns a graph that computes the same, with leaves in place of numbers; None where the program is not just the
-    graph.
+    """Rebuild a graph with leaves in place of numbers; None if the program is not just the graph.
 
     Args:
-        outputs: What is computed.
-        others: Variables above them, which are computed as well.
-        program: The program that does so.
+        outputs: The outputs of the graph.
+        others: Variables above them to be computed as well.
+        program: The program of the graph.
         found: The numbers in it.
     """
     builder = plain_builder()
@@ -139,40 +138,40 @@ def with_leaves(
 
 Wanted = tuple[int, ...]
 Places = tuple[tuple[int, int], ...]
-"""Variables in the middle of a graph, by the number of their function and that among its outputs."""
+"""Intermediate Variables of a graph, by the index of their function and of the output."""
 Passed = frozenset[tuple[int, int]]
 
 
 class Fused(NamedTuple):
-    """Forward and gradient of a structure as one executable.
+    """Forward and gradients of a structure as one executable.
 
-    Its arguments are the arrays of the forward graph's leaves, of the seeds that are given, `numbers`, and the arrays
-    of `others`; its results the outputs, the persistent Variables, the leaves that the forward updates, the gradients,
-    and those that are retained.
+    Its arguments are the arrays of the forward graph's leaves, of the given seeds, `numbers`, and the arrays of
+    `others`; its results are the outputs, the persistent Variables, the leaves that the forward updates, the gradients,
+    and the retained gradients.
     """
 
     executable: Callable[..., tuple[Any, ...]]
     others: list[Variable]
-    """Leaves that backward rules brought in. They belong to one graph, so such a structure is not shared."""
+    """Leaves that backward rules introduced. They belong to one graph, so such a structure is not shared."""
     retained: Places
-    """Which of the Variables in the middle have a gradient among the results."""
+    """The intermediate Variables whose gradients are among the results."""
     passed: Passed
-    """Which of them a gradient passes that is not to be kept."""
+    """The intermediate Variables that a gradient passes without being kept."""
     literals: LiteralPlaces = ()
-    """The numbers of the graph that are inputs."""
+    """The hoisted numbers of the graph."""
     numbers: tuple[Any, ...] = ()
     """Their arrays."""
     is_users: bool = False
-    """Whether code of the user's had a part in it, which is to run again for the next one."""
+    """Whether user code took part in it, and has to run again for the next one."""
 
 
 class FusedKey(NamedTuple):
-    """What is wanted of a structure, and what else decides which executable gives it."""
+    """The key of a structure's backward executable, besides the structure: what is wanted, and the settings."""
 
     wanted: Wanted
-    """The leaves that need a gradient, by their number."""
+    """The indices of the leaves that need a gradient."""
     asked: Places
-    """The Variables in the middle whose `need_grad` was set to True."""
+    """The intermediate Variables whose `need_grad` was set to True."""
     stop_gradients: Places
     """Those at which gradients stop."""
     seeded: tuple[bool, ...]
@@ -181,13 +180,13 @@ class FusedKey(NamedTuple):
     """The version of the registry."""
     simplify: bool | frozenset[str]
     retained: Places
-    """The Variables in the middle whose gradient is to be kept."""
+    """The intermediate Variables whose gradients are to be kept."""
     memory: Any
-    """The policy of what is computed again."""
+    """The rematerialisation policy."""
 
 
 class _Shared:
-    """What graphs of one structure share: a Fused, as long as its executable is kept."""
+    """The part of a Fused that graphs of one structure share, as long as the executable is cached."""
 
     __slots__ = ("executable", "literals", "numbers", "passed", "retained")
 
@@ -199,7 +198,7 @@ class _Shared:
         self.numbers = fused.numbers
 
     def fused(self) -> Fused | None:
-        """The Fused, or None where the executable is gone."""
+        """The Fused, or None if the executable is gone."""
         executable = self.executable()
         if executable is None:
             return None
@@ -207,22 +206,22 @@ class _Shared:
 
 
 _fused = executables.registered(BoundedCache(512))
-"""What is known of the executables of structures; those themselves are in `executables`, and may be gone from there."""
+"""Cached facts about executables of structures; the executables themselves are in `executables`, and may be evicted."""
 
 
 class GradientGraph(NamedTuple):
-    """What a backward computes."""
+    """The gradient graph of a backward."""
 
     gradients: list[Variable]
-    """Of the leaves."""
+    """The gradients of the leaves."""
     seeds: list[Variable]
-    """The leaves that stand for the seeds that are given."""
+    """The leaves for the given seeds."""
     retained: dict[tuple[int, int], Variable]
-    """The gradients of Variables in the middle, by their places."""
+    """The gradients of intermediate Variables, by place."""
 
 
 def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: Any) -> Fused:
-    """What was made for the structure of a graph, or is made now."""
+    """The Fused of a graph's structure, cached or new."""
     table = _fused.part([op for op, _, _ in plan.program.block.steps])
     fused = _found(table, (plan.program, key))
     if fused is not None:
@@ -257,15 +256,15 @@ def _fuse(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any,
     kept: Sequence[Variable] | None = None, numbers: Sequence[Variable] = (),
 ) -> Fused:
-    """Emit the gradients of `outputs`, and make an executable of all.
+    """Emit the gradients of `outputs`, and make one executable of forward and gradients.
 
     Args:
-        outputs: Those of the plan, or what computes the same.
-        plan: That of the graph.
+        outputs: The outputs of the plan, or equivalent Variables.
+        plan: The plan of the graph.
         key: What is wanted.
-        met: What gradients pass.
-        recompute: The policy of what is computed again.
-        kept: What computes the same as the Variables that the plan keeps; by default these.
+        met: The Variables that gradients pass.
+        recompute: The rematerialisation policy.
+        kept: Variables equivalent to those that the plan keeps; by default these.
         numbers: Leaves that stand for numbers.
     """
     graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute, kept))
@@ -279,7 +278,7 @@ def _fuse(
 def _fuse_with_leaves(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: Any, found: WithoutLiterals
 ) -> Fused | None:
-    """The same, with leaves for numbers; None where there can be none."""
+    """As `_fuse`, with leaves for numbers; None if that is impossible."""
     graph = with_leaves(outputs, plan.kept, plan.program, found)
     if graph is None:
         return None
@@ -294,7 +293,7 @@ def gradient_graph(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any = False,
     kept: Sequence[Variable] | None = None,
 ) -> GradientGraph:
-    """Emit the gradients that `key` says; the arguments are those of `_fuse`."""
+    """Emit the gradients that `key` asks for; for the arguments see `_fuse`."""
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
     set_switches(auto_forward=False, no_grad=False)
     leaves = [plan.leaves[i] for i in key.wanted]
@@ -325,7 +324,7 @@ def _program(
     seeds: Sequence[Variable],
     kept: Sequence[Variable] | None = None,
 ) -> tuple[Program, list[Variable]]:
-    """The program of a forward and its gradients, and its leaves besides those of the plan and the seeds."""
+    """The program of a forward and its gradients, and its leaves other than the plan's and the seeds."""
     first = [*plan.leaves, *seeds]
     kept = plan.kept if kept is None else kept
     linear = linearize([*outputs, *kept, *gradients], first=first, device=plan.program.device)
@@ -340,12 +339,12 @@ def _program(
 
 
 def at(plan: RunPlan, places: Iterable[tuple[int, int]]) -> list[Variable]:
-    """The Variables in the middle of a graph at these places."""
+    """The intermediate Variables of a graph at these places."""
     return [plan.functions[i].outputs[k] for i, k in places]
 
 
 def passed(outputs: list[Variable], plan: RunPlan, key: FusedKey) -> Passed:
-    """Which Variables in the middle a gradient passes: those above which a leaf needs one, and that it can reach."""
+    """The intermediate Variables that a gradient passes: those it can reach, and above which a leaf needs one."""
     needing = {id(x) for x in (*[plan.leaves[i] for i in key.wanted], *at(plan, key.asked))}
     for f in functions_of(outputs):
         if not needing.isdisjoint(map(id, f.inputs)):
