@@ -1,11 +1,11 @@
 """grad(): gradients of Variables as Variables, in one of three modes:
 
-    reverse      the reverse pass from the outputs (walk.py); always open
-    forward      a tangent along what is there already, where each element depends on one of the input's (symmetry.py),
-                 or one for each of a few coordinates (coordinates.py)
-    symmetric    a tangent along a gradient that is there already, where second derivatives commute (symmetry.py)
+    reverse      the reverse pass from the outputs (walk.py); always applicable
+    forward      a tangent along the existing graph, if each element depends on one of the input's (symmetry.py), or one
+                 for each of a few coordinates (coordinates.py)
+    symmetric    a tangent along an existing gradient, if second derivatives commute (symmetry.py)
 
-With the last two each order adds as much as the one before and no more, so they are taken where they are open.
+With the last two, each order adds only as much as the one before, so they are preferred where they apply.
 """
 
 from __future__ import annotations
@@ -55,51 +55,50 @@ def grad(
 ) -> list[Variable]:
     """The gradient of the sum of `outputs` with respect to each of `inputs`, as a graph.
 
-    What comes back are Variables of a graph made of ordinary functions: compute them with `forward()`
+    The results are Variables of a graph made of ordinary functions: compute them with `forward()`
     or by reading `.d`, use them in a loss, or differentiate them again.
 
     Args:
         outputs: Variable or Variables to differentiate; the same one twice counts twice.
-        inputs: Variables with respect to which: leaves, or Variables in the middle of the graph. A
+        inputs: Variables to differentiate by: leaves, or intermediate Variables. A
             parameter that is not in the graph itself stands for the leaves that share its data.
         grad_outputs: Gradient at each output: None (ones), a number (for all outputs, or one each in
             a list), an array, an NdArray or a Variable of the output's shape. Gradients flow into a
             Variable.
         persistent_outputs: Sets `.persistent` of each output. Values of outputs can be read after a
             forward in any case.
-        bind_grad_output: Let the gradients' data be the `.grad` of the inputs.
-        grad_inputs: Gradient that is there already at each input, None for nothing: what `grad_outputs`
-            takes, of the input's shape. What is computed is added to it. From an input in the middle of
-            the graph it flows on to the inputs above.
+        bind_grad_output: Use the `.grad` of the inputs as the gradients' data.
+        grad_inputs: Initial gradient at each input, None for nothing, in the forms that `grad_outputs`
+            takes and the input's shape. The computed gradient is added to it. From an intermediate
+            input it flows on to the inputs above.
         set_grad: Keep each gradient at its input: `x.grad_var` is the Variable, and `x.g` its value,
             computed when it is read. This keeps the gradient's graph alive until `x.cleargrad()`.
-        retain_grad: Keep the gradient of every Variable on the way in that manner, those of outputs and inputs
-            included; `set_grad` is ignored then.
-        loss_scale: A number, or a floating Variable of shape (), that the gradients at the outputs are
-            multiplied by, the default ones and those given; the results are multiplied by it, then.
-        enable_double_backprop: False emits the same functions, but no gradient passes what is returned: for
-            a further `grad` it is a constant.
-        unreachable: What an input gets that no gradient can reach: 'zero' zeros, 'none' None in place of a
-            Variable, 'raise' a ValueError that gives its position. One that is not of a floating dtype gets None or
-            is refused.
-        aggregate: Sums the gradients that arrive at one Variable, a list of two or more Variables, into one
-            Variable of their shape and dtype; by default `F.add_n` does, all at once.
-        stop_gradients: Variables that count as constants: gradients may end at them (as inputs), but do not
-            pass them. What is asked for is then a partial derivative.
-        recompute: Which forward values the gradients compute again, so that they need not be kept: 'sqrt',
+        retain_grad: Keep the gradient of every Variable on the way in that manner, including outputs and inputs;
+            `set_grad` is then ignored.
+        loss_scale: A number, or a floating Variable of shape (), that multiplies the gradients at the outputs,
+            whether given or ones, and thereby the results.
+        enable_double_backprop: False emits the same functions, but no gradient passes the results: a further
+            `grad` treats them as constants.
+        unreachable: The result for an input that no gradient can reach: 'zero' for zeros, 'none' for None instead
+            of a Variable, 'raise' for a ValueError that gives its position. An input that is not of a floating dtype
+            gets None or is refused.
+        aggregate: A function that sums the gradients that arrive at one Variable, a list of two or more Variables,
+            into one Variable of their shape and dtype; by default `F.add_n`, all at once.
+        stop_gradients: Variables to treat as constants: gradients may end at them (as inputs), but do not
+            pass them. The result is then a partial derivative.
+        recompute: Which forward values the gradients recompute, so that they need not be kept: 'sqrt',
             'auto', `nn.MemoryBudget(bytes)`, `nn.Segments(levels)`, `nn.LeastMemory(extra)`, a predicate on a
-            Function, or a list of the Variables to keep. None does as the graph says: what was built within
-            `nn.recompute()`, and as a gradient in it was asked for. False keeps all. With a policy a few graphs are
-            compiled here, to take the one that takes the least memory. See docs/memory.md.
-
+            Function, or a list of the Variables to keep. None follows the graph: what was built within
+            `nn.recompute()`, and the settings of gradients in it. False keeps all. With a policy, a few graphs are
+            compiled here, to choose the one that takes the least memory. See docs/memory.md.
     Returns:
-        One Variable per input, of its shape and dtype; zeros, connected to nothing, where no way
+        One Variable per input, of its shape and dtype; zeros, connected to nothing, if no path
         leads from it to an output.
 
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype; or an input is not, unless
             `unreachable` is 'none'.
-        ValueError: Lengths or shapes do not fit; an input is out of reach, where that is to raise.
+        ValueError: Lengths or shapes do not fit; or an input is unreachable, and `unreachable` is 'raise'.
         MissingRule: An op on the way has no backward rule.
     """
     since = next_serial()
@@ -109,7 +108,7 @@ def grad(
     )._replace(keep=set_grad, bind=bind_grad_output, further=enable_double_backprop)
     persistent = checked_persistent(persistent_outputs, request.outputs)
     gradients, kept, lost = results(request, since)
-    # All is there; from here on it is handed out.
+    # All gradients are built; from here on they are handed out.
     for y, value in zip(request.outputs, persistent, strict=False):
         y.persistent = value
     if bind_grad_output:
@@ -124,7 +123,7 @@ def grad(
     for x, gx in kept.items():
         x.grad_var = gx
     if build_options().applying.auto_forward:
-        # Only now is it known which of the emitted functions are of use.
+        # Only now is it known which of the emitted functions are used.
         engine.run_functions(functions_of([*gradients, *kept.values()]))
     if len(gradients) > 1 or kept:
         together([*gradients, *kept.values()], functools.partial(_again, request, lost))
@@ -134,14 +133,14 @@ def grad(
 
 
 def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
-    """Returns all that `grad` hands out, once more."""
+    """Rebuild all that `grad` returned or kept."""
     gradients, kept, _ = results(request, next_serial())
     return [*gradients, *[gx for x, gx in kept.items() if x not in [request.inputs[i] for i in lost]]]
 
 
 def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:
-    """Returns first gradients among what `functions` compute, which are to be differentiated again by the same
-    coordinates, as they are computed in forward mode; `derived` are the results of `grad` there."""
+    """The forward-mode versions of first gradients computed by `functions` that will be differentiated again by the
+    same coordinates; `derived` are the results of `grad` among them."""
     found: list[Variable] = []
     for derivation in to_be_differentiated(request, functions, derived):
         if derivation.forms is None:
@@ -156,7 +155,7 @@ def in_forward_mode(request: Request, functions: list[Function], derived: Sequen
 
 @contained
 def results(request: Request, since: int) -> GradientResults:
-    """Returns the gradients, as Variables that were not there before `since`, and which of them are kept."""
+    """The gradients, as Variables made since this serial number, and which of them are kept."""
     functions, met = functions_to_results(request.outputs)
     shorter = question_on_answer(request, met, since) if met else None
     known = None if shorter is None else known_answer(shorter)
@@ -181,7 +180,7 @@ def results(request: Request, since: int) -> GradientResults:
 
 
 def emitted_results(request: Request, since: int, functions: list[Function]) -> GradientResults:
-    """Returns the same, emitted; `functions` are those above the outputs."""
+    """As `results`, without the cache; `functions` are those above the outputs."""
     found = emitted(request, functions)
     gradients = distinct_variables(found.gradients, since, request.bind)
     unknown = found.unknown if request.further else "enable_double_backprop is False"
@@ -197,29 +196,29 @@ def emitted_results(request: Request, since: int, functions: list[Function]) -> 
 
 
 class Emitted(NamedTuple):
-    """What a request has become."""
+    """The graph emitted for a request."""
 
     gradients: list[Variable]
     retained: Retained
-    """The Variables on the way, each with its gradient, where these are wanted."""
+    """The Variables on the way, each with its gradient, if these are wanted."""
     lost: list[int]
-    """The positions of the inputs that no gradient can reach, where that is asked."""
+    """The positions of the inputs that no gradient can reach, unless these get zeros."""
     task: Task
     mode: Mode
     unknown: str
-    """Why the gradients are not known as derivatives of what was asked for; empty if they are."""
+    """Why the gradients cannot be recorded as derivatives; empty if they can."""
 
 
 def emitted(request: Request, functions: list[Function] | None = None) -> Emitted:
-    """Returns the gradients: mode, walk, and recomputation where a policy says so. To be called where what is switched
-    is `contained`; `functions` are those above the outputs, if they are known."""
+    """Emit the gradients: choose a mode, traverse, and rematerialise if a policy says so. Call it where switches are
+    `contained`; `functions` are those above the outputs, if they are known."""
     pause_collector()
     since = next_serial()
     if build_options().applying.auto_forward:
         set_switches(auto_forward=False)
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
-    if request.initial:  # a gradient that is there already is one that starts at its input
+    if request.initial:  # an initial gradient at an input is one that starts there
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
         task = task._replace(seeds=seeds).about(outputs)
@@ -249,7 +248,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 def in_mode(
     request: Request, task: Task, owners: list[list[Variable]]
 ) -> tuple[Built, list[Variable], Retained]:
-    """Returns what the mode gives, the gradients of the inputs, and each Variable on the way with its own."""
+    """The gradients in the best mode, those of the inputs, and each Variable on the way with its own."""
     retained: Retained | None = [] if request.retain else None
     built = built_in_best_mode(task, request.aggregate, retained, request.coordinates)
     gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
@@ -258,7 +257,7 @@ def in_mode(
 
 
 def program_of_results(request: Request, since: int) -> Callable[[list[Variable]], Program]:
-    """Returns what makes of gradients the program that gives them, as they are handed out, and the outputs."""
+    """A function from gradients to the program that computes them, as they are handed out, and the outputs."""
 
     def program_of(found: list[Variable]) -> Program:
         handed_out = distinct_variables(found[: len(request.inputs)], since)
@@ -268,7 +267,7 @@ def program_of_results(request: Request, since: int) -> Callable[[list[Variable]
 
 
 def located(request: Request, functions: list[Function] | None) -> tuple[Task, list[list[Variable]]]:
-    """Returns the task, and what each input stands for; see `binding.own_leaves`."""
+    """The task, and the Variables that each input stands for; see `binding.own_leaves`."""
     task = task_of(request.outputs, request.inputs, request.seeds, request.stop_gradients, functions)
     owners = [[x] for x in request.inputs]
     loose = {id(x) for x in request.inputs if x.parent is None}
@@ -286,7 +285,7 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
 
 
 def is_recomputed(request: Request, task: Task) -> bool:
-    """Whether a policy is given, or the graph has marks, so that something may have to be computed again."""
+    """Whether something may have to be recomputed, because there is a policy, or marks in the graph."""
     if request.recompute is not None and request.recompute is not False:
         return True
     given = [seed for seed in task.seeds if seed is not None and seed.parent is not None]
@@ -294,17 +293,17 @@ def is_recomputed(request: Request, task: Task) -> bool:
 
 
 def is_marked(functions: Iterable[Function]) -> bool:
-    """Whether some of the functions say that they are to be computed again."""
+    """Whether some of the functions are marked for rematerialisation."""
     return any([f.mark is not None for f in functions])
 
 
 def distinct_variables(
     gradients: list[Variable], since: int, always: bool = False, others: Iterable[Variable] = ()
 ) -> list[Variable]:
-    """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or there twice.
+    """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or a duplicate.
 
-    What was there already is another's: its name, its `need_grad`, and what it is remembered as the gradient of. Nor is
-    one a constant, which would count as a number in a gradient that is taken with respect to it.
+    An older Variable belongs to somebody else: its name, its `need_grad`, and its record as another gradient. Nor is
+    one a constant, which would count as a number in a gradient with respect to it.
     """
     taken = {id(x) for x in others}
     results = []
@@ -321,32 +320,32 @@ def distinct_variables(
 
 
 class Built(NamedTuple):
-    """Gradients, and how they came about."""
+    """Gradients, and the mode that built them."""
 
     gradients: list[Variable]
     mode: Mode
     unknown: str = ""
-    """Why they are not known to be what calculus says; empty if they are."""
+    """Why they cannot be recorded as derivatives; empty if they can."""
 
 
 @contained
 def built_in_best_mode(
     task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None, coordinates: bool = False
 ) -> Built:
-    """Returns the gradients, by the mode that makes the smallest graph at higher orders.
+    """Build the gradients in the mode that makes the smallest graph at higher orders.
 
     Args:
-        task: What is differentiated by what.
-        aggregate: Sums the gradients that arrive at one Variable, in place of `F.add_n`.
-        retained: A list that takes every Variable on the way together with its gradient.
-        coordinates: Whether gradients of these gradients are to come, for which forward mode is better.
+        task: The outputs and inputs.
+        aggregate: Sums the gradients that arrive at one Variable, instead of `F.add_n`.
+        retained: A list to fill with every Variable on the way and its gradient.
+        coordinates: Whether these gradients will be differentiated again, for which forward mode is better.
     """
     if build_options().emitting.builder is None:
         set_switches(builder=builder_for(task.functions))
     walked, sums = None, Sums(aggregate)
     if aggregate is not None or retained is not None:
-        # Only the reverse pass meets what is to be kept, or added up in another way. It is done besides, where what the
-        # next order is built on can be had in a better mode.
+        # Only the reverse pass meets the gradients to retain or to aggregate. It runs in addition if the gradients that
+        # the next order is built on can be computed in a better mode.
         walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
         walked = in_reverse(task, walk)
     unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
@@ -361,7 +360,7 @@ def built_in_best_mode(
             try:
                 return Built(by_coordinates(task), Mode("forward"))
             except NotApplicable:
-                pass  # what has been said of `forward` holds for this one too
+                pass  # the reason given by `forward` holds here too
         if derived:
             try:
                 return Built(symmetric(task), Mode("symmetric"))
@@ -375,7 +374,7 @@ def built_in_best_mode(
 
 
 def obstacle_to_all(task: Task) -> str:
-    """Returns what closes all modes but the reverse pass; an empty string if nothing does."""
+    """Why no mode but the reverse pass applies; empty if others may."""
     options = build_options()
     if options.watching.hooks:
         return "hooks watch"

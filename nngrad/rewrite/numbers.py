@@ -1,4 +1,4 @@
-"""Exact numbers that multiply Variables, and the constants of the graph that stand for them."""
+"""Exact numbers that multiply Variables, and the constants in the graph that stand for them."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .rules import Arguments, Inputs, Number, declared, form
 
 @op(type_name="GradEndFunction")
 def grad_end(*, shape: Shape, dtype: DTypeName):  # type: ignore[no-untyped-def]
-    """Ones, the gradient of an output with respect to itself: where a gradient graph begins."""
+    """Ones, the gradient of an output with respect to itself: the start of a gradient graph."""
     return F.constant.forward(val=1, shape=shape, dtype=dtype)
 
 
@@ -29,12 +29,12 @@ non_differentiable(grad_end)
 
 
 def is_exact(number: Number) -> bool:
-    """Whether exact arithmetic knows a number: it is finite, and not -0.0, since a zero there has no sign."""
+    """Whether exact arithmetic can represent a number: it is finite, and not -0.0, since exact zeros have no sign."""
     return math.isfinite(number) and number.__class__ is not NegativeZero
 
 
 def simplest(number: Number) -> Number:
-    """Returns a finite number as an int or a Fraction if it is whole or a short fraction; else the float that it is."""
+    """A finite number as an int or a Fraction if it is whole or a short fraction; else the float itself."""
     if isinstance(number, int):
         return number
     if isinstance(number, float):
@@ -44,10 +44,10 @@ def simplest(number: Number) -> Number:
 
 @lru_cache(maxsize=4096)
 def of_float(number: float) -> Number:
-    """Returns a finite float as an int or a Fraction if it is a whole number or a short fraction; else as it is.
+    """A finite float as an int or a Fraction if it is whole or a short fraction; else the float itself.
 
-    `0.5` is a half, while `1.01` stands for a number that no float holds: exact arithmetic with it would be slow and
-    would prove nothing.
+    `0.5` is a half, while `1.01` stands for a number that no float represents: exact arithmetic with it would be slow
+    and would prove nothing.
     """
     if number.is_integer() and abs(number) < _WHOLE:
         return int(number)
@@ -59,7 +59,7 @@ _WHOLE, _SHORT = 2**53, 2**20
 
 
 def ratio(number: Number, divisor: Number) -> Number:
-    """Returns one number divided by another."""
+    """The exact quotient of two numbers, or a float if either is one."""
     if divisor == 1:
         return number
     if divisor == -1:
@@ -70,7 +70,7 @@ def ratio(number: Number, divisor: Number) -> Number:
 
 
 def to_power(number: Number, power: int) -> Number | None:
-    """Returns a whole power of a number; None if it is out of the range of floats."""
+    """An integer power of a number; None if it is out of the range of floats."""
     try:
         return float(number) ** power if number.__class__ is float else simplest(Fraction(number) ** power)
     except OverflowError:
@@ -79,7 +79,7 @@ def to_power(number: Number, power: int) -> Number | None:
 
 @lru_cache(maxsize=4096)
 def collectable(number: Number, spec: Spec) -> bool:
-    """Whether a product of numbers may stand for its factors: far from overflow and underflow, of bounded length."""
+    """Whether a product of numbers may replace its factors: far from overflow and underflow, of bounded length."""
     limit = 2**8 if spec.dtype.itemsize == 2 else 2**64
     if isinstance(number, Fraction):
         numerator, denominator = number.as_integer_ratio()
@@ -89,8 +89,8 @@ def collectable(number: Number, spec: Spec) -> bool:
 
 
 def movable(number: Number, spec: Spec) -> bool:
-    """Whether a number may move out of a linear function. In 16 bits none may: a scale is put where it is to keep the
-    values that come after it from vanishing."""
+    """Whether a number may move out of a linear function. In 16 bits none may: a scale is placed deliberately, to keep
+    later values from vanishing."""
     return spec.dtype.itemsize > 2 and collectable(number, spec)
 
 
@@ -103,7 +103,7 @@ NESTED = declared("nested-numbers", (F.mul_scalar,), "a (b x) = (a b) x")
 
 
 def number_of(x: Variable) -> Number | None:
-    """Returns the number that fills `x`, if `x` is an emitted constant and the number exact.
+    """The number that fills `x`, if `x` is an emitted constant and the number exact; else None.
 
     A constant that the user built is a Variable like any other: one may differentiate by it.
     """
@@ -119,23 +119,23 @@ def number_of(x: Variable) -> Number | None:
 
 
 def is_zero(x: Variable) -> bool:
-    """Whether `x` is an emitted constant 0, and not -0.0."""
+    """Whether `x` is an emitted constant 0, but not -0.0."""
     f = x.parent
     return f is not None and f.op is F.constant and f.arguments[0] == 0 and f.order > 0
 
 
 def emitted_constant(table: HashConsTable, number: Number, spec: Spec) -> Variable:
-    """Returns an emitted constant. Its zero has no sign, as in all that is exact."""
+    """An emitted constant. Its zero has no sign, as in all exact arithmetic."""
     y: Variable = table.node(F.constant, (), (float(number) + 0.0, spec.shape, spec.dtype), spec.alone)
     return y
 
 
 WITH_NUMBERS = frozenset({grad_end, F.constant, F.mul_scalar, F.linear_combination})
-"""The ops of constants, and of what is emitted as a number times a Variable."""
+"""The ops of constants, and of emitted multiples of Variables."""
 
 
 def as_multiple(x: Variable) -> tuple[Number, Variable | None]:
-    """Returns `x` as a number and what it multiplies; as a number and None if it is a constant."""
+    """Split `x` into a number and the Variable that it multiplies, which is None for a constant."""
     f = x.parent
     if f is None or f.op not in WITH_NUMBERS or not f.order:
         return 1, x
@@ -151,7 +151,7 @@ def as_multiple(x: Variable) -> tuple[Number, Variable | None]:
 
 
 def multiple(table: HashConsTable, x: Variable, number: Number) -> Variable:
-    """Returns `number * x`, with the numbers of nested products collected."""
+    """`number * x`, with the numbers of nested products multiplied together."""
     off, f = table.off, x.parent
     if number == 1 and ONES not in off:
         return x
