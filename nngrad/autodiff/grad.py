@@ -388,6 +388,6 @@ def obstacle_to_all(task: Task) -> str:
 
 
 def in_reverse(task: Task, walk: Grad) -> list[Variable]:
-    """Returns the gradients by the reverse pass."""
+    """The gradients by the reverse pass."""
     with emitting(task.functions, order_of(task.path)) as builder:
         return walk.walk(builder, task.path, task.active, task.outputs, task.inputs, task.seeds)

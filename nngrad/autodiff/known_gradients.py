@@ -1,11 +1,11 @@
-"""Gradients of blocks, remembered by equality.
+"""A cache of emitted gradients, by the structure of the request.
 
-A loop that builds its graph anew at each step asks for the same gradients each time. So a request is closed: the graph
-that it is about becomes a `Block`, beside what else decides what is emitted. When an equal one comes for the second
-time, what is emitted is closed as well, as a Block whose inputs are what it reads of the graph; from the third time on
-that is instantiated, without walks and rules. A gradient that was made so stands, with all that it was made from, for
-one step in questions about what is built on it. What may depend on more is emitted each time: where hooks or debug mode
-watch, where something is to be computed again, and wherever code of the user's has a part.
+A loop that builds its graph anew at each step asks for the same gradients each time. So a request is closed: its graph
+becomes a `Block`, beside everything else that decides what is emitted. When an equal request comes for the second time,
+the emitted graph is closed as well, as a Block whose inputs are what it reads of the forward graph; from the third time
+on that is instantiated, without traversals and rules. A gradient from the cache counts, with all that it was computed
+from, as a single step in requests about graphs built on it. What may depend on more is emitted each time: with hooks or
+debug mode, with rematerialisation, and wherever user code takes part.
 """
 
 from __future__ import annotations
@@ -32,27 +32,27 @@ Numbers = tuple[int, ...]
 
 _known = executables.registered(BoundedCache(1024, most_bytes=64 << 20))
 _seen = executables.registered(BoundedCache(1 << 14))
-"""Hashes of the questions that were asked before."""
+"""Hashes of earlier questions."""
 
 _foreign = executables.registered(BoundedCache(1 << 14))
-"""Hashes of the questions whose answers are not remembered."""
+"""Hashes of questions whose answers cannot be cached."""
 
 
 class GradientResults(NamedTuple):
-    """What is handed out for a request."""
+    """The gradients of a request, as handed out."""
 
     gradients: list[Variable]
     kept: dict[Variable, Variable]
-    """The Variables that keep a gradient, each with it."""
+    """The Variables that keep a gradient, each with its gradient."""
     lost: list[int]
-    """The positions of the inputs that no gradient can reach, where that is asked."""
+    """The positions of the inputs that no gradient can reach, unless these get zeros."""
 
 
-# ---------------------------------------------------------------- what is known
+# ---------------------------------------------------------------- the cache
 
 
 def came_before(question: Question) -> bool:
-    """Whether an equal question came before that has an answer of its own."""
+    """Whether an equal question was asked before, and its answer depends on no marks."""
     number = hash(question.key)
     if _seen.find(number) is None:
         _seen.keep(number, True)
@@ -61,7 +61,7 @@ def came_before(question: Question) -> bool:
 
 
 class DerivationOf(NamedTuple):
-    """What gradients are known to be derivatives of, in numbers of what the answer reads and makes."""
+    """The derivation of gradients, by the numbers of what the answer reads and makes."""
 
     outputs: Numbers
     inputs: Numbers
@@ -73,7 +73,7 @@ class DerivationOf(NamedTuple):
 
 @dataclass(frozen=True, slots=True, eq=False)  # in questions each stands for itself: other places, another numbering
 class Answer:
-    """What was emitted for a question, without the graph that it was emitted for."""
+    """The gradient graph emitted for a question, without the graph that it was emitted for."""
 
     block: Block
     """Its outputs are the gradients."""
@@ -83,10 +83,10 @@ class Answer:
     kept: tuple[tuple[int, int], ...]
     lost: Numbers
     derived_by: ResultDerivation | DerivationOf | None
-    """What the gradients know of themselves."""
+    """The record of what the gradients are derivatives of."""
 
     def given_to(self, question: Question) -> GradientResults:
-        """Returns the answer on top of the graph of an equal question."""
+        """Instantiate the answer on the graph of an equal question."""
         inputs = question.variables(self.reads)
         instance = Instance(self.block, self.origins, inputs, question.closing.functions)
         made = self.block.instantiate(inputs, instance)
@@ -110,7 +110,7 @@ class Answer:
         return GradientResults(gradients, kept, list(self.lost))
 
     def to_shorter(self, question: Question, shorter: Question) -> Answer:
-        """Returns the answer to another form of the question, in whose closing what it reads has other places."""
+        """The answer to another form of the question, in which what it reads has other places."""
         closing = shorter.closing
         number = {f: i for i, f in enumerate(closing.functions)}
         read = question.variables(self.reads)
@@ -121,11 +121,11 @@ class Answer:
 
 
 def known_answer(question: Question, shorter: Question | None = None) -> GradientResults | None:
-    """Returns the answer to a question, on top of its graph; None if it is not known.
+    """The cached answer to a question, instantiated on its graph; None if there is none.
 
     Args:
         question: The question.
-        shorter: Another form of it, by which the answer is found from now on.
+        shorter: Another form of it, under which to cache the answer from now on.
     """
     answer: Answer | None = _known.find(question.key)
     if answer is None:
@@ -133,13 +133,13 @@ def known_answer(question: Question, shorter: Question | None = None) -> Gradien
     if shorter is not None:
         _known.keep(shorter.key, answer.to_shorter(question, shorter), len(answer.block.steps) * BYTES_ASKED)
     pause_collector()
-    if build_options().applying.auto_forward:  # what is of use of it runs when all is there
+    if build_options().applying.auto_forward:  # only what is used of it runs, once all is built
         set_switches(auto_forward=False)
     return answer.given_to(question)
 
 
 def remember_answer(question: Question, results: GradientResults, since: int) -> None:
-    """Remember an answer that was just emitted, from the serial number `since` on, if it can be given again."""
+    """Cache an answer that was just emitted, from this serial number on, if it can be instantiated again."""
     number = hash(question.key)
     if _foreign.find(number) is not None:
         return
@@ -151,11 +151,11 @@ def remember_answer(question: Question, results: GradientResults, since: int) ->
         _known.keep(question.key, answer, count * BYTES_ASKED)
 
 
-# ---------------------------------------------------------------- from what was emitted to what is known
+# ---------------------------------------------------------------- from an emitted graph to an answer
 
 
 def are_ours(functions: Iterable[Function]) -> bool:
-    """Whether nothing of the user's has a part in the functions."""
+    """Whether the functions contain no user code."""
     kinds = {(f.op, f.arguments) for f in functions}
     return all(map(_is_plain, kinds)) and not any([hasattr(f, "location") for f in functions])
 
@@ -165,7 +165,7 @@ _PLAIN = int | float | str | None | fractions.Fraction | np.dtype
 
 
 def _is_plain(value: Any) -> bool:
-    """Whether it is an op of nngrad's, or a static argument that holds no code of the user's."""
+    """Whether it is an op of nngrad's, or a static argument without user code."""
     if isinstance(value, tuple):
         return all(map(_is_plain, value))
     if isinstance(value, Op):
@@ -175,7 +175,7 @@ def _is_plain(value: Any) -> bool:
 
 
 def answer_to(question: Question, results: GradientResults, since: int) -> Answer | None:
-    """Closes what was just emitted, from the serial number `since` on; None if it cannot be emitted again."""
+    """Close the graph just emitted, from this serial number on; None if it cannot be instantiated again."""
     gradients, kept, lost = results
     own = {f: i for i, f in enumerate(question.closing.functions)}
     emitted = _emitted(results, own)
@@ -214,8 +214,7 @@ _serial = attrgetter("serial")
 
 
 def _emitted(results: GradientResults, own: Container[Function]) -> dict[Function, None]:
-    """The functions that the answer depends on and the question, with its `own`, does not have, in the order in which
-    they were made."""
+    """The functions that the answer depends on, except the question's `own`, in order of creation."""
     found: dict[Function, None] = {}
     waiting = [*results.gradients, *results.kept.values()]
     while waiting:
@@ -228,7 +227,7 @@ def _emitted(results: GradientResults, own: Container[Function]) -> dict[Functio
 
 
 def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
-    """Whether there is nothing about an emitted function but what a step says."""
+    """Whether a step can reproduce everything about an emitted function."""
     plain = f.serial >= since and not f.effects and f.mark is None
     return plain and all([
         y._need_grad is None and not y.persistent and (y._derived is None or id(y) in gradients)
@@ -237,8 +236,8 @@ def _can_be_made(f: Function, since: int, gradients: Container[int]) -> bool:
 
 
 def _calls(functions: Sequence[Function], own: Container[Function]) -> dict[RuleCall, Function]:
-    """The calls of rules that emitted `functions`, each with the function that the rule is of. Once that is gone,
-    nothing is seen of the call."""
+    """The calls of rules that emitted `functions`, each with the rule's function. Once that is gone, the call is no
+    longer visible."""
     of = {f.call: f.call.function for f in functions if f.call is not None}
     there = frozenset(functions)
     return {call: f for call, f in of.items() if f is not None and (f in own or f in there)}
@@ -247,7 +246,7 @@ def _calls(functions: Sequence[Function], own: Container[Function]) -> dict[Rule
 def _origins(
     closing: Closing, block: Block, calls: Mapping[RuleCall, Function], own: Mapping[Function, int], made: int
 ) -> Origins:
-    """Returns the calls as columns."""
+    """The calls as columns."""
     places = {call: i for i, call in enumerate(calls)}
     of = tuple([own[f] if f in own else closing[f.outputs[0]] for f in calls.values()])
     gradients = tuple([closing.numbers(call.grad_outputs) for call in calls])

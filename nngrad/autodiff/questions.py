@@ -1,4 +1,4 @@
-"""What a request asks: its graph, closed, beside whatever else decides what is emitted for it."""
+"""Questions: a request's graph, closed, beside everything else that decides what is emitted for it."""
 
 from __future__ import annotations
 
@@ -15,24 +15,24 @@ from .request import Derivation, Request, ResultDerivation, derivations_of
 
 
 class Question:
-    """A request without its graph, with the functions and leaves that it has there.
+    """The cache key of a request, with the functions and leaves that it stands for.
 
-    All that decides what is emitted is a part of it: the closed graph, which leaves share their data, and what results
-    of `grad` are the gradients of; whatever else a rule or a mode comes to look at belongs into `key`.
+    The key has all that decides what is emitted: the closed graph, which leaves share their data, and what results of
+    `grad` are gradients of. Anything else that a rule or a mode comes to look at must be added to `key`.
 
     Args:
-        request: What is asked for.
-        functions: What its outputs depend on, lowest rank first.
+        request: The request.
+        functions: The functions that its outputs depend on, by ascending rank.
         since: Functions from this serial number on were made for the request itself.
         closing: What is closed already.
-        base: What was closed and answered already; None for nothing.
+        base: The answer that this part of the graph came from; None if nothing is closed.
     """
 
     __slots__ = ("closing", "key")
 
     key: Hashable
     closing: Closing
-    """All that the request is about, with its numbers."""
+    """The numbering of everything that the request is about."""
 
     def __init__(
         self, request: Request, functions: list[Function], since: int, closing: Closing, base: Hashable
@@ -63,7 +63,7 @@ class Question:
         )  # fmt: skip
 
     def variables(self, places: Iterable[tuple[int, int]]) -> list[Variable]:
-        """The Variables at these places: of which function, and which of its outputs; or -1 and which leaf."""
+        """The Variables at these places: index of the function and of the output; or -1 and the index of the leaf."""
         leaves, functions = self.closing.leaves, self.closing.functions
         found = [leaves[k] if i < 0 else functions[i]._outputs[k]() for i, k in places]
         if {*map(type, found)} == {Variable}:
@@ -77,16 +77,16 @@ def close_with_derivations(
     about: Iterable[Variable | None],
     referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
 ) -> dict[Derivation, int]:
-    """Closes functions, and what the results of `grad` among them are derivatives of.
+    """Close functions, and what the results of `grad` among them are derivatives of.
 
     Args:
-        closing: Where all is written.
-        functions: The functions, each after what it depends on.
-        about: Variables of which all that they depend on is written as well.
-        referred_to: Returns the Variables of a derivation of which this is done.
+        closing: The closing to extend.
+        functions: The functions, in topological order.
+        about: Variables whose dependencies are closed as well.
+        referred_to: Returns the Variables of a derivation to treat in the same way.
 
     Returns:
-        The derivations, with numbers.
+        The derivations, numbered.
     """
     derivations = derivations_of(closing.derived)
     waiting, seen = [*about], len(closing.derived)
@@ -106,7 +106,7 @@ def close_with_derivations(
 
 
 def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, int]) -> Hashable:
-    """What a result of `grad` is the gradient of, in numbers."""
+    """The derivation of a result of `grad`, in numbers."""
     derived_by: ResultDerivation = gx._derived
     derivation, x = derived_by.derivation, derived_by.input
     if derivation is None or x is None:
@@ -116,7 +116,7 @@ def _of_result(closing: Closing, gx: Variable, derivations: Mapping[Derivation, 
 
 
 def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable:
-    """Which leaves share the data of those among `inputs`: one that is not in a graph stands for those that are."""
+    """The groups of leaves that share data with `inputs`: an input outside the graph stands for those inside it."""
     cells = {id(x._data) for x in inputs if x.parent is None and x._data is not None}
     by_cell: dict[int, list[int]] = {}
     for i, x in enumerate(leaves):
@@ -135,8 +135,8 @@ def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]
 def question_of(
     request: Request, functions: list[Function], since: int, closing: Closing | None = None, base: Hashable = None
 ) -> Question | None:
-    """Returns what a request asks, if that decides what is emitted, as far as it can be told so early; else None. The
-    arguments are those of a `Question`."""
+    """The question of a request, if that determines what is emitted, as far as can be told this early; else None. For
+    the arguments see `Question`."""
     in_force = build_options()
     if len(functions) > MOST_ASKED or request.aggregate is not None or request.recompute not in (None, False):
         return None
@@ -148,11 +148,11 @@ def question_of(
 
 
 def question_on_answer(request: Request, met: Iterable[Variable], since: int) -> Question | None:
-    """Returns what a request asks, if it is about what is built on a known answer: that stands for the graph that it
-    was given to. None if it is not, or something in that graph is gone, or another by now.
+    """The question of a request about a graph built on a cached answer, which stands for the graph below it. None if
+    there is no such answer, or if something in its graph is gone or has changed.
 
     Args:
-        request: What is asked for.
+        request: The request.
         met: The results of `grad` that its outputs are built on.
         since: Functions from this serial number on were made for the request itself.
     """

@@ -1,4 +1,4 @@
-"""The request: what a caller asks of grad() and backward(), in one form; its task as a graph; what results remember."""
+"""Requests to grad() and backward() in one form, their tasks as graphs, and the derivations that results record."""
 
 from __future__ import annotations
 
@@ -25,42 +25,42 @@ _UNREACHABLE = ("zero", "none", "raise")
 
 
 class Request(NamedTuple):
-    """Gradients that are asked for: of <seeds, outputs> with respect to each of `inputs`."""
+    """A request for gradients: of <seeds, outputs> with respect to each of `inputs`."""
 
     outputs: Sequence[Variable]
     inputs: Sequence[Variable]
     seeds: Seeds
     """The gradient at each output; None for ones."""
     initial: Seeds = ()
-    """The gradient that is there already at each input, None for nothing; empty if there is none at all."""
+    """The initial gradient at each input, None for nothing; empty if there are none at all."""
     stop_gradients: Sequence[Variable] = ()
-    """What gradients do not pass, besides Variables with `need_grad` set to False."""
+    """Variables that gradients do not pass, besides those with `need_grad` set to False."""
     aggregate: Aggregate | None = None
     """Sums two or more gradients that have arrived at one Variable."""
     retain: bool = False
     """Whether the gradient of every Variable on the way is wanted too."""
     unreachable: str = "zero"
-    """What an input gets that no gradient can reach."""
+    """How to treat an input that no gradient can reach."""
     recompute: Any = None
-    """Which forward values are computed again."""
+    """The rematerialisation policy."""
     final: bool = False
-    """Whether the gradients are for their values alone, and none will be taken of them."""
+    """Whether the gradients are only evaluated, and not differentiated again."""
     program_of: Callable[[list[Variable]], Program] | None = None
-    """Recomputation is planned for this program of the gradients; None: for one that gives outputs and gradients."""
+    """Makes the program for which to plan rematerialisation; None: one that returns outputs and gradients."""
     runs: bool = True  # just so
     coordinates: bool = False
-    """Whether gradients of these gradients are to come, by the same inputs."""
+    """Whether gradients of these gradients by the same inputs will follow."""
     keep: bool = False
     """Whether each gradient is kept at its input."""
     bind: bool = False
     """Whether each gets the cell of its input's gradient."""
     further: bool = True
     """Whether a further gradient may pass them."""
-    retained_at: frozenset[int] | None = None  # the ids of those on the way whose gradient is wanted; None: of all
+    retained_at: frozenset[int] | None = None  # the ids of Variables whose gradients are wanted; None: all
 
     @property
     def handled(self) -> tuple[bool, bool, bool]:
-        """What becomes of the gradients."""
+        """How the gradients are handed out."""
         return self.keep, self.bind, self.further
 
 
@@ -76,7 +76,7 @@ def requested(
     unreachable: Any,
     recompute: Any,
 ) -> Request:
-    """Returns the request that the arguments of `nn.grad` make."""
+    """The request for the arguments of `nn.grad`, checked."""
     outputs, inputs = differentiable(outputs, "outputs"), variables(inputs, "inputs")
     if unreachable not in _UNREACHABLE:
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
@@ -104,7 +104,7 @@ def _given_gradients(
 
 
 def variables(given: Any, name: str) -> list[Variable]:
-    """Returns `given` as a list of Variables."""
+    """`given` as a list of Variables."""
     listed = [given] if isinstance(given, Variable) else given
     if isinstance(listed, Mapping) and listed:  # its keys are no Variables
         raise TypeError(
@@ -121,7 +121,7 @@ def variables(given: Any, name: str) -> list[Variable]:
 
 
 def differentiable(given: Any, name: str) -> list[Variable]:
-    """Returns `given` as a list of Variables of floating dtypes."""
+    """`given` as a list of Variables of floating dtypes."""
     listed = variables(given, name)
     for i, x in enumerate(listed):
         if not x.spec.differentiable:
@@ -130,7 +130,7 @@ def differentiable(given: Any, name: str) -> list[Variable]:
 
 
 def checked_aggregate(aggregate: Any) -> Aggregate:
-    """Returns `aggregate` with a look at what it returns."""
+    """`aggregate`, with its results checked."""
     if not callable(aggregate):
         raise TypeError(f"aggregate: expected a function of a list of Variables, got {aggregate!r}")
 
@@ -146,7 +146,7 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
 
 
 def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
-    """Returns whether each output is to be persistent; an empty list where nothing is said of them."""
+    """Whether each output is to be persistent; an empty list if nothing was given."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(
@@ -159,7 +159,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
 
 
 def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], list[Any]]:
-    """Returns the outputs that `nn.backward` differentiates, each with what is given, or what its `.grad` holds."""
+    """The outputs that `nn.backward` differentiates, each with the gradient given or the content of its `.grad`."""
     listed = differentiable(outputs, "outputs")
     if grad_outputs is not None:
         return listed, one_each(listed, grad_outputs)
@@ -171,36 +171,36 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
     return found, [y.grad for y in found]
 
 
-# ---------------------------------------------------------------- as a graph, and when it is done
+# ---------------------------------------------------------------- tasks and derivations
 
 
 class Task(NamedTuple):
-    """The gradients of <seeds, outputs> with respect to inputs, and what lies between the two."""
+    """A request as a graph: <seeds, outputs>, the inputs, and the functions between the two."""
 
     outputs: Sequence[Variable]
     inputs: Sequence[Variable]
     seeds: Seeds
     stop_gradients: Sequence[Variable]
-    """Variables that count as constants, besides those with `need_grad` set to False."""
+    """Variables to treat as constants, besides those with `need_grad` set to False."""
     functions: list[Function]
-    """All that the outputs depend on, lowest rank first."""
+    """All functions that the outputs depend on, by ascending rank."""
     path: list[Function]
-    """Those on some way from the inputs."""
+    """Those on some path from the inputs."""
     active: set[int]
-    """The ids of the Variables on some way."""
+    """The ids of the Variables on some path."""
     stands_for: Mapping[int, Variable] = MappingProxyType({})
-    """By the ids of forms of gradients, the gradients that functions read in their place; see `graph/traverse.py`."""
+    """From ids of alternative forms to the gradients that functions read in their place; see `graph/traverse.py`."""
     forms: Mapping[int, Variable] = MappingProxyType({})
-    """By the ids of these gradients, the forms."""
+    """From ids of these gradients to the forms."""
 
     def about(self, outputs: Sequence[Variable]) -> Task:
-        """Returns the task for other outputs, in what these depend on and the forms that are known of."""
+        """The task for other outputs, within what these and the known forms depend on."""
         return task_of(
             outputs, self.inputs, self.seeds, self.stop_gradients, functions_of([*outputs, *self.forms.values()])
         )
 
     def above(self, through: Callable[[Variable], bool]) -> list[Function]:
-        """Returns what the outputs depend on through Variables for which `through` is true alone."""
+        """The functions that the outputs depend on, passing only Variables for which `through` is true."""
         return seen_through(self.outputs, self.forms, through)[1]
 
     @property
@@ -216,8 +216,8 @@ def task_of(
     stop_gradients: Sequence[Variable] = (),
     functions: list[Function] | None = None,
 ) -> Task:
-    """Returns the task, with what lies between outputs and inputs; `functions` are those above the outputs, if they are
-    known, and above forms of gradients that are to be taken for these."""
+    """Find what lies between outputs and inputs; `functions` are those above the outputs, if known, and above the
+    alternative forms of gradients to substitute."""
     functions = functions_of(outputs) if functions is None else functions
     stands_for: dict[int, Variable] = {}
     forms: dict[int, Variable] = {}
@@ -234,22 +234,22 @@ def task_of(
 
 
 class Mode(NamedTuple):
-    """The mode by which a gradient was built."""
+    """The mode in which a gradient was built."""
 
     name: str
     """'reverse', 'forward' or 'symmetric'."""
     reason: str = ""
-    """What the first obstacle on a better one was."""
+    """The first obstacle to a better mode."""
 
 
 class Derivation:
-    """A task that is done: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
+    """A completed task: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
     __slots__ = ("answered", "forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
     forms: tuple[Form, ...] | None
-    """The results in forward mode; None as long as nobody has asked for them, and none where they cannot be had."""
+    """The results in forward mode; None until they are asked for, and empty if they are impossible."""
     answered: tuple[Any, Bookmark] | None
-    """Of results that were made of a known answer: that answer, and the graph with them, closed."""
+    """For results of a cached answer: that answer, and a bookmark after its graph."""
 
     def __init__(
         self,
@@ -264,7 +264,7 @@ class Derivation:
         self.forms = self.answered = None
 
     def remember(self, mode: Mode, order: int) -> None:
-        """Let the results know what they are the gradients of."""
+        """Record this derivation in its results."""
         for x, ref in zip(self.inputs, self.results, strict=True):
             gx = ref()
             if gx is not None:
@@ -279,39 +279,39 @@ class Derivation:
 
 
 class ResultDerivation(NamedTuple):
-    """What a result of `grad` knows of itself, or a Laplacian."""
+    """The record of a result of `grad`, or of a Laplacian."""
 
     derivation: Derivation | None
-    """What it is a derivative of; None where it cannot be said to be one."""
+    """The derivation that it belongs to, or None if it is not known to be a derivative."""
     input: Variable | None
-    """With respect to what."""
+    """The input that it is the gradient by."""
     mode: Mode
     order: int
     """Order of differentiation."""
     unknown: str = ""
-    """Why it cannot be said."""
+    """Why it is not known to be a derivative."""
     before: frozenset[tuple[int, Mode]] = frozenset()
-    """Orders and modes of the gradients in what was differentiated, where there is no derivation to find them by."""
+    """Without a derivation: orders and modes of the gradients in the graph that was differentiated."""
     laplacian: tuple[Variable, Variable, int] | None = None
-    """Of a Laplacian: of what it is, by what, and how many leading axes of that have no directions of their own."""
+    """For a Laplacian: its argument, its input, and how many leading axes of that have no directions of their own."""
 
     @property
     def form(self) -> Form | None:
-        """The same gradient in forward mode, if something was built on that."""
+        """The same gradient in forward mode, if that was built."""
         if self.derivation is None or not self.derivation.forms:
             return None
         return self.derivation.forms[[x is self.input for x in self.derivation.inputs].index(True)]
 
     @property
     def outputs(self) -> Sequence[Variable]:
-        """What was differentiated, as far as that is known."""
+        """The outputs that were differentiated, as far as known."""
         if self.derivation is not None:
             return self.derivation.outputs
         return () if self.laplacian is None else self.laplacian[:1]
 
 
 def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) -> None:
-    """Let `results` know what they are the gradients of, or why that is `unknown`."""
+    """Record what `results` are gradients of, or why that is `unknown`."""
     order = 1 + max([f.order for f in task.path or task.functions], default=0)
     if unknown:
         derived_by = ResultDerivation(None, None, mode, order, unknown, history(derivations_in(task.functions)))
@@ -326,39 +326,39 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
 
 
 def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) -> None:
-    """Let a Laplacian know that it is that of `y`."""
+    """Record that `result` is the Laplacian of `y` by `x`."""
     before = history(derivations_in(functions_of([y])))
     order = 0 if result.parent is None else result.parent.order
     result._derived = ResultDerivation(None, None, Mode("forward"), order, "it is a Laplacian", before, (y, x, lead))
 
 
 def derivation_of(g: Variable) -> ResultDerivation | None:
-    """Returns what `g` knows of itself; None if it is no result of `grad`."""
+    """The record of `g`; None if it is no result of `grad`."""
     derived_by: ResultDerivation | None = g._derived
     return derived_by
 
 
 def derived_in(functions: Sequence[Function]) -> list[Variable]:
-    """Returns the results of `grad` among the outputs of `functions`."""
+    """The results of `grad` among the outputs of `functions`."""
     living = [y for f in functions if f.order for ref in f._outputs if (y := ref()) is not None]
     return [y for y in living if y._derived is not None]
 
 
 def derivations_of(derived: Iterable[Variable]) -> dict[Derivation, int]:
-    """Returns what results of `grad` are derivatives of, where that is known, with numbers."""
+    """The known derivations of results of `grad`, numbered."""
     found = dict.fromkeys([gx._derived.derivation for gx in derived])
     found.pop(None, None)
     return dict(zip(found, itertools.count(), strict=False))
 
 
 def derivations_in(functions: Sequence[Function]) -> list[ResultDerivation]:
-    """Returns what the results of `grad` among the outputs of `functions` know of themselves, each once."""
+    """The distinct records of results of `grad` among the outputs of `functions`."""
     found: list[ResultDerivation] = [gx._derived for gx in derived_in(functions)]
     return list({(id(each.derivation), each.mode): each for each in found}.values())
 
 
 def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
-    """Returns the orders and modes of results of `grad`, and of all gradients that they are gradients of."""
+    """The orders and modes of results of `grad`, and of all gradients that they are gradients of."""
     found: set[tuple[int, Mode]] = set()
     waiting, seen = list(results), set()
     while waiting:

@@ -1,4 +1,4 @@
-"""Gradients that are given: at outputs, where a reverse pass starts, and at inputs."""
+"""Given gradients: at outputs, where a reverse pass starts, and at inputs."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ _NUMBERS = int | float | np.integer | np.floating
 
 
 def seeds_of(outputs: list[Variable], grad_outputs: Any) -> list[Variable | None]:
-    """Returns the gradient at each output, as a Variable or None for ones."""
+    """The gradient at each output, as a Variable, or None for ones."""
     grad_outputs = one_each(outputs, grad_outputs)
     return [seed_of(y, gy, f"grad_outputs[{i}]") for i, (y, gy) in enumerate(zip(outputs, grad_outputs, strict=True))]
 
 
 def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
-    """Returns what is given for each of `outputs`."""
+    """One of `grad_outputs` for each output, unconverted."""
     if grad_outputs is None or isinstance(grad_outputs, _NUMBERS):
         grad_outputs = [grad_outputs] * len(outputs)
     elif not isinstance(grad_outputs, list | tuple):
@@ -40,7 +40,7 @@ def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
 
 
 def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable | None:
-    """Returns the gradient `gy` at `y` as a Variable; None for None."""
+    """The gradient `gy` at `y` as a Variable, or None."""
     if gy is None:
         return None
     if isinstance(gy, bool | str | bytes | dict):
@@ -60,7 +60,7 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
 
 
 def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable | None]:
-    """Returns what is there already at each input, None for nothing; an empty list if nothing is given."""
+    """The initial gradient at each input, None for nothing; an empty list if none is given."""
     if grad_inputs is None:
         return []
     if not isinstance(grad_inputs, list | tuple):
@@ -78,10 +78,10 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
 
 
 def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
-    """Returns the gradients at the outputs, each multiplied by `loss_scale`.
+    """The gradients at the outputs, each multiplied by `loss_scale`.
 
-    A number becomes a leaf: as a number in the graph it would be moved to where it does the gradients no
-    good, and each new one would be a new structure to compile.
+    A number becomes a leaf: as a number in the graph it would move to where it does the gradients no good, and each new
+    value would be a new structure to compile.
     """
     if loss_scale is None:
         return seeds
@@ -100,8 +100,8 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
 
 
 def held_scale(loss_scale: Any, dtype: DType) -> Any:
-    """Returns `loss_scale` as an array of shape () in `dtype`, which must hold it. An array of JAX, a solver's dynamic
-    scale, is not looked into, which would wait for the device: the solver finds out when it is too large."""
+    """`loss_scale` as an array of shape () in `dtype`, which must hold it. A JAX array, as of a solver's dynamic scale,
+    is not checked, since that would wait for the device: the solver detects a scale that is too large."""
     if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
         with x64_if(dtype.itemsize == 8):
             return loss_scale.astype(dtype)
@@ -119,7 +119,7 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
 
 
 def seed_array(output: Variable, gy: Any, loss_scale: float | None, name: str) -> Any:
-    """Returns the gradient at `output` as an array; None for ones."""
+    """The gradient at `output` as an array, or None for ones."""
     if not output.spec.differentiable:
         raise TypeError(f"backward: the Variable is {output.dtype.name}; only floating dtypes can be differentiated")
     if gy is None and loss_scale is None:
@@ -141,7 +141,7 @@ def _emitted_seed(output: Variable, gy: Any, name: str) -> Variable:
 
 
 def given_gradient(output: Variable, grad: Any) -> Any:
-    """Returns what is given to `Variable.backward`: None stands for ones, then, and a cell for what `.grad` holds."""
+    """The gradient given to `Variable.backward`: None for ones, or a cell with the content of `.grad`."""
     if grad is None:
         if output.grad.is_zero:
             warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")

@@ -1,9 +1,9 @@
-"""Which axes of a result depend elementwise on which axes of an input: the rows of a batch, for the most part.
+"""Sparsity: which axes of a result depend elementwise on which axes of an input, mostly the rows of a batch.
 
-An axis of x is *carried* to an axis of y where y at place b of that axis depends on x at place b alone. The rows of a
-network's input are carried to the rows of its output, unless something such as batch normalization mixes them. Where
-every axis of x that is longer than 1 is carried, each element of y depends on one element of x, and the Jacobian is
-diagonal but for axes that y has besides.
+An axis of x is *carried* to an axis of y if y at index b of that axis depends only on x at index b. The rows of a
+network's input are carried to the rows of its output, unless something such as batch normalization mixes them. If every
+axis of x longer than 1 is carried, each element of y depends on one element of x, and the Jacobian is diagonal except
+for additional axes of y.
 """
 
 from __future__ import annotations
@@ -19,11 +19,11 @@ from ..graph.body_op import Axes, BodyOp
 def followed_axes(
     path: Iterable[Function], x: Variable, axes: Axes, stands_for: Mapping[int, Variable] = MappingProxyType({})
 ) -> dict[int, Axes | None]:
-    """Where the functions on all ways from `x`, in an order in which they can run, carry `axes` of `x`; `stands_for`
-    says by the ids of Variables what others are read in their place.
+    """Follow `axes` of `x` through the functions on all paths from it, given in topological order; `stands_for` maps
+    ids of Variables to those read in their place.
 
     Returns:
-        The axes of each Variable that depends on `x`, by its id, or None where some are mixed.
+        The axes of each Variable that depends on `x`, by its id, or None if some are mixed.
     """
     found: dict[int, Axes | None] = {id(x): axes}
     for f in path:
@@ -35,7 +35,7 @@ def followed_axes(
 
 
 def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int) -> None:
-    """Enter where functions carry `count` axes of what is `found` already."""
+    """Enter where functions carry `count` axes of the Variables already `found`."""
     for f in path:
         read = f.inputs[: f.op.reads]
         given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
@@ -51,19 +51,19 @@ def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int)
 
 
 def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
-    """Where `f` carries the axes that some of its inputs have; None where it mixes them, or takes them to different
+    """Where `f` carries the axes of its inputs; None if it mixes them, or carries different inputs' axes to different
     places."""
     if f.op.axes is None and not f.op.diagonal:
         return None
     places = axes_carried(f)
     distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}
     (first, *others) = distinct
-    apart = None not in first and len(set(first)) == len(first)  # two that become one are not told apart
+    apart = None not in first and len(set(first)) == len(first)  # two axes must not become one
     return first if apart and not others else None  # type: ignore[return-value]
 
 
 def axes_carried(f: Function) -> tuple[Places, ...]:
-    """For each axis of each input of `f`, of which that is declared, the axis of the output that it is carried to."""
+    """The output axis that each axis of each input of `f` is carried to, as declared."""
     if f.op.axes is not None:
         return f.op.axes.places(f)
     ndim = len(f.specs[0].shape)

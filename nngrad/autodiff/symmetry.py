@@ -1,39 +1,38 @@
-"""Gradients of gradients by forward mode, where symmetry allows it, so that each order adds as much as the one before.
+"""Forward mode for gradients of gradients where symmetry allows it, so that each order adds only as much as the last.
 
-Reverse mode applied again and again multiplies the graph by about three with each order: each pass reads the whole
-graph from its end to its beginning and writes it out once more in reverse. Forward mode carries a tangent along each
-value that is there already; with the canonical form it is Taylor mode, of which each order adds a constant number of
-matrix products. What `grad` is asked for are products with a *transposed* Jacobian, v' J, while forward mode gives J
-t. Two facts turn one into the other. Both hold for the true derivatives only, so both ask that every rule on the way
-be exact and that nothing on the way stop gradients; otherwise, and for all that fits neither, the gradient is the
-plain walk's.
+Repeated reverse mode multiplies the graph by about three with each order: each pass reads the whole graph from end to
+beginning and writes it out once more in reverse. Forward mode propagates a tangent along each existing value; in
+canonical form it is Taylor mode, in which each order adds a constant number of matrix products. `grad` computes
+products with a *transposed* Jacobian, v' J, while forward mode gives J t. Two facts turn one into the other. Both hold
+only for true derivatives, so both require that every rule on the way is exact and that nothing on the way stops
+gradients; otherwise, and for all else, the gradient is computed in reverse mode.
 
 *Independent elements.* Let each element of y depend on one element of x (`sparsity.py`), as in a network from one
-input to one output, evaluated on a batch. Then J is diagonal but for axes that y has besides: with those indexed by
-k, y[b, k] depends on x[b] alone, and
+input to one output, evaluated on a batch. Then J is diagonal except for additional axes of y: with those indexed by
+k, y[b, k] depends only on x[b], and
 
     (v' J)[b] = sum_k v[b, k] dy[b, k]/dx[b] = sum_k v[b, k] (J 1)[b, k]
 
-so one tangent of ones gives v' J. Derivatives of y in this sense have independent elements again.
+so a single tangent of ones gives v' J. Derivatives of y in this sense have independent elements again.
 
 *Gradients of scalars.* Let g = dU/dx be the gradient of U = <seed, u(x, z)>, a number, with a seed that depends on
 neither of the leaves x and z. The second derivatives of U commute (Schwarz), so for any v
 
     d<v, g>/dz = d/dz sum_i v_i dU/dx_i = sum_i v_i d/dx_i (dU/dz) = derivative of dU/dz along x := v
 
-where v is held fixed: forward mode over the reverse-mode gradient dU/dz; with z = x that gradient is g itself. The
-result, as the gradient of the number <v, g>, is of the same kind if v depends on neither leaf, so the third order
-follows from the second in the same way. An x in the middle of the graph will do in place of a leaf if z = x.
+with v held fixed: forward mode over the reverse-mode gradient dU/dz; with z = x that gradient is g itself. The result,
+as the gradient of the number <v, g>, is of the same kind if v depends on neither leaf, so the third order follows from
+the second in the same way. If z = x, an intermediate value x will do in place of a leaf.
 
-What gradients stop at counts as a constant in all this: with the same stops in both derivatives, they are partial
-derivatives of one function, and those commute too. So does the output of an op that derivatives take for a constant
+A Variable at which gradients stop is a constant in all this: with the same stops in both derivatives, they are partial
+derivatives of one function, and those commute too. So is the output of an op that derivatives treat as a constant
 (`unlink`; the fact `constant`). Let c be all such values in the graph of U, so that U = u(x, z, c(x, z)). What `grad`
-computes is D_x U = du/dx(x, z, c), whose graph has the same c in it; and as each derivative takes c for a constant
+computes is D_x U = du/dx(x, z, c), whose graph has the same c in it; and as each derivative treats c as a constant
 again, D_z D_x U = d2u/dz dx at (x, z, c) = D_x D_z U. The op is the same at every order, unlike `need_grad` set to
-False, which may have been set after a first derivative was taken: that closes the way. No way between Variables leads
-through such an op, so neither of the two facts above asks what c depends on.
+False, which may have been set after a first derivative was taken: that rules the mode out. No path between Variables
+leads through such an op, so neither of the two facts above depends on how c was computed.
 
-A result of `grad` remembers what it is the gradient of (`request.py`), for as long as it lives.
+A result of `grad` records what it is the gradient of (`request.py`), for as long as it lives.
 """
 
 from __future__ import annotations
@@ -58,12 +57,12 @@ from .walk import Grad, ones, order_of
 
 
 class NotApplicable(Exception):
-    """A mode cannot be taken; it says why."""
+    """A mode does not apply; the message says why."""
 
 
 def obstacle(path: Sequence[Function]) -> str:
-    """Returns what on a way is no true derivative, a rule that is not exact or a stop, or a hook that watches; an empty
-    string if nothing is."""
+    """Why derivatives along a path are not true ones (an inexact rule, a stop, or a hook that watches); "" if they are.
+    """
     if function_hooks and any_hooked(path):
         return "a hook watches a function"
     for f in path:
@@ -91,10 +90,10 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 
 def forward(task: Task) -> list[Variable]:
-    """Returns the gradient with respect to one input of which each element of the outputs depends on one element. A sum
-    of all elements, in which form a gradient is often asked for, counts as what is summed.
+    """The gradient by a single input, each element of which determines elements of the outputs on its own. A sum of all
+    elements, whose gradient is often asked for, counts as its summand.
 
-    With gradients given at the outputs it is closed: in 16 bits a scale for the loss has to be in from the start.
+    It does not apply if gradients are given at the outputs: in 16 bits a loss scale must be applied from the start.
     """
     if len(task.inputs) != 1:
         raise NotApplicable(f"there are {len(task.inputs)} inputs")
@@ -114,11 +113,11 @@ def forward(task: Task) -> list[Variable]:
 
 
 def forward_task(task: Task, fewest: int = 0) -> Task:
-    """Returns the task for what its outputs are sums of, in forward form, if forward mode may and is to be taken.
+    """The task in forward form, for the summands of its outputs, if forward mode applies and is worthwhile.
 
     Args:
-        task: What is differentiated by what.
-        fewest: How many elements each of these outputs has to have.
+        task: The task.
+        fewest: The least number of elements of each of these outputs.
     """
     summed = [summand(y, task.stop_ids) for y in task.outputs]
     if not all([x.spec.differentiable for x in task.inputs]) or any([y.size < fewest for y in summed]):
@@ -127,8 +126,8 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
     if any([y is not given for y, given in zip(outputs, task.outputs, strict=True)]):
         task = task.about(outputs)
     if not any([f.order or f.heavy for f in task.path]):
-        # There is nothing that higher orders would have to share with the first, and the reverse pass makes one sum of
-        # all gradients that arrive at a Variable.
+        # Higher orders would have nothing to share with the first, and the reverse pass adds all gradients that arrive
+        # at a Variable in a single sum.
         raise NotApplicable("no product of matrices is on the way")
     found = obstacle(task.path)
     if found:
@@ -137,7 +136,7 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
 
 
 def summand(y: Variable, stop_ids: frozenset[int]) -> Variable:
-    """Returns what is summed over all of its elements to give `y`, and has the same gradient; else `y`."""
+    """The Variable whose elements `y` sums, if it has the same gradient; else `y`."""
     f = y.parent
     if f is None or f.op.axes is None or f.op.axes.adds != "sum" or y.size != 1 or id(y) in stop_ids or obstacle([f]):
         return y
@@ -145,12 +144,12 @@ def summand(y: Variable, stop_ids: frozenset[int]) -> Variable:
 
 
 def long_axes(spec: Spec) -> Axes:
-    """Returns the axes that tell the elements of such a Variable apart: those longer than 1."""
+    """The axes that distinguish elements: those longer than 1."""
     return tuple([a for a, n in enumerate(spec.shape) if n != 1])
 
 
 def summed_to_axes(t: Variable, axes: Axes, spec: Spec) -> Variable:
-    """Returns `t` summed over all but `axes`, where it has the long axes of `spec`, in the shape and dtype of that."""
+    """`t` summed over all but `axes`, which are the long axes of `spec`, in the shape and dtype of `spec`."""
     if t.spec is spec and axes == long_axes(spec):
         return t
     rest = tuple([a for a in range(t.ndim) if a not in axes])
@@ -161,7 +160,7 @@ def summed_to_axes(t: Variable, axes: Axes, spec: Spec) -> Variable:
 
 
 def forward_form(g: Variable) -> Variable:
-    """Returns a result of `grad` by several inputs as the derivative along its own, if that is the same."""
+    """A result of `grad` by several inputs as the derivative along its own input, if that is the same."""
     derived_by = derivation_of(g)
     if derived_by is None or derived_by.derivation is None or derived_by.input is None:
         return g
@@ -179,7 +178,7 @@ def forward_form(g: Variable) -> Variable:
 
 
 def symmetric(task: Task) -> list[Variable]:
-    """Returns the gradients, where outputs depend on results of `grad` through which forward mode can go."""
+    """The gradients by forward mode over results of `grad` that the outputs depend on."""
     outputs, inputs = task.outputs, task.inputs
     wanted, direct = {id(x) for x in inputs}, {id(y) for y in outputs}
     obstacles: dict[int, str] = {}
@@ -225,15 +224,14 @@ _NO_GRADIENT = "not a result of grad"
 
 
 def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, str]) -> str:
-    """Returns why `g` is not seen to be the gradient of a number whose derivatives by the inputs commute with that; an
-    empty string if it is.
+    """Why `g` is not known to be the gradient of a number whose derivatives by the inputs commute with it; "" if it is.
 
     Args:
         g: A Variable.
-        task: What is to be differentiated by what.
+        task: The task.
         direct: Whether `g` is one of the outputs. Otherwise the inputs must be among those of the call that it comes
-            from: the gradient of a loss with respect to parameters is better had in reverse.
-        known: What is known of other results of the same calls, and takes what is found.
+            from: the gradient of a loss with respect to parameters is better computed in reverse.
+        known: Obstacles found for other results of the same calls; extended.
     """
     derived_by = derivation_of(g)
     if derived_by is None:
@@ -256,8 +254,7 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
 
 
 def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
-    """Returns why the stops that `g` was derived with are not those it is to be differentiated with; an empty string if
-    they are."""
+    """Why the stop_gradients of `g` differ from those for the present derivative; "" if they do not."""
     if not (task.stop_gradients or derivation.stop_gradients):
         return ""
     own = {id(x) for x in derivation.stop_gradients}
@@ -270,7 +267,7 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:
-    """Returns the gradients of what was differentiated by `inputs`: those that are there, and the others anew."""
+    """The gradients of what was differentiated by `inputs`: the existing ones, and new ones for the rest."""
     found = [derivation.gradient(x) for x in inputs]
     missing = [x for x, g in zip(inputs, found, strict=True) if g is None]
     walk = Grad(stop_ids=frozenset([id(x) for x in derivation.stop_gradients]))

@@ -1,10 +1,10 @@
-"""Values along many directions that are sums of a few, each of which is diagonal in its own way.
+"""Values along many directions as sums of a few terms, each diagonal in its own way.
 
-The difference r_i - r_j of two particles moves with particle i and with particle j: what is of the former is diagonal
-along the first axis of the pairs, and what is of the latter along the second one. Added up there would be a direction
-for each particle; as a *sum of terms* each of them has its own diagonals still. Whatever is linear acts on each term by
-itself. In the sum of a product over the directions the product of two terms is diagonal along both axes: it is zero but
-where the two places are one, i = j.
+The difference r_i - r_j of two particles moves with particle i and with particle j: the part of the former is diagonal
+along the first axis of the pairs, that of the latter along the second. Added up, there would be a direction for each
+particle; as a *sum of terms* each keeps its own diagonals. Linear functions act on each term separately. In the sum of
+a product over the directions, the product of two terms is diagonal along both axes: it is zero except where the two
+places coincide, i = j.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from .batching import batched_product, is_product, powers_of, times_factors
 from .sparsity import axes_carried
 
 Terms = tuple[Along, ...]
-"""What is to be added up; no two of them agree."""
+"""The terms of a sum; no two of them agree."""
 Group = tuple[list[Along | None], list[Variable]]
-"""For each input of a function its value along the directions, or None; and what it is without directions."""
+"""For each input of a function, its value along the directions, or None; and its value without directions."""
 
 
 def _agree(a: Diagonals, b: Diagonals) -> bool:
-    """Whether there is no axis of the directions along which they are diagonal in two ways."""
+    """Whether no axis of the directions is diagonal along different axes in the two."""
     return all([p is None or q is None or p == q for p, q in zip(a, b, strict=True)])
 
 
@@ -36,7 +36,7 @@ def _common(a: Diagonals, b: Diagonals) -> Diagonals:
 
 
 def one_value(terms: Terms, sizes: tuple[int, ...]) -> Along:
-    """The sum of terms as one value."""
+    """The sum of terms as a single value."""
     first, *others = terms
     for each in others:
         kept = _common(first.diagonals, each.diagonals)
@@ -46,7 +46,7 @@ def one_value(terms: Terms, sizes: tuple[int, ...]) -> Along:
 
 
 def sum_of_terms(terms: Terms, sizes: tuple[int, ...]) -> Terms:
-    """The same sum, of terms that do not agree; of one, where several have no fewer directions together."""
+    """The same sum with agreeing terms added; as a single term if several do not save directions."""
     found: list[Along] = []
     for each in terms:
         for other in [other for other in found if _agree(other.diagonals, each.diagonals)]:
@@ -65,20 +65,20 @@ def _count(diagonals: Diagonals, sizes: tuple[int, ...]) -> int:
     return math.prod([n for a, n in zip(diagonals, sizes, strict=True) if a is None])
 
 
-# ---------------------------------------------------------------- what functions make of them
+# ---------------------------------------------------------------- through functions
 
 
 def additive_groups(
     f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
 ) -> list[Group]:
-    """The inputs of `f` as groups, such that the sum of what `f` makes of each is what it makes of all. One group, of
-    sums, where `f` is not linear or nothing is gained.
+    """Split the inputs of `f` into groups over which it is additive. A single group, with the terms of each input
+    summed, if `f` is not linear or nothing is gained.
 
     Args:
         f: The function.
-        given: For each input its terms; None for one that is the same in all directions.
-        plain: What the others are.
-        sizes: Those of the axes of the directions.
+        given: The terms of each input; None for one that is the same in all directions.
+        plain: The values of the others.
+        sizes: The sizes of the axes of the directions.
     """
     moved = [i for i, terms in enumerate(given) if terms is not None]
     if len(moved) == 1 and _is_linear_in_one(f, moved[0]):
@@ -99,14 +99,14 @@ def additive_groups(
 
 
 def _is_linear_in_one(f: Function, i: int) -> bool:
-    """Whether `f` is linear in input `i`, where no other one has directions."""
+    """Whether `f` is linear in input `i`, the only one with directions."""
     if f.op.multiple_results:
         return False
     return f.op.linear_in(i) or (is_product(f) and powers_of(f)[i] == 1)
 
 
 def _carried(f: Function, given: Sequence[Terms | None]) -> list[tuple[int, Along, Diagonals]] | None:
-    """For each term its input, and the diagonals that `f` carries it to; None where it is not declared of `f`."""
+    """Each term with its input and the diagonals that `f` carries it to; None if `f` declares no axes."""
     if f.op.multiple_results or (f.op.axes is None and not f.op.diagonal):
         return None
     places = axes_carried(f)
@@ -119,7 +119,7 @@ def _carried(f: Function, given: Sequence[Terms | None]) -> list[tuple[int, Alon
 def _group(
     given: Sequence[Terms | None], plain: Sequence[Variable], members: list[tuple[int, Along]], sizes: tuple[int, ...]
 ) -> Group:
-    """The `members` as inputs of a function, and zeros where an input has no term among them."""
+    """The `members` as inputs of a function, with zeros for inputs without a term among them."""
     alongs: list[Along | None] = [None] * len(given)
     values = [*plain]
     for k, terms in enumerate(given):
@@ -135,14 +135,14 @@ def _group(
 def summed_product(
     f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
 ) -> Variable | None:
-    """The sum over all directions of a product of two values along them, be they one and the same, and of others
-    without directions; None where it is no such product, or no term of one disagrees with one of the other.
+    """The sum over all directions of a product of two values along them, possibly the same one, and of others without
+    directions; None if it is no such product, or if all terms of one agree with all of the other.
 
     Args:
         f: The function, a product of powers.
-        given: For each input its terms; None for one that is the same in all directions.
-        plain: What the others are.
-        sizes: Those of the axes of the directions.
+        given: The terms of each input; None for one that is the same in all directions.
+        plain: The values of the others.
+        sizes: The sizes of the axes of the directions.
     """
     powers = powers_of(f)
     moved = [i for i, terms in enumerate(given) if terms is not None for _ in range(max(powers[i], 0))]
@@ -153,7 +153,7 @@ def summed_product(
     if all([_agree(p, q) for _, p in first for _, q in second]):
         return None
     ndim, square = f.specs[0].ndim, moved[0] == moved[1]
-    # Where the places are one, terms may cancel, as in r_i - r_i: what has the same scale is added up before.
+    # Where the places coincide, terms may cancel, as in r_i - r_i: terms of the same scale are added first.
     by_scale: dict[tuple[Operand, ...], list[Variable]] = {}
     for k, (a, p) in enumerate(first):
         for m, (b, q) in enumerate(second):
@@ -171,7 +171,7 @@ def summed_product(
 
 
 def _product_of(a: Along, b: Along, p: Diagonals, q: Diagonals, sizes: tuple[int, ...], ndim: int) -> Variable:
-    """The sum over the directions of the product of two bases that are diagonal along the axes `p` and `q` of it."""
+    """The sum over the directions of the product of two bases that are diagonal along its axes `p` and `q`."""
     kept = [m is not None and n is not None for m, n in zip(p, q, strict=True)]
     bases = [
         spread_out(each, sizes, tuple([d if k else None for d, k in zip(each.diagonals, kept, strict=True)])).operand()

@@ -1,8 +1,8 @@
-"""A graph computed for many values of some of its leaves at once.
+"""Vectorisation: compute a graph for many values of some of its leaves at once.
 
-`vectorize` gives those leaves one more, leading, axis, and builds what computes the outputs along it. What does not
-depend on the leaves is shared. Where the outputs are wanted summed over the axis, the sum is propagated through
-whatever is linear, and nothing is computed element by element that need not be.
+`vectorize` gives those leaves a leading axis, and builds a graph that computes the outputs along it. What does not
+depend on the leaves is shared. If the outputs are wanted summed over the axis, the sum is propagated through everything
+linear, and nothing is computed per element that need not be.
 """
 
 from __future__ import annotations
@@ -44,9 +44,9 @@ def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = Fal
 
     Args:
         outputs: What to compute.
-        batched: For each leaf the Variable that holds its K values along a first axis: `(K, *leaf.shape)`, where a
+        batched: For each leaf, the Variable with its K values along a first axis: `(K, *leaf.shape)`, where a
             size 1 in place of one of the leaf's sizes stands for values that repeat along that axis.
-        collapse: Give the sum over the K values in place of each.
+        collapse: Return the sum over the K values instead of each.
 
     Returns:
         One Variable per output: `(K, *output.shape)`, or `output.shape` with `collapse`.
@@ -68,15 +68,14 @@ def substituted(
     within: Builder | None = None,
     diagonals: Mapping[Variable, Diagonals] | None = None,
 ) -> list[Variable]:
-    """`outputs` with values along a leading axis put in the place of some Variables (`batched`), and others in the
-    place of others as they are (`replaced`); those that are `collapsed`, summed over that axis.
+    """`outputs` with values along a leading axis substituted for some Variables (`batched`), and single values for
+    others (`replaced`); those `collapsed` are summed over that axis.
 
     Args:
-        sizes: Those of the axes that are put together in the leading one.
-        within: What is emitting, where the order of what is emitted and the call it belongs to are the present ones;
-            else both are those of the functions in the graph.
-        diagonals: Along which axes of each of these Variables what is put in its place is diagonal, one of each of the
-            `sizes`; None: it is not.
+        sizes: The sizes of the axes that the leading one combines.
+        within: The builder in force, if what is emitted gets its present order and call; else it gets those of the
+            functions in the graph.
+        diagonals: The axes along which each batched value is diagonal, one for each of the `sizes`; None: none.
     """
     path, _, known = path_between(outputs, [*batched, *replaced], of_values=True)
     known += functions_of([*batched.values(), *replaced.values()])
@@ -99,15 +98,15 @@ def substituted(
 def in_batches(
     outputs: Sequence[Variable], batched: Values, sums: Values, count: int, kinds: Sequence[str]
 ) -> list[Variable]:
-    """`outputs`, each of the order of differentiation that it has, with values along a leading axis of size `count` put
-    in the place of some leaves, and in the place of others, of which nothing else is needed, their sums.
+    """`outputs`, each keeping its order of differentiation, with values along a leading axis of size `count`
+    substituted for some leaves, and sums over that axis for others, of which nothing else is needed.
 
     Args:
-        outputs: What is computed.
+        outputs: The Variables to compute.
         batched: The leaves that have the axis, and their values.
-        sums: Those that are given as their sums.
+        sums: The leaves that are given as their sums.
         count: The size of the axis.
-        kinds: For each of `outputs` "each" or "sum", or "" where it has the axis if it depends on what has it.
+        kinds: For each of `outputs` "each" or "sum", or "" to have the axis only if it depends on a leaf that has it.
     """
     path, _, known = path_between(outputs, [*batched, *sums], of_values=True)
     with emitting(known, 0) as builder:
@@ -128,13 +127,13 @@ def in_batches(
 
 @derived_once
 def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) -> tuple[Numbers, Numbers]:
-    """Of which inputs of a body each element is needed, and of which the sum, of those that have the leading axis.
+    """The inputs of a body with the leading axis that are needed for each element, and those needed as sums.
 
     Args:
         body: The body.
         moved: The inputs that have the axis.
-        each: Numbers of what is wanted for each element.
-        sums: Numbers of what is wanted as its sum.
+        each: Numbers of the values wanted for each element.
+        sums: Numbers of the values wanted as sums.
     """
     inputs, values, _ = body.opened()
     outputs = body.picked(inputs, values, (*each, *sums))
@@ -149,9 +148,9 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
 
 
 class _BatchedWalk:
-    """What becomes of each function on the way: first what is demanded of it is found, then it is emitted.
+    """Vectorises the functions on the way: first it finds what is demanded of each, then it emits that.
 
-    Of each Variable three values may be there: `plain`, without the leading axis; `each`, with it; and `sums`, over it.
+    A Variable may have three values: `plain`, without the leading axis; `each`, with it; and `sums`, over it.
     """
 
     def __init__(
@@ -166,7 +165,7 @@ class _BatchedWalk:
     ) -> None:
         self.path = path
         self._ascribe = ascribe
-        """Lets what is emitted from now on be that of a function."""
+        """Attributes what is emitted from now on to a function."""
         self.sizes = sizes
         self.count = math.prod(sizes)
         self.plain: dict[Variable, Variable] = dict(replaced)
@@ -174,22 +173,22 @@ class _BatchedWalk:
         given = diagonals or dict.fromkeys(batched, self._none)
         self.each: dict[Variable, Terms] = {x: (Along(value, x, given[x]),) for x, value in batched.items()}
         self._values: dict[tuple[Terms, Diagonals], Variable] = {}
-        """What is in `each`, as arrays that have those diagonals."""
+        """The values in `each` as arrays with these diagonals."""
         self.sums: dict[Variable, Variable] = dict(sums or {})
         self._given = {*batched, *replaced, *self.sums}
         self._moved = {*batched, *self.sums}
-        """What has the leading axis."""
+        """The Variables that have the leading axis."""
         self._each_wanted: set[Variable] = set()
         self._sum_wanted: set[Variable] = set()
         self._kinds: dict[Function, Kinds] = {}
-        """Of loops that give sums, what they are given of each input."""
+        """For loops that return sums, how each input is given."""
 
     def moved(self, f: Function) -> Moved:
         """Which inputs of `f` have the leading axis."""
         return [x in self._moved for x in f.inputs]
 
     def demand(self, outputs: Sequence[Variable], collapsed: Sequence[bool]) -> None:
-        """Find out of what each element is needed, and of what the sum."""
+        """Find out which Variables are needed for each element, and which as sums."""
         for f in self.path:
             moved = self.moved(f)
             if any(moved):
@@ -219,7 +218,7 @@ class _BatchedWalk:
                 self._each_wanted.update(f.inputs)
 
     def _kinds_of(self, f: Function, moved: Moved) -> Kinds | None:
-        """Of control flow that is asked for sums, what it needs of each input; None where that is all of all."""
+        """For control flow from which sums are wanted, how it needs each input; None if each element of all."""
         if not isinstance(f.op, ControlOp) or not any(moved):
             return None
         sums = [y in self._sum_wanted and y in self._moved for y in f.outputs]
@@ -285,7 +284,7 @@ class _BatchedWalk:
     def _of_group(
         self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable]
     ) -> dict[Variable, Along]:
-        """What `f` makes of inputs along the directions, and of others that are `plain`, for each of its outputs."""
+        """The outputs of `f` for inputs along the directions, the others being `plain`."""
         found = factored(f, given, plain, self.sizes) or moved_out(f, given, plain, self.sizes)
         if found is not None:
             y = found.x
@@ -300,7 +299,7 @@ class _BatchedWalk:
         return self._along(f, in_batch(f, self._operands_of_each(f, given, plain, kept), read), shared)
 
     def _along(self, f: Function, results: Any, diagonals: Diagonals) -> dict[Variable, Along]:
-        """Enter what became of outputs that have no directions, and return the others."""
+        """Enter those outputs that have no directions, and return the others."""
         values: dict[Variable, Variable] = {}
         self._keep(f, values, results)
         return {y: Along(value, y, diagonals) for y, value in values.items()}
@@ -311,18 +310,18 @@ class _BatchedWalk:
     def _operands_of_each(
         self, f: Function, given: Sequence[Along | None], plain: Sequence[Variable], kept: Sequence[Diagonals]
     ) -> list[Operand]:
-        """The inputs of `f`, with the diagonals that are `kept`."""
+        """The inputs of `f`, with only the diagonals `kept`."""
         return [
             Operand(value, x, 0) if each is None else Operand(self._as_array((each,), k), x, 1)
             for x, each, value, k in zip(f.inputs, given, plain, kept, strict=True)
         ]
 
     def _value(self, x: Variable) -> Variable:
-        """What is there of `x` for each direction."""
+        """The value of `x` for each direction."""
         return self._as_array(self.each[x], self._none)
 
     def _as_array(self, terms: Terms, kept: Diagonals) -> Variable:
-        """The sum of terms, with the diagonals that are `kept`."""
+        """The sum of terms, with only the diagonals `kept`."""
         if (terms, kept) not in self._values:
             builder = build_options().emitting.builder
             assert builder is not None
@@ -362,25 +361,25 @@ class _BatchedWalk:
         return totals if f.op.multiple_results else totals[0]
 
     def _total(self, x: Variable) -> Variable:
-        """The sum of `x`; added up here where nothing was that propagates it."""
+        """The sum of `x`; computed here unless it was propagated."""
         if x not in self.sums:
             totals = [each.total() for each in self.each[x]]
             self.sums[x] = F.add_n(*totals) if len(totals) > 1 else totals[0]
         return self.sums[x]
 
     def _keep(self, f: Function, values: dict[Variable, Variable], results: Any) -> None:
-        """Enter what became of the outputs of `f`; where gradients stopped they still do."""
+        """Enter the values of the outputs of `f`; gradients stop where they did before."""
         for y, value in zip(f.outputs, results if f.op.multiple_results else (results,), strict=True):
             if value is not None and y not in self._given:
                 kept = values if y in self._moved else self.plain
                 kept[y] = F.unlink(value) if y._need_grad is False else value
 
     def has_axis(self, y: Variable) -> bool:
-        """Whether `y` depends on what has the leading axis."""
+        """Whether `y` depends on a Variable with the leading axis."""
         return y in self._moved
 
     def result(self, y: Variable, collapsed: bool) -> Variable:
-        """Returns what became of an output, in its full shape."""
+        """The value of an output, in its full shape."""
         if y in self._moved:
             value = self._total(y) if collapsed else self._value(y)
             return Operand(value, y, 0 if collapsed else 1).widened()

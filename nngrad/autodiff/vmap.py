@@ -1,7 +1,7 @@
-"""vmap: a function of Variables for many values at once.
+"""vmap: apply a function of Variables to many values at once.
 
-The function is captured as a body, the body is batched, and what that computes is put into the graph as ordinary
-functions, to be differentiated as all others.
+The function is captured as a body, the body is batched, and the result is put into the graph as ordinary functions,
+which can be differentiated like any others.
 """
 
 from __future__ import annotations
@@ -24,39 +24,39 @@ from ..graph.leaf import common_floating
 
 
 class _Leaf(NamedTuple):
-    """A leaf of what the function is called on, or of what it returns."""
+    """A leaf of the function's arguments or results."""
 
     name: str
     value: Any
     axis: int | None
-    """Which axis is the one of the rows; None for none."""
+    """The axis of the rows, or None."""
 
 
 def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callable[..., Any]:
-    """`fun` for many values at once, the rows along an axis of its inputs; as `jax.vmap`.
+    """Vectorise `fun` over rows along an axis of its inputs, as `jax.vmap` does.
 
         each = nn.vmap(lambda x, t: nn.grad(loss(x, t), [w])[0])(xs, ts)        # the gradient of each sample
 
-    `fun` is run once, on Variables without values and without that axis; what it computes is then computed for all rows
-    together. Gradients of any order reach what it is called on and what it reads from outside. Random functions in it
+    `fun` runs once, on Variables without values and without that axis; its computation is then done for all rows
+    together. Gradients of any order reach its arguments and the Variables that it closes over. Random functions in it
     draw for each row. `nn.grad` may be called in it, and it may be mapped again.
 
     Args:
         fun: Pytrees of Variables in, a pytree of Variables, arrays and numbers out.
-        in_axes: Which axis of its arguments the rows are along: an int for all of them, or a tuple with an int, None or
-            a pytree of these for each; None is for an argument that all rows share. Keyword arguments go along their
+        in_axes: The axis of the rows in its arguments: an int for all of them, or a tuple with an int, None or a pytree
+            of these for each; None is for an argument that all rows share. Keyword arguments are mapped along their
             first axes.
-        out_axes: Where the rows are put in what it returns: an int, or a pytree of these; None for what is the same
+        out_axes: The axis of the rows in its results: an int, or a pytree of these; None for a result that is the same
             for all rows.
 
     Returns:
-        A function of pytrees of Variables, arrays and numbers, which returns a pytree of Variables.
+        A function of pytrees of Variables, arrays and numbers that returns a pytree of Variables.
 
     Raises:
-        TypeError: `fun` is no function, or an axis is no int. What is returned also: what it gets or gives fits no
-            Variable.
-        ValueError: What is returned, where it is called: axes do not fit the arguments, the sizes along them differ,
-            there is none, or a function in `fun` updates a Variable to what depends on the row.
+        TypeError: `fun` is no function, or an axis is no int. The returned function raises it too, if an argument or
+            result of `fun` fits no Variable.
+        ValueError: (from the returned function) Axes do not fit the arguments, the sizes along them differ, there is
+            no axis, or a function in `fun` updates a Variable to a value that depends on the row.
     """
     if not callable(fun):
         raise TypeError(f"vmap: fun: expected a function, got {fun!r}")
@@ -71,7 +71,7 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
 
 
 def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwargs: Any) -> Any:
-    """What a function gives for all rows of its arguments."""
+    """The results of a function for all rows of its arguments."""
     given = _with_axes(args, in_axes, "in_axes", "argument ") + _with_axes(kwargs, 0, "in_axes", "argument ")
     floating = common_floating([leaf.value for leaf in given])
     inputs = [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in given]
@@ -109,7 +109,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
 
 
 def _inlined(body: Block, inputs: list[Variable]) -> list[Variable]:
-    """What a body computes from these inputs, as functions of the graph."""
+    """Apply a body to inputs, as functions of the graph."""
     if build_options().emitting.builder is not None:
         return inlined(body, inputs)
     return body.placed(inputs)
@@ -120,9 +120,9 @@ def _with_axes(tree: Any, axes: Any, argument: str, name: str) -> list[_Leaf]:
 
     Args:
         tree: The pytree.
-        axes: An axis, or a pytree of axes of which each is that of all that is below its place.
-        argument: Where the axes come from, for messages.
-        name: What the leaves are called in messages.
+        axes: An axis, or a pytree prefix of axes.
+        argument: The argument that has the axes, for messages.
+        name: The name of the leaves in messages.
     """
     listed = jax.tree_util.tree_flatten_with_path(tree)[0]
     try:
@@ -149,7 +149,7 @@ class _Axis:
 
 
 def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> int | None:
-    """An axis, not negative."""
+    """An axis as a non-negative number."""
     if axis is not None and not -ndim <= axis < ndim:
         raise ValueError(
             f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for an argument that all rows share"
@@ -158,7 +158,7 @@ def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> in
 
 
 def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[int | None]) -> int:
-    """How many rows there are."""
+    """The number of rows."""
     sizes = {leaf.name: x.shape[a] for leaf, x, a in zip(given, inputs, axes, strict=True) if a is not None}
     if not sizes:
         raise ValueError("vmap: in_axes must give an axis of at least one argument, along which the rows are")

@@ -1,4 +1,4 @@
-"""Grad: the walk that turns a forward graph into the graph of its gradients."""
+"""Grad: the traversal that turns a forward graph into the graph of its gradients."""
 
 from __future__ import annotations
 
@@ -28,24 +28,24 @@ Retained = list[tuple[Variable, Variable]]
 
 Outputs = tuple[Variable, ...]
 Equal = dict[Function, tuple[Outputs, Outputs]]
-"""For a function the outputs of its own, and those of an equal one that comes before it."""
+"""For a function, its own outputs, and those of an equal function that comes before it."""
 
 
 class Grad:
-    """Walks a graph from its outputs back to its inputs and emits the graph of the gradients.
+    """Traverses a graph from its outputs back to its inputs, and emits the graph of the gradients.
 
-    Functions are visited from the highest rank down, so that a function's turn comes when all that
-    use its outputs have had theirs. Its rule is looked up and called on the sums of what arrived;
-    what the rule returns arrives at the inputs. All that is not calculus is done here and in no rule:
-    sums over fan-out and over broadcast axes, casts, zeros, and stopping where no gradient is wanted.
+    Functions are visited by descending rank, so that all functions that read an output come before the one
+    that computes it. The rule of each is looked up and called on the sums of the gradients that arrived; what it
+    returns arrives at the inputs. Everything but calculus is done here and in no rule: sums over fan-out
+    and over broadcast axes, casts, zeros, and stopping where no gradient is wanted.
 
     Args:
-        rules: Where backward rules are looked up.
+        rules: The registry of backward rules.
         aggregate: Sums a list of two or more gradients that have arrived at one Variable.
         stop_ids: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
-        retained: A list that takes every Variable on the way together with its gradient.
-        equal: Functions that others stand for, which come before them, with the outputs of both.
-        stands_for: By the ids of Variables, what is read in their place; see `Task`.
+        retained: A list to fill with every Variable on the way and its gradient.
+        equal: Functions that equal ones before them replace, with the outputs of both.
+        stands_for: Maps ids of Variables to those that are read in their place; see `Task`.
     """
 
     def __init__(
@@ -68,11 +68,11 @@ class Grad:
     def __call__(
         self, outputs: Sequence[Variable], inputs: Sequence[Variable], seeds: Sequence[Variable | None]
     ) -> list[Variable]:
-        """Returns the sum over `outputs` of their gradients with respect to each of `inputs`.
+        """The sum over `outputs` of their gradients with respect to each of `inputs`.
 
         Args:
-            outputs: What is differentiated.
-            inputs: With respect to what.
+            outputs: The Variables to differentiate.
+            inputs: The Variables to differentiate by.
             seeds: Gradient at each output; None for ones.
         """
         pause_collector()
@@ -89,7 +89,7 @@ class Grad:
         inputs: Sequence[Variable],
         seeds: Sequence[Variable | None],
     ) -> list[Variable]:
-        """Returns the gradients, from the functions on some way, lowest rank first, and the ids of Variables there."""
+        """The gradients, from the functions on some path, by ascending rank, and the ids of the Variables there."""
         keep, outer = watched(), builder.call
         ranks = [f.rank for f in path if f.op.unbounded]
         # Ranks do not tell what is read in the place of something else.
@@ -121,17 +121,15 @@ class Grad:
         return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
 
     def hand_on_to(self, ids: Iterable[int], arrived: Gradients) -> None:
-        """Let what has arrived at Variables that were read in the place of others arrive at these, of which the ids are
-        given."""
+        """Move the gradients that have arrived at Variables read in place of others, given by id, to those others."""
         for i in ids:
             if i in self.stands_for:
                 hand_on(arrived, self.stands_for[i], i)
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
-        """Returns the gradient at each output of `f`, None where none may pass or has arrived; None if that is so at
-        all."""
+        """The gradient at each output of `f`, None where none may pass or has arrived; None if that holds for all."""
         refs, stop_ids = f._outputs, self.stop_ids
-        if len(refs) == 1:  # in short, for most functions are so
+        if len(refs) == 1:  # a short cut for most functions
             y = refs[0]()
             gys = arrived.get(id(y))
             if gys is None or y is None or y._need_grad is False or id(y) in stop_ids:
@@ -141,13 +139,13 @@ class Grad:
         return several if any([gy is not None for gy in several]) else None
 
     def total(self, arrived: Gradients, x: Variable) -> Variable | None:
-        """Returns the sum of the gradients that have arrived at `x`: one function, however many they are."""
+        """The sum of the gradients that have arrived at `x`, as one function."""
         gxs = arrived.get(id(x))
         if gxs is None:
             return None
         if len(gxs) > 1:
-            # In the order in which they can be had, so that nothing waits for the last one but the last addition:
-            # two cores then finish a step with several branches a tenth sooner.
+            # In order of availability, so that only the last addition waits for the last gradient: two cores then
+            # finish a step with several branches a tenth sooner.
             gxs = sorted(gxs, key=by_rank)
             arrived[id(x)] = gxs = [self.aggregate(gxs)]
         return gxs[0]
@@ -161,8 +159,8 @@ class Grad:
         arrived: Gradients,
         masked: bool = True,
     ) -> Sequence[Any]:
-        """Returns one gradient per input of `f`, from its rule; an output that nothing arrived at counts as zero. Where
-        `masked`, selections of gradients stay outermost."""
+        """One gradient per input of `f`, from its rule; an output at which nothing arrived counts as zero. If `masked`,
+        selections of gradients stay outermost."""
         rule = f.op.rules.get(self.place)
         if rule is None:
             raise missing(f.op, described_path(outputs, f))
@@ -192,7 +190,7 @@ class Grad:
     def accumulated(
         self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
     ) -> Any:
-        """Returns the gradients from a rule that is told which are wanted, and may add to what has arrived."""
+        """The gradients from a rule that is told which are wanted, and may add to those that have arrived."""
 
         def take(i: int) -> Variable | None:
             gx = self.total(arrived, f.inputs[i])
@@ -204,13 +202,13 @@ class Grad:
 
 
 def hand_on(arrived: Gradients, x: Variable, to: int) -> None:
-    """Let what has arrived at `x` arrive at the Variable with the id `to`."""
+    """Move the gradients that have arrived at `x` to the Variable with the id `to`."""
     if id(x) in arrived:
         arrived.setdefault(to, []).extend(arrived.pop(id(x)))
 
 
 def order_of(path: Iterable[Function]) -> int:
-    """Returns the order of differentiation of what a walk along `path` emits."""
+    """The order of differentiation of gradients along `path`."""
     return 1 + max([f.order for f in path], default=0)
 
 
@@ -218,24 +216,24 @@ _SEVERAL = (tuple, list)
 
 
 def ones(builder: Builder, spec: Spec) -> Variable:
-    """Returns the gradient of an output with respect to itself: where a gradient graph begins."""
+    """The gradient of an output with respect to itself: the start of a gradient graph."""
     y: Variable = builder.emit(grad_end, (), (spec.shape, spec.dtype), spec.alone)
     return y
 
 
 def sum_of(gradients: list[Variable]) -> Variable:
-    """Returns the sum of gradients of one Variable; a selection that all of them are behind stays outermost."""
+    """The sum of gradients of one Variable; masks that all of them are behind stay outermost."""
     return summed(gradients, sum_of_all)
 
 
 def sum_of_all(gradients: list[Variable]) -> Variable:
-    """Returns the sum of gradients, as they are."""
+    """The plain sum of gradients."""
     total: Variable = F.add2(*gradients) if len(gradients) == 2 else F.add_n(*gradients)
     return total
 
 
 class Sums:
-    """An aggregate, and whether all that it has made so far were sums: the builder makes equal sums one Variable."""
+    """An aggregate that records whether all its results were sums, which the builder makes one Variable if equal."""
 
     def __init__(self, aggregate: Aggregate | None) -> None:
         self._aggregate = aggregate or sum_of
@@ -251,19 +249,18 @@ class Sums:
 
 
 def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal:
-    """Returns the functions that compute what others do which come before them; none where something watches, or where
-    nothing is to be simplified.
+    """The functions that compute the same as others before them; empty if something watches or simplification is off.
 
-    A program that computes something anew wherever it is needed, as the lengths of edges in each layer, has it more
-    than once, and so has what gradients have in common that were asked for one by one. When it runs, the compiler
-    makes one of it. But the gradient of two equal functions is more than that of one: two that arrive, each with
-    matrix products of its own, where the sum of both would do. So the reverse pass lets what arrives at the one
-    arrive at the other. Not so where a number is infinite, or a zero with a sign: there the gradient of a sum is
-    not the sum of two. With NaN it is, and `F.gather` has one for what lies outside.
+    A program that recomputes a value wherever it is needed, such as the lengths of edges in each layer, has it more
+    than once, and so do gradients that were asked for one by one. The compiler merges them when it runs. But the
+    gradient of two equal functions is more than that of one: two gradients arrive, each with matrix products of its
+    own, where their sum would do. So the reverse pass moves what arrives at the one to the other. This excludes
+    infinite numbers and signed zeros: there the gradient of a sum is not the sum of two. With NaN it is, and `F.gather`
+    has one for what lies outside.
 
     Args:
-        functions: All that is computed, lowest rank first.
-        fixed: Ids of Variables that stand for themselves alone.
+        functions: All functions that are computed, by ascending rank.
+        fixed: Ids of Variables to keep separate.
     """
     found: dict[tuple[Any, ...], Function] = {}
     same: dict[int, Variable] = {}
@@ -291,5 +288,5 @@ def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal
 
 
 def _alone(outputs: Outputs, fixed: Container[int]) -> bool:
-    """Whether some of the outputs stand for themselves alone."""
+    """Whether some of the outputs must be kept separate."""
     return any([id(y) in fixed or y._need_grad is False for y in outputs])
