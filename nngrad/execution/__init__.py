@@ -1,4 +1,4 @@
-"""A graph in, arrays out."""
+"""Execution: from a graph to arrays."""
 
 from typing import Any, Unpack
 
@@ -19,10 +19,10 @@ def forward_all(
     *placed: Any,
     **hooks: Unpack[ForwardOptions],
 ) -> None:  # fmt: skip
-    """`forward()` of several Variables at once: one snapshot, one executable, what they share computed once.
+    """Run `forward()` of several Variables at once: one snapshot and one executable, with common parts computed once.
 
     Args:
-        variables: What to compute.
+        variables: The Variables to compute.
         clear_buffer: Accepted for nnabla's sake.
         clear_no_need_grad: The same.
         placed: The hooks by position, in this order.

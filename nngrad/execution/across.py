@@ -1,8 +1,8 @@
-"""What runs across processes: one function on the arrays of each, with JAX's collectives between them.
+"""Execution across processes: one function on the arrays of each, with JAX's collectives between them.
 
-Each process hands in arrays of its own. They are put side by side, along an axis of processes, as one array of JAX's
-with one part on a device of each; the function runs under `shard_map`, so that each device runs it on its own part, and
-each process gets back the part that is its own.
+Each process passes arrays of its own. They are put side by side, along an axis of processes, as one JAX array with one
+part on a device of each process; the function runs under `shard_map`, so that each device runs it on its own part, and
+each process gets back its own part.
 """
 
 from __future__ import annotations
@@ -28,20 +28,21 @@ _ALONG = PartitionSpec(AXIS)
 
 
 class Across:
-    """A function of arrays that all processes of a group call together, each with arrays of its own.
+    """A function of arrays that all processes of a group call together, each with its own arrays.
 
-    The first call compares what the processes are about to run: where one would run another program, all of them raise,
-    and none waits for what never comes. Where some have compared theirs before, and others not, they do wait for each
-    other, until somebody watches that (`nn.hosts`): to compare at each call takes as long as a small exchange. On CPUs
-    results are waited for: JAX's queue of what runs there does not keep several exchanges apart.
+    The first call compares what the processes are about to run: if the programs differ, all processes raise an error,
+    and none waits for what never comes. If only some have compared theirs before, they do wait for each other, until
+    somebody watches that (`nn.hosts`): comparing at each call would take as long as a small exchange. On CPUs results
+    are waited
+    for: JAX's queue there does not keep several exchanges apart.
 
     Args:
         function: The function, which may call collectives along `AXIS`. It takes arrays, and returns one or a tuple.
-        group: The numbers of the processes, in their order along the axis.
-        device: A device of the kind that it is to run on; None leaves that to JAX.
+        group: The indices of the processes, in their order along the axis.
+        device: A device of the kind to run on; None leaves that to JAX.
 
     Raises:
-        ValueError: This process is not in `group`, or there are none of these numbers. So does a call in which
+        ValueError: This process is not in `group`, or there are no processes of these indices. So does a call in which
             the processes run different programs.
     """
 
@@ -65,7 +66,7 @@ class Across:
         """This process's results for its own arrays."""
         check_process()
         given = tuple([self._joined(array) for array in arrays])
-        # What all processes take part in is counted, to find out who is missing; what some do alone is not.
+        # Collective computations of all processes are counted, to find out who is missing; those of some are not.
         with joint_computation() if self._is_of_all else nullcontext():
             if not self._checked:
                 self._check(given)
@@ -78,23 +79,23 @@ class Across:
         return own
 
     def lowered(self, *arrays: Any) -> Any:
-        """What JAX hands to the compiler for arrays like these, as a `jax.stages.Lowered`."""
+        """The `jax.stages.Lowered` for arrays like these."""
         return self._jitted.lower(tuple([self._joined(array) for array in arrays]))
 
     def _on_parts(self, given: tuple[Any, ...]) -> Any:
-        """The function on the parts that lie side by side."""
+        """The function on the process's parts, under `shard_map`."""
 
         def run(parts: tuple[Any, ...]) -> Any:
             results = self._function(*[_without_axis(part) for part in parts])
             return tuple(map(_with_axis, results)) if isinstance(results, tuple) else _with_axis(results)
 
-        # What the processes compute from parts that differ is theirs: there is nothing for JAX to check.
+        # Results may differ between processes: there is no replication for JAX to check.
         over = jax.shard_map(run, mesh=self._mesh, in_specs=(_ALONG,), out_specs=_ALONG, check_vma=False)
         return over(given)
 
     def _joined(self, array: Any) -> Any:
-        """One array of all processes' arrays, side by side along the first axis, of which this is one. A number gets
-        such an axis, and is in a list to be told apart."""
+        """The arrays of all processes side by side along the first axis, as one array. A number gets such an axis, and
+        is put in a list to mark it."""
         if array.ndim == 0:
             return [self._joined(array.reshape(1))]
         if not isinstance(array, jax.Array) or array.sharding.device_set != {self._device}:
@@ -103,7 +104,7 @@ class Across:
         return jax.make_array_from_single_device_arrays(shape, NamedSharding(self._mesh, _ALONG), [array])
 
     def _check(self, given: tuple[Any, ...]) -> None:
-        """Raise, in all processes, where one of them is about to run another program."""
+        """Raise an error in all processes if one of them is about to run another program."""
         with self._lock:
             if self._checked:
                 return
@@ -120,12 +121,12 @@ class Across:
 
 
 class _Gathering(Across):
-    """What the first call of all others asks, and so asks nothing itself: the arrays of all processes, stacked."""
+    """Stacks the arrays of all processes. `Across` uses it for its check, so it makes none itself."""
 
     __slots__ = ()
 
     def _check(self, given: tuple[Any, ...]) -> None:
-        """Nothing: it is the same in every process."""
+        """Do nothing: the program is the same in every process."""
 
 
 @functools.lru_cache(maxsize=64)
@@ -134,17 +135,17 @@ def _gathering(group: Processes, platform: str) -> _Gathering:
 
 
 def gathered(array: Any, group: Processes) -> np.ndarray[Any, Any]:
-    """The arrays of one shape and dtype that the processes of a group have, stacked in their order."""
+    """The arrays of one shape and dtype in the processes of a group, stacked in their order."""
     return np.asarray(_gathering(group, jax.local_devices()[0].platform)(array))
 
 
 @functools.lru_cache(maxsize=64)
 def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
-    """The mesh with the first device of each of the processes, along one axis.
+    """The mesh of the first device of each process, along one axis.
 
     Args:
-        group: Their numbers.
-        platform: Of which kind the devices are; None for what JAX takes by itself.
+        group: The indices of the processes.
+        platform: The kind of devices; None for JAX's default.
 
     Raises:
         ValueError: There is no such process, or this one is not among them.

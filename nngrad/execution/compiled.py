@@ -1,4 +1,4 @@
-"""Structure in, executable out: each structure is compiled once, and kept while it is in use."""
+"""The cache of executables: each structure is compiled once, and kept while it is in use."""
 
 from __future__ import annotations
 
@@ -31,30 +31,30 @@ from .program import Program, digest_of_program
 
 
 class CacheInfo(NamedTuple):
-    """Counts of a cache since it was made or cleared, and its limits."""
+    """Statistics of a cache since it was made or cleared, and its limits."""
 
     hits: int
     misses: int
     size: int
-    """How many entries there are."""
+    """The number of entries."""
     capacity: int
-    """How many there are at most."""
+    """The maximum number of entries."""
     nbytes: int
-    """About how many bytes of the process's memory they take."""
+    """Their approximate size in the process's memory, in bytes."""
     most_bytes: int
-    """About how many bytes they take at most."""
+    """Their maximum size, in bytes."""
     seconds: float = 0.0
-    """How long it was waited for compilations, tracing and lowering included."""
+    """Seconds spent waiting for compilations, including tracing and lowering."""
     quick: int = 0
-    """How many executables of the quick tier were compiled."""
+    """The number of executables compiled in the quick tier."""
     optimised: int = 0
     """How often the optimised tier has taken over from the quick one."""
     disk_hits: int = 0
-    """How many were read from disk instead of being compiled."""
+    """The number of executables read from disk instead of being compiled."""
 
 
 class Counts:
-    """How often something was found, and how often not."""
+    """Hits and misses of a cache."""
 
     __slots__ = ("hits", "misses")
 
@@ -63,14 +63,14 @@ class Counts:
 
 
 class BoundedCache:
-    """A table that forgets what was used longest ago when it grows past one of its limits. Thread-safe.
+    """A thread-safe LRU cache, limited in entries and in bytes.
 
-    The entry that was used last is kept even if it is larger than all may be together. What belongs to an op that
-    goes with a user's class is kept in a part of the table, which that op holds and which has the same limits.
+    The entry used last is kept even if it alone exceeds the limit. Entries for an op that lives only as long as a
+    user's class are in a part of the cache that this op holds, and which has the same limits.
     """
 
     def __init__(self, capacity: int, most_bytes: int = 1 << 62) -> None:
-        # What is kept, its bytes, and the key: keys are long to compare, but not with themselves.
+        # Entry, bytes and key: keys are slow to compare, except with themselves.
         self._entries: OrderedDict[Hashable, tuple[Any, int, Hashable]] = OrderedDict()
         self._lock = threading.Lock()
         self._counts = Counts()
@@ -80,7 +80,7 @@ class BoundedCache:
         self.most_bytes = most_bytes
 
     def part(self, ops: Iterable[Op]) -> BoundedCache:
-        """Where entries belong that refer to `ops`: the table itself, or the part that one of them holds."""
+        """The cache for entries that refer to `ops`: itself, or the part that one of them holds."""
         for op in ops:
             if op.tables is not None:
                 part: BoundedCache | None = op.tables.get(self)
@@ -92,7 +92,7 @@ class BoundedCache:
         return self
 
     def find(self, key: Hashable) -> Any:
-        """Returns what is kept under `key`, or None."""
+        """The entry for `key`, or None."""
         with self._lock:
             entry = self._entries.get(key)
             if entry is None:
@@ -103,12 +103,12 @@ class BoundedCache:
             return entry[0]
 
     def not_missed(self) -> None:
-        """Take the last miss back: something else has served."""
+        """Undo the count of the last miss, because something else has served."""
         with self._lock:
             self._counts.misses -= 1
 
     def keep(self, key: Hashable, entry: Any, nbytes: int = 0) -> Any:
-        """Keep `entry`, unless another thread was faster; returns what is kept."""
+        """Store `entry`, unless another thread was faster; returns the stored one."""
         with self._lock:
             if key not in self._entries:
                 self._entries[key] = entry, nbytes, key
@@ -118,18 +118,18 @@ class BoundedCache:
             return self._entries[key][0]
 
     def get(self, key: Hashable, make: Callable[[], Any], nbytes: int = 0) -> Any:
-        """Returns what is kept under `key`; made by `make`, and taken to be of `nbytes`, when there is nothing."""
+        """The entry for `key`; if there is none, `make` makes it, and it counts as `nbytes`."""
         entry = self.find(key)
         return self.keep(key, make(), nbytes) if entry is None else entry
 
     def info(self) -> CacheInfo:
-        """Hits, misses, number of entries and bytes, and the limits of both."""
+        """Hits, misses, numbers of entries and bytes, and the limits of both."""
         tables = [self, *self._parts]
         size, nbytes = sum([len(t._entries) for t in tables]), sum([t._nbytes for t in tables])
         return CacheInfo(self._counts.hits, self._counts.misses, size, self.capacity, nbytes, self.most_bytes)
 
     def resize(self, capacity: int | None = None, most_bytes: int | None = None) -> None:
-        """Set how many entries are kept at most, and about how many bytes they take at most; None leaves a limit.
+        """Set the maximum numbers of entries and of bytes; None leaves a limit.
 
         Raises:
             TypeError: A limit is no int.
@@ -148,7 +148,7 @@ class BoundedCache:
             part.resize(self.capacity, self.most_bytes)
 
     def clear(self) -> None:
-        """Forget everything."""
+        """Remove all entries."""
         with self._lock:
             self._entries.clear()
             self._nbytes = self._counts.hits = self._counts.misses = 0
@@ -162,7 +162,7 @@ class BoundedCache:
 
 
 class Executables(BoundedCache):
-    """Executables by structure, with what compiling them took, and the disk that they are remembered on."""
+    """The cache of executables by structure, with compilation statistics and the cache on disk."""
 
     disk = disk_cache
 
@@ -171,13 +171,12 @@ class Executables(BoundedCache):
         self._registered: list[BoundedCache] = []
 
     def registered(self, table: BoundedCache) -> BoundedCache:
-        """`table`, which is cleared with the executables: it holds what else is known of structures."""
+        """Register `table`, which caches other facts about structures, to be cleared with the executables."""
         self._registered.append(table)
         return table
 
     def info(self) -> CacheInfo:
-        """Hits, misses, number of entries and bytes, the limits of both, what was compiled in which tier, and what came
-        from disk."""
+        """Hits, misses, numbers of entries and bytes, the limits of both, compilations by tier, and hits on disk."""
         total = spent.total
         return super().info()._replace(
             seconds=total.trace + total.lower + total.compile, quick=total.quick, optimised=total.optimised,
@@ -185,7 +184,7 @@ class Executables(BoundedCache):
         )
 
     def clear(self) -> None:
-        """Forget everything, but for what is on disk: executables, and what was learned for their sake."""
+        """Remove everything except what is on disk: executables, and all registered caches."""
         super().clear()
         for table in self._registered:
             table.clear()
@@ -195,22 +194,22 @@ class Executables(BoundedCache):
 
 
 executables = Executables(512, most_bytes=512 << 20)
-"""Executables by structure. `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` are for users too.
+"""Executables by structure. Users may call `executables.info()`, `.clear()` and `.resize(capacity, most_bytes)` too.
 
-Their bytes are estimated from the number of functions, since XLA does not tell how much an executable takes.
+Sizes are estimated from the number of functions, since XLA does not report the size of an executable.
 """
 
 
 def bytes_of(*counts: int) -> int:
-    """About how many bytes executables take, from their numbers of functions."""
+    """The approximate size of executables in bytes, from their numbers of functions."""
     return sum([BYTES_OF_AN_EXECUTABLE + count * BYTES_OF_A_FUNCTION for count in counts])
 
 
 def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
-    """What gives the executable of a program as long as it is kept."""
+    """A function that returns the executable of a program for as long as it is cached."""
     if executable.__class__ is not functools.partial:
         return weakref.ref(executable)
-    kept, numbers = weakref.ref(executable.func), executable.args  # the program's own numbers are kept by nobody
+    kept, numbers = weakref.ref(executable.func), executable.args  # nothing else keeps the program's own numbers
 
     def found() -> Callable[..., Any] | None:
         taking = kept()
@@ -220,7 +219,7 @@ def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | 
 
 
 def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The executable of a program: arrays of the leaves in, arrays of the results out."""
+    """The executable of a program, from arrays of the leaves to arrays of the results."""
     check_process()
     table = _part_for(program)
     executable: Callable[..., tuple[Any, ...]] | None = table.find(program)
@@ -237,12 +236,12 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 
 def _made(program: Program) -> tuple[Program, Executable, list[int]]:
-    """A program, its executable, and how many functions are in each of those that it is made of."""
+    """A program, its executable, and the number of functions in each part of that."""
     made = lowered_where_it_runs(program)
     shorter, partitions = made.program, made.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
-    if program.group is not None:  # as a whole, whatever its length: partitions would exchange by themselves
+    if program.group is not None:  # as a whole, whatever its length: partitions would exchange separately
         return program, Executable(Across(lowered_whole(shorter), program.group, program.device), settings), [count]
     if partitions is None:
         return program, executable_in_one(Hoisted(program, None), shorter), [count]
@@ -251,11 +250,11 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
 
 
 def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executable:
-    """The executable of a program that XLA gets as a whole.
+    """The executable of a program that XLA compiles as a whole.
 
     Args:
-        given: The program, and its numbers.
-        shorter: What is compiled in its place, where that is another.
+        given: The program, and its hoisted numbers.
+        shorter: The program to compile in its place, if it differs.
     """
     program, numbers = given
     if numbers is None:
@@ -268,7 +267,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
         jitted, Settings(program.device, program.block.needs_x64, program.mesh),
         opaque=program.block.opaque, divided=program.mesh, quick_calls=quick,
         structure=lambda: structure, compiled=compiling.watched_compilation(program),
-        # the disk has executables for one device
+        # the disk cache is for executables on one device
         on_disk=None if program.mesh is not None else on_disk_by_structure(structure, jitted, given.takes),
         in_partitions=None if len(program.block.steps) <= MOST_TRUSTED else _in_partitions(given),
         quickly=QuickParts(given).compiled if quick and program.mesh is None else None,
@@ -276,7 +275,7 @@ def executable_in_one(given: Hoisted, shorter: Program | None = None) -> Executa
 
 
 def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
-    """The program in partitions, for where XLA cannot compile it as a whole."""
+    """The program in partitions, in case XLA cannot compile it as a whole."""
 
     @functools.lru_cache(8)
     def apart(*numbers: float) -> Callable[..., tuple[Any, ...]]:
@@ -305,12 +304,12 @@ def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
 
 
 _hoisted_of = executables.registered(BoundedCache(512))
-"""What programs have in common with those that differ from them in numbers alone."""
+"""For each program, what it shares with those that differ only in numbers."""
 
 
 def hoisted_of(program: Program) -> Hoisted:
-    """The program whose executable is that of a given one, and the numbers that it takes. Where it is cut into
-    partitions these take them; and what is exchanged with other processes has its own."""
+    """The program whose executable a given one uses, and the numbers that it takes. If it is cut into partitions, these
+    take the numbers; a program that exchanges with other processes has its own executable."""
 
     def make() -> Hoisted:
         as_it_is = "hoist" in program.without or is_too_long(program) or program.group is not None
@@ -321,7 +320,7 @@ def hoisted_of(program: Program) -> Hoisted:
 
 
 def keep_executable(program: Program, executable: Executable, counts: Sequence[int]) -> Executable:
-    """Keep the executable of a program, of so many functions in each of those that it is made of."""
+    """Cache the executable of a program; `counts` are the numbers of functions in its parts."""
     kept: Executable = _part_for(program).keep(program, executable, bytes_of(*counts))
     return kept
 
@@ -330,32 +329,33 @@ def _part_for(program: Program) -> BoundedCache:
     return executables.part([op for op, _, _ in program.block.steps])
 
 
-# ---------------------------------------------------------------- what the compiler says of the memory
+# ---------------------------------------------------------------- the compiler's memory analysis
 
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
-"""Bytes of temporaries by program, where a compiler has told them: a loop that builds its graph anew at every step asks
-once."""
+"""Bytes of temporaries by program, if a compiler has reported them: a loop that builds its graph anew at every step
+asks once."""
 
 
 class Trial(NamedTuple):
-    """What came of compiling a program."""
+    """The result of compiling a program on trial."""
 
     given: Hoisted
     nbytes: int | None
-    """Bytes of temporaries by the compiler's own account; None where it gives none, or does not get the program as a
-    whole."""
+    """Bytes of temporaries as reported by the compiler; None if it reports none, or does not get the program as a
+    whole.
+    """
     executable: Executable | None
-    """Its executable, which need not be compiled again; None where it was not compiled now."""
+    """The executable, which need not be compiled again; None if it was not compiled now."""
 
     def keep(self) -> None:
-        """Let the executable be that of the program, from now on."""
+        """Cache the executable for the program."""
         if self.executable is not None:
             keep_executable(self.given.program, self.executable, [len(self.given.program.block.steps)])
 
 
 def trial_of(program: Program) -> Trial:
-    """Compile a program, unless that was done before, and ask for the memory that it takes. Nothing is run."""
+    """Compile a program, unless that was done before, to find out how much memory it takes. Nothing is run."""
     if Process.cannot_compute or program.group is not None:
         return Trial(Hoisted(program, None), None, None)
     given = hoisted_of(program)
@@ -374,7 +374,8 @@ def trial_of(program: Program) -> Trial:
 
 
 def _allotted(executable: Executable, of: Hoisted) -> int | None:
-    """The bytes for arrays as they will be when it runs: a jitted function is compiled anew for those elsewhere."""
+    """Bytes of temporaries for arrays placed as at run time: a jitted function is compiled anew for other
+    placements."""
     program = of.program
     if program.mesh is None:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)

@@ -1,13 +1,13 @@
-"""Compiling: the two tiers of a large program, what it costs this process, and a warning where a program of the user's
-compiles again and again.
+"""Compilation: the two tiers of a large program, statistics, and the warning about programs that are compiled again and
+again.
 
-What the first calls of a large program run is compiled quickly, what later ones run is optimised. XLA's compiler for
-CPUs takes seconds for such a program. Told to optimise less it takes two fifths to a seventh of that, by its version,
-and what it makes runs up to six times slower. A program that is called once is done soonest by the quick tier, one that
-is called often by the optimised tier. How often it will be called nobody knows, so the optimised executable is
-compiled, there and then, when the calls of the quick one have lost an estimated third of the time that this takes. The
-estimate is made of the structure alone, without a clock, and calls are counted by structure: so the call from which on
-a structure rounds in another way is the same in every run.
+The first calls of a large program run an executable that compiles quickly, later ones an optimised one. XLA's compiler
+for CPUs takes seconds for such a program. With fewer optimisations it takes two fifths to a seventh of that, depending
+on its version, and the result runs up to six times slower. A program that is called once is done soonest in the quick
+tier, one that is called often in the optimised tier. Nobody knows how often it will be called, so the optimised
+executable is compiled, synchronously, once the calls of the quick one have lost an estimated third of its compile time.
+The estimate is based on the structure alone, without a clock, and calls are counted by structure: so the call at which
+a structure's rounding changes is the same in every run.
 """
 
 from __future__ import annotations
@@ -30,10 +30,10 @@ from ..graph.thresholds import LARGE, SECONDS_OF_A_CALL, SECONDS_OF_A_KIND, SECO
 from .program import Program
 
 _lock = threading.Lock()
-"""Held while something that this process counts is changed."""
+"""Held while a counter of this process changes."""
 
 PLATFORM = "cpu"
-"""Where there are tiers. On other platforms the options mean something else, or nothing."""
+"""The platform that has tiers. On others the options mean something else, or nothing."""
 
 _LEVEL = "xla_backend_optimization_level"
 
@@ -42,12 +42,12 @@ _OPTIONS: dict[str, str | bool] = {
     "xla_cpu_use_fusion_emitters": False,  # more than half of what is left; jaxlib 0.11.1 and newer have it no more
     "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of what is left, since parts are not compiled over and over
 }
-"""XLA's options for the quick tier, the most important one first. What they serve, by version: docs/compilation.md."""
+"""XLA's options for the quick tier, most important first. docs/compilation.md says what they gain, by version."""
 
 
 @functools.cache
 def quick_options() -> dict[str, str | bool]:
-    """Those of the options for the quick tier that this version of XLA knows."""
+    """The options for the quick tier that this version of XLA accepts."""
     trivial = jax.jit(lambda x: x).lower(jax.ShapeDtypeStruct((), "float32"))
 
     def known(options: dict[str, str | bool]) -> bool:
@@ -61,33 +61,34 @@ def quick_options() -> dict[str, str | bool]:
 
 
 def thorough_options() -> dict[str, str | bool]:
-    """Options for a quick tier that runs as fast as the optimised one, where there is little to compile. Adam's update
-    of six parameters compiles in 120 ms for 55, and 380 in the optimised tier; large ones run five times faster."""
+    """Options for a quick tier that runs as fast as the optimised one, if there is little to compile. Adam's update of
+    six parameters compiles in 120 ms for 55, and 380 in the optimised tier; large ones run five times faster."""
     return {name: "1" if name == _LEVEL else each for name, each in quick_options().items()}
 
 
 class QuickExecutable(NamedTuple):
-    """What a call in the quick tier runs."""
+    """An executable of the quick tier."""
 
     call: Callable[..., Any]
     seconds: float
-    """How long it took to compile; 0 where it came from disk."""
+    """Its compile time; 0 if it came from disk."""
 
 
 # ---------------------------------------------------------------- how many calls run the quick tier
 
 
 class Work(NamedTuple):
-    """What a program has to do."""
+    """An estimate of a program's work."""
 
     kinds: int
-    """How many functions differ in op, static arguments, shapes or dtypes. Others are compiled as loops, or in little
-    time."""
+    """How many functions differ in op, static arguments, shapes or dtypes. The others are compiled as loops, or
+    quickly.
+    """
     elements: int
-    """How many elements the functions read or write, each with the largest of its arrays."""
+    """How many elements the functions read or write, counting the largest array of each."""
 
     def plus(self, other: Work) -> Work:
-        """Both."""
+        """The sum of two estimates."""
         return Work(*[a + b for a, b in zip(self, other, strict=True)])
 
     @property
@@ -98,7 +99,7 @@ class Work(NamedTuple):
 
 
 def work_of(program: Program) -> Work:
-    """What a program has to do. A loop whose length is not known is taken to run once."""
+    """An estimate of a program's work. Loops of unknown length count as one step."""
     kinds, elements = set(), 0
     waiting = [(program.block, 1)]
     while waiting:
@@ -114,9 +115,10 @@ def work_of(program: Program) -> Work:
 
 
 def is_large(program: Program) -> bool:
-    """Whether a program has two tiers. Code of the user's is not compiled twice.
+    """Whether a program has two tiers. User code is not compiled twice.
 
-    Several processes must run the same executables, which round in the same way; each counts calls of its own.
+    Processes that compute together must run the same executables, with the same rounding, but each counts its own
+    calls.
     """
     if program.mesh is not None and program.mesh.spans_processes:
         return False
@@ -124,15 +126,15 @@ def is_large(program: Program) -> bool:
 
 
 def quick_calls(program: Program) -> int:
-    """How many calls of a program run the quick tier; 0 where it has but one tier."""
+    """How many calls of a program run the quick tier; 0 if it has only one tier."""
     return work_of(program).quick_calls if is_large(program) else 0
 
 
-# ---------------------------------------------------------------- calls that were counted
+# ---------------------------------------------------------------- counting calls
 
 
 class CallCount:
-    """How often a structure was called in the quick tier. Thread-safe."""
+    """The number of calls of a structure in the quick tier. Thread-safe."""
 
     __slots__ = ("_number",)
 
@@ -156,71 +158,71 @@ _counts: dict[bytes, CallCount] = {}
 
 
 def count_of(structure: bytes) -> CallCount:
-    """The calls of a structure, known by its digest, in this run. They are forgotten by nothing: a structure that comes
-    again, after its executables are gone, goes on where it was."""
+    """The count of calls of a structure, by its digest, in this run. Counts are never dropped: a structure that returns
+    after its executables are gone continues where it was."""
     with _lock:
         return _counts.setdefault(structure, CallCount())
 
 
 def counted() -> dict[str, int]:
-    """How often each structure was called in the quick tier, for a checkpoint."""
+    """The counts of all structures in the quick tier, for a checkpoint."""
     with _lock:
         return {structure.hex(): count._number for structure, count in sorted(_counts.items()) if count._number}
 
 
 def count_on_from(numbers: Mapping[str, int]) -> None:
-    """Go on counting from what `counted` returned: all other structures were never called."""
+    """Restore the counts that `counted` returned; all other structures start at 0."""
     known = {bytes.fromhex(structure): int(number) for structure, number in numbers.items()}
     with _lock:
         for structure in known.keys() | _counts.keys():
             _counts.setdefault(structure, CallCount())._number = known.get(structure, 0)
 
 
-# ---------------------------------------------------------------- what was spent, and a line while it takes long
+# ---------------------------------------------------------------- time spent, and a progress line
 
 PATIENCE = 2.0
 """Seconds before the line is shown."""
 
 
 class Spent(NamedTuple):
-    """Seconds and counts since the start of the process, or since they were forgotten."""
+    """Seconds and counts since the start of the process, or since they were reset."""
 
     trace: float = 0.0
-    """Seconds in which JAX traced programs."""
+    """Seconds that JAX spent tracing programs."""
     lower: float = 0.0
-    """Seconds in which it lowered them."""
+    """Seconds that it spent lowering them."""
     compile: float = 0.0
-    """Seconds in which XLA compiled them."""
+    """Seconds that XLA spent compiling them."""
     quick: int = 0
-    """How many executables of the quick tier were compiled."""
+    """The number of executables compiled in the quick tier."""
     optimised: int = 0
     """How often the optimised tier has taken over from the quick one."""
 
 
 class Account:
-    """What has been spent. Thread-safe."""
+    """The running total of time spent. Thread-safe."""
 
     def __init__(self) -> None:
         self.total = Spent()
 
     def add(self, **spent: float) -> None:
-        """Add seconds and counts, by the names that `Spent` has for them."""
+        """Add seconds and counts, by their names in `Spent`."""
         with _lock:
             total = self.total
             self.total = total._replace(**{name: getattr(total, name) + more for name, more in spent.items()})
 
     def forget(self) -> None:
-        """Begin at zero again."""
+        """Reset everything to zero."""
         self.total = Spent()
 
 
 spent = Account()
-"""What this process has spent."""
+"""The time that this process has spent."""
 
 
 @contextmanager
 def progress_shown(what: str) -> Iterator[None]:
-    """Show that `what` is compiled, and since when, if that takes long and the standard error is a terminal."""
+    """Show that `what` is being compiled, and for how long, if that is slow and standard error is a terminal."""
     stream = sys.stderr
     if stream is None or not stream.isatty() or threading.current_thread() is not threading.main_thread():
         yield
@@ -238,7 +240,7 @@ def progress_shown(what: str) -> Iterator[None]:
 
 
 class _ProgressLine:
-    """The line. It may be stopped before it was started, and is not shown then."""
+    """The progress line. If it is stopped before it was started, it is never shown."""
 
     def __init__(self, what: str) -> None:
         self._what = what
@@ -247,7 +249,7 @@ class _ProgressLine:
         self._is_over = False
 
     def start(self) -> None:
-        """Show it."""
+        """Show the line."""
         from rich.console import Console
         from rich.errors import LiveError
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
@@ -263,20 +265,20 @@ class _ProgressLine:
             self._progress = progress
 
     def stop(self) -> None:
-        """Take it away."""
+        """Remove the line."""
         with self._lock:
             self._is_over = True
             if self._progress is not None:
                 self._progress.stop()
 
 
-# ---------------------------------------------------------------- what is compiled again and again
+# ---------------------------------------------------------------- repeated compilation
 
 HANDFUL = 5
-"""So many compilations of similar structures from one line are nothing to speak of."""
+"""So many compilations of similar structures from one line are no cause for a warning."""
 
 LEAST_SECONDS = 2.0
-"""Nor are those that took less than this together."""
+"""Nor are those that took less than this in total."""
 
 _MOST_LINES = 256
 _MOST_STEPS = 20_000
@@ -292,11 +294,11 @@ _ADVICE = {
 
 
 class RecompilationWarning(UserWarning):
-    """Similar structures are compiled again and again from one line."""
+    """Similar structures are compiled again and again from one line of the program."""
 
 
 class ProgramStructure(NamedTuple):
-    """What is compared of a program. It holds nothing of the user's."""
+    """The parts of a program that are compared. It holds nothing of the user's."""
 
     leaves: tuple[Spec, ...]
     ops: tuple[str, ...]
@@ -307,7 +309,7 @@ class ProgramStructure(NamedTuple):
 
 
 def compared_structure(program: Program) -> ProgramStructure:
-    """What is compared of a program."""
+    """The parts of a program that are compared."""
     return ProgramStructure(
         program.block.inputs,
         tuple([op.name for op, _, _ in program.block.steps]),
@@ -317,8 +319,8 @@ def compared_structure(program: Program) -> ProgramStructure:
 
 
 def program_difference(before: ProgramStructure, program: Program, now: ProgramStructure) -> tuple[str, str] | None:
-    """In what `program`, of structure `now`, differs from another, by the key of the advice for it, and how; None if it
-    is another computation."""
+    """How `program`, of structure `now`, differs from an earlier one, as a key of `_ADVICE` and a text; None if it is
+    another computation."""
     if before.ops != now.ops:
         if set(before.ops) != set(now.ops):
             return None
@@ -340,7 +342,7 @@ def program_difference(before: ProgramStructure, program: Program, now: ProgramS
 
 
 class _CompiledLine:
-    """What was compiled from a line of the user's program."""
+    """The compilations caused by one line of the user's program."""
 
     def __init__(self, structure: ProgramStructure, seconds: float) -> None:
         self.last = structure
@@ -349,7 +351,7 @@ class _CompiledLine:
         self.is_told = False
 
     def add(self, program: Program, structure: ProgramStructure, seconds: float) -> tuple[str, str] | None:
-        """Count a compilation; returns a difference where that is to be told now."""
+        """Count a compilation; returns a difference if it is time to warn."""
         found = program_difference(self.last, program, structure)
         self.last = structure
         if found is None:
@@ -367,13 +369,13 @@ _lines: OrderedDict[tuple[str, int], _CompiledLine] = OrderedDict()
 
 
 def forget_compilations() -> None:
-    """Forget what was compiled."""
+    """Forget all compilations."""
     with _lock:
         _lines.clear()
 
 
 def watched_compilation(program: Program) -> Callable[[float], None]:
-    """What is to be told the seconds that the compilation of `program` took. It warns in the name of the line of the
+    """A function to call with the compile time of `program` in seconds. It may warn in the name of the line of the
     user's program that runs now."""
     place = users_location()
 

@@ -1,4 +1,4 @@
-"""Graphs as functions of arrays: plain JAX functions, and executables for hot loops."""
+"""Convert graphs to functions of arrays: plain JAX functions, and executables for hot loops."""
 
 from __future__ import annotations
 
@@ -35,19 +35,18 @@ R = TypeVar("R")
 
 
 class ByShape(Generic[T]):
-    """What is made of the graphs that `function` builds, one for each combination of shapes and dtypes that its inputs
-    come in.
+    """Builds and caches one graph, or whatever is made from it, per combination of input shapes and dtypes.
 
-    The shapes of a graph are fixed, and what was made of a shape when it was built, such as a factor of 1/8 for eight
-    rows, cannot be told from other numbers. So for other shapes a graph is built again, and never bent.
+    A graph has fixed shapes, and numbers that were derived from them when it was built, such as a factor of 1/8 for
+    eight rows, look like any others. So for other shapes the graph is built anew, never adapted.
 
-    It is called in the scopes that are in force where this is made: the same parameters are found for all shapes.
+    The function is called in the scopes that are in force when this object is made: all shapes share their parameters.
 
     Args:
-        function: Takes Variables, and returns what is computed of them.
-        make: Takes what `function` returned, and the Variables that it was given.
-        spec_of_input: The shape and dtype of the Variable for an array, from the array's and from its name in
-            messages; by default they are the same.
+        function: Takes Variables, and returns what is computed from them.
+        make: Takes the result of `function`, and the Variables that it was given.
+        spec_of_input: Maps an array's shape and dtype, and its name in messages, to those of the Variable; by default
+            they are the same.
     """
 
     def __init__(
@@ -67,12 +66,12 @@ class ByShape(Generic[T]):
     def called_with(
         self, values: Sequence[Any], places: Sequence[str] | None = None, structure: Any = None
     ) -> tuple[T, list[Any]]:
-        """Returns what is made for values like these, and the values as arrays.
+        """What was made for values like these, and the values as arrays.
 
         Args:
-            values: An array for each Variable that the function is given.
-            places: Where each is, for messages; by default its number.
-            structure: The pytree of the function's arguments; None where each value is one.
+            values: An array for each Variable that the function takes.
+            places: The place of each, for messages; by default its index.
+            structure: The pytree of the function's arguments; None if each value is an argument.
         """
         names = [f"array {place}" for place in (range(len(values)) if places is None else places)]
         arrays = [_array(value, name) for value, name in zip(values, names, strict=True)]
@@ -96,11 +95,11 @@ class ByShape(Generic[T]):
         return self.in_its_scopes(lambda: self._make(outputs, inputs))
 
     def in_its_scopes(self, run: Callable[[], R]) -> R:
-        """Returns what `run` returns in the scopes that were in force when this was made."""
+        """Call `run` in the scopes that were in force when this object was made."""
         return self._context.copy().run(run)  # a copy, since a context is entered by one thread at a time
 
     def _outputs(self, arguments: Sequence[Any]) -> Any:
-        # Parameters that are made here are arrays, also where JAX traces the caller.
+        # Parameters made here are concrete arrays, even while JAX traces the caller.
         with switched(auto_forward=False), jax.ensure_compile_time_eval():
             return self._function(*arguments)
 
@@ -110,7 +109,7 @@ class ByShape(Generic[T]):
 
 
 def _array(value: Any, name: str) -> Any:
-    """An argument as an array: numbers and lists have the dtypes that leaves of them have."""
+    """An argument as an array: numbers and lists get the dtype that a leaf made of them would have."""
     if isinstance(value, jax.core.Tracer):
         return value
     if isinstance(value, Variable):
@@ -121,43 +120,44 @@ def _array(value: Any, name: str) -> Any:
 Variables = Variable | Sequence[Variable]
 
 SHAPES_ARE_FIXED = "as the graph was built; for any shape, give a function of Variables that builds the graph"
-"""What to do where another shape comes."""
+"""The advice for an array of another shape."""
 
 
 def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
-    """A graph as a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
+    """Convert a graph to a plain JAX function: `f(*arrays)`, one array for each of `inputs`.
 
-    Inputs and outputs may be pytrees: where an entry of `inputs` is a dict of Variables, that argument is a dict of
-    arrays, and the function returns arrays arranged as `outputs` are:
+    Inputs and outputs may be pytrees: if an entry of `inputs` is a dict of Variables, that argument is a dict of
+    arrays, and the function returns arrays arranged like `outputs`:
 
         loss_and_gradients = nn.to_jax({"loss": loss, "gradients": nn.grad(loss, list(params.values()))}, [params, x])
         loss_and_gradients({"W": w, "b": b}, images)["loss"]
 
     It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
-    `inputs` (parameters, say) are frozen at their present values. Effects (running statistics) are left
-    out. A graph in float64 is computed in float64 when the function is called by itself; under JAX's own
+    `inputs`, such as parameters, are frozen at their present values. Effects (running statistics) are left
+    out. A float64 graph is computed in float64 when the function is called by itself; under JAX's own
     transformations, JAX's setting of x64 holds.
 
-    The function raises a ValueError where an array has not the shape of its input, or does not fit its dtype: integers
-    hold no fractions and nothing out of their range; and a TypeError where arrays are not arranged as the inputs are.
-    Both name the argument, and the path within it.
+    The function raises a ValueError if an array does not have the shape of its input, or does not fit its dtype:
+    integer dtypes take no fractions and nothing out of range; and a TypeError if arrays are not arranged like the
+    inputs. Both name the argument, and the path within it.
 
     Args:
-        outputs: A Variable, or a pytree of them; the function returns arrays that are arranged in the same way. Or a
-            function that builds these from Variables, which are arranged as the arrays of a call are: it is called for
-            each combination of shapes, dtypes and structures. Nested lists of numbers are then arrays. Leaves are
+        outputs: A Variable, or a pytree of them; the function returns arrays arranged in the same way. Or a function
+            that builds these from Variables, which are arranged like the arrays of a call: it is called for
+            each combination of shapes, dtypes and structures. Nested lists of numbers then count as arrays. Leaves are
             frozen when they are first met.
-        inputs: Variables that become arguments: leaves, or Variables in the middle of the graph. Each entry of a list
-            or a tuple is an argument, a Variable or a pytree of Variables; anything else is the one argument. The
-            outputs need not depend on all of them: a gradient may be constant in one. A function that builds has none.
+        inputs: Variables that become arguments: leaves, or intermediate Variables. Each entry of a list
+            or a tuple is an argument, a Variable or a pytree of Variables; anything else is the only argument. The
+            outputs need not depend on all of them: a gradient may be constant in one. Omit it if `outputs` is a
+            function.
 
     Returns:
-        The function. Where random functions are involved it takes a JAX random key as `key=`.
+        The function. If the graph has random functions, it takes a JAX random key as `key=`.
 
     Raises:
-        TypeError: Something in `outputs` or `inputs` is no Variable, or `inputs` are missing, or are given beside a
-            function.
-        ValueError: A Variable is among `inputs` twice.
+        TypeError: Something in `outputs` or `inputs` is no Variable, or `inputs` are missing, or are given together
+            with a function.
+        ValueError: A Variable occurs twice among `inputs`.
     """
     frozen: WeakKeyDictionary[NdArray, Any] = WeakKeyDictionary()
     if not builds(outputs):
@@ -175,7 +175,7 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
 
 
 def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -> Callable[..., Any]:
-    """A graph as a function of arrays, with its other leaves as in `known`; those that are not there are added."""
+    """A graph as a function of arrays, with its other leaves frozen as in `known`; missing ones are added to that."""
     results, arguments = filled_results(outputs), arguments_of(inputs)
     given = arguments.variables
     linear = linearize(results.variables, first=given, effects=False)
@@ -187,7 +187,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
     needs_x64 = linear.program.block.needs_x64
-    # On a mesh as one program: CPUs must not run one part after the other without waiting for each.
+    # On a mesh as one program: CPUs must not run parts in turn without waiting for each.
     run = lower(linear.program) if mesh is None else Executable(jax.jit(lower(linear.program)), Settings(mesh=mesh))
 
     def function(*arrays: Any, key: Any = None) -> Any:
@@ -195,7 +195,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
         checked = _checked(flat, given, arguments.places) if mesh is None else _placed(flat, given, mesh)
         if keys and key is None:
             raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
-        # Under jit, vmap or grad it is JAX's own setting that says whether there are 64-bit types.
+        # Under jit, vmap or grad, JAX's own setting decides whether there are 64-bit types.
         with x64_if(needs_x64 and not any(isinstance(a, jax.core.Tracer) for a in checked)):
             return compute(checked, key)
 
@@ -208,11 +208,11 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
 
 
 class CompiledFunction:
-    """A graph for a hot loop: call it with the inputs' arrays, get the outputs' arrays.
+    """A graph compiled for a hot loop: call it with the inputs' arrays to get the outputs' arrays.
 
     Leaves that are not inputs are read from their cells at every call, random functions draw anew, and
-    effects are applied. Made by `compile`. JAX may trace it where it does neither; its other leaves count as they are
-    then.
+    effects are applied. Made by `compile`. JAX can trace it if it neither draws nor has effects; its other leaves are
+    then frozen.
     """
 
     __slots__ = (
@@ -255,9 +255,9 @@ class CompiledFunction:
 
 
 class CompiledByShape:
-    """A function that builds graphs, for a hot loop: call it with arrays, of whatever shapes, and get arrays.
+    """A function that builds graphs, compiled for a hot loop: call it with arrays of any shapes to get arrays.
 
-    A graph is built and compiled for each combination of shapes and dtypes that the arrays have. Made by `compile`.
+    A graph is built and compiled for each combination of shapes and dtypes of the arrays. Made by `compile`.
     """
 
     __slots__ = ("__weakref__", "_graphs")
@@ -281,10 +281,10 @@ def compile(outputs: Callable[..., Variables], *, wait_for_best: bool = False) -
 def compile(
     outputs: Variables | Callable[..., Variables], inputs: Variables = (), wait_for_best: bool = False
 ) -> CompiledFunction | CompiledByShape:
-    """A graph as an executable that is called with arrays, without looking at the graph again.
+    """Compile a graph to an executable that is called with arrays, without looking at the graph again.
 
-    The shapes of a graph are fixed. A function that builds one is called with Variables of the shapes and dtypes that
-    the arrays of a call have, once for each combination of them, in the scopes in which `compile` was called:
+    The shapes of a graph are fixed. A function that builds one is called with Variables of the arrays' shapes and
+    dtypes, once for each combination of these, in the scopes in which `compile` was called:
 
         run = nn.compile(lambda x: PF.affine(x, 10))
         for images in batches:      # the last one may be shorter
@@ -293,14 +293,14 @@ def compile(
     Args:
         outputs: A Variable, or several; a call returns one array, or a list. Or a function of Variables that returns
             these.
-        inputs: Variables whose arrays are given at each call; all other leaves are read from their cells. A function
-            that builds has none.
-        wait_for_best: Whether all calls run the best executable. Else the first calls of a large one run one that is
-            compiled quickly; after how many of them the optimised one is compiled follows from the structure.
+        inputs: Variables whose arrays are passed at each call; all other leaves are read from their cells. Omit it if
+            `outputs` is a function.
+        wait_for_best: Whether all calls run the best executable. Otherwise the first calls of a large graph run one
+            that compiles quickly; after how many of them the optimised one is compiled follows from the structure.
 
     Raises:
-        TypeError: `inputs` are given beside a function.
-        ValueError: No output depends on one of `inputs`. A call raises as that of `to_jax` does.
+        TypeError: `inputs` are given together with a function.
+        ValueError: No output depends on one of `inputs`. A call raises the same errors as that of `to_jax`.
     """
     if callable(outputs):
         _check_no_inputs(inputs)
@@ -323,14 +323,14 @@ def _listed(variables: Any, name: str) -> list[Variable]:
 
 
 def _canonical(value: Any) -> Any:
-    """`value` as JAX's present setting of x64 has it. A NumPy array is copied, since JAX knows its constants
-    by identity and would take one that it met in float32 for one in float32 ever after."""
+    """`value` in a dtype that JAX's present setting of x64 allows. A NumPy array is copied, since JAX caches constants
+    by identity, and would keep using the float32 version of one that it first met in float32."""
     dtype = jax.dtypes.canonicalize_dtype(value.dtype)
     return jnp.asarray(value.astype(dtype)) if isinstance(value, np.ndarray) or value.dtype != dtype else value
 
 
 def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[str] | None = None) -> list[Any]:
-    """`arrays` in the dtypes of `given`, whose shapes they must have; `places` name them in messages."""
+    """`arrays` in the dtypes of `given`, whose shapes they must have; `places` names them in messages."""
     if len(arrays) != len(given):
         raise TypeError(f"{len(arrays)} arrays given for {len(given)} inputs")
     named: Iterable[int | str] = range(len(given)) if places is None else places
@@ -338,7 +338,7 @@ def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[
 
 
 def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> list[Any]:
-    """The same on a mesh. With several processes `arrays` are this one's parts, whose shapes are checked as a whole."""
+    """As `_checked`, on a mesh. With several processes `arrays` are this one's parts; their global shape is checked."""
     if mesh.spans_processes:
         names = [f"array {i}" for i, _ in enumerate(arrays)]
         parts = [a.data.raw() if isinstance(a, Variable) else a.raw() if isinstance(a, NdArray) else a for a in arrays]
@@ -354,8 +354,9 @@ def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> lis
 
 
 def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> None:
-    """Raise a ValueError that names those of `inputs`, leaves of the program from number `start` on, on which no result
-    depends: what is given for them would have no effect."""
+    """Raise a ValueError that names those of `inputs`, the program's leaves from index `start` on, that no result
+    depends
+    on: values for them would have no effect."""
     idle = program.unread(range(start, start + len(inputs)))
     if idle:
         shown = ", ".join([f"inputs[{i - start}] ({inputs[i - start]!r:.80})" for i in idle])

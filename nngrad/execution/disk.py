@@ -1,10 +1,9 @@
-"""Executables that another process has compiled: in a folder that belongs to one user, and that nobody else can have
-written.
+"""The disk cache of executables: a private folder, in which other processes of the user find what one has compiled.
 
 What is read here is code: it runs in the user's process. So the folder must be the user's own and closed to others, and
-so must each file; neither may be a symbolic link, and both are looked at through what was opened, so that nothing can
-be exchanged after the look. A file says which key it is for and has a checksum. What does not fit is taken for missing.
-Files are written beside their place and renamed, so that many processes can share the folder.
+so must each file; neither may be a symbolic link, and both are checked through their open descriptors, so that nothing
+can be swapped after the check. A file contains its key and a checksum. What does not match counts as missing. Files are
+written under temporary names and renamed, so that many processes can share the folder.
 """
 
 from __future__ import annotations
@@ -30,36 +29,36 @@ from ..graph.source_location import warn_user
 from . import serialized
 
 MAGIC = b"nngrad\x00\x01"
-"""What a file begins with: a name, and the version of the format. Key and checksum follow, then the content."""
+"""The first bytes of a file: a name, and the format version. Key and checksum follow, then the content."""
 
 _DIGEST = hashlib.sha256().digest_size
 _HEADER = len(MAGIC) + 2 * _DIGEST
 _NAME = re.compile(r"[0-9a-f]{64}\Z")
 _UNFINISHED = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\Z")
 _SECONDS_TO_WRITE = 600
-"""An unfinished file that is older was left by a process that was killed."""
+"""An older unfinished file was left by a process that was killed."""
 _LOOK_AGAIN = 200
-"""After so many files of its own a process counts again what others have written meanwhile."""
+"""After writing this many files, a process counts again what others have written meanwhile."""
 
 IS_SUPPORTED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
-"""Whether this system can say whose a file is."""
+"""Whether this system can tell who owns a file."""
 
 
 class DiskFile(NamedTuple):
-    """A file of the folder."""
+    """A file in the folder."""
 
     used: float
-    """When it was written or read last."""
+    """When it was last written or read."""
     nbytes: int
     name: str
 
 
 class Folder:
-    """Entries by key, each a file. At more than `most_bytes` those that were used longest ago go.
+    """A folder with one file per key. Beyond `most_bytes`, the least recently used files are removed.
 
     Args:
-        path: Where; made when the first entry is written.
-        most_bytes: How many bytes all may take.
+        path: The folder; created when the first entry is written.
+        most_bytes: The maximum size of all files.
     """
 
     def __init__(self, path: Path, most_bytes: int) -> None:
@@ -67,10 +66,10 @@ class Folder:
         self.most_bytes = most_bytes
         self._nbytes = 0
         self._left = 0
-        """How many files may be written until all are counted again."""
+        """How many files may be written before all are counted again."""
 
     def read(self, key: bytes) -> bytes | None:
-        """The content that was written under `key`, a digest; None where there is none that can be trusted.
+        """The content written under `key`, a digest; None if there is none that can be trusted.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -84,14 +83,14 @@ class Folder:
                     content = held[_HEADER:]
                     if held[:_HEADER] != _header(key, content):
                         return None
-                    with suppress(OSError):  # of a folder that can be read alone
+                    with suppress(OSError):  # of a read-only folder
                         os.utime(opened.fileno())
                     return content
             except OSError:
                 return None
 
     def write(self, key: bytes, content: bytes) -> None:
-        """Keep `content` under `key`, in place of what is there, unless that is a folder.
+        """Store `content` under `key`, replacing what is there, unless that is a folder.
 
         Raises:
             OSError: It cannot be written.
@@ -119,7 +118,7 @@ class Folder:
                 self._left = _LOOK_AGAIN
 
     def usage(self) -> tuple[int, int]:
-        """How many entries there are, and how many bytes they take.
+        """The number of entries, and their size in bytes.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -129,7 +128,7 @@ class Folder:
             return len(found), sum([entry.nbytes for entry in found])
 
     def clear(self) -> int:
-        """Remove all entries, and return how many there were.
+        """Remove all entries, and return their number.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -142,7 +141,7 @@ class Folder:
             return len(found)
 
     def shrink(self) -> None:
-        """Remove what was used longest ago where there is too much.
+        """Remove the least recently used entries if there is too much.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -156,7 +155,7 @@ class Folder:
         total = sum([entry.nbytes for entry in found])
         if total > self.most_bytes:
             for entry in found:
-                if total <= self.most_bytes * 0.9:  # so that not every entry that is written has to count all
+                if total <= self.most_bytes * 0.9:  # so that not every write has to count all entries
                     break
                 with suppress(FileNotFoundError):
                     os.unlink(entry.name, dir_fd=folder)
@@ -165,7 +164,7 @@ class Folder:
 
     @contextmanager
     def _opened(self, make: bool = False) -> Iterator[int | None]:
-        """The open folder, once it is known to be the user's alone; None where there is none."""
+        """The open folder, after checking that it is the user's alone; None if it does not exist."""
         if make and not self.path.is_dir():
             _make(self.path)
         try:
@@ -192,12 +191,12 @@ def _make(path: Path) -> None:
 
 
 def _open_entry(folder: int, name: str, flags: int) -> int:
-    # Not to wait for a pipe's other end.
+    # O_NONBLOCK: do not wait for the other end of a pipe.
     return os.open(name, flags | os.O_NOFOLLOW | os.O_NONBLOCK, dir_fd=folder)
 
 
 def _is_private(status: os.stat_result, kind: object) -> bool:
-    """Whether something open is of a kind, the user's own, and closed to all others."""
+    """Whether an open file is of a kind, the user's own, and closed to all others."""
     return bool(kind(status.st_mode)) and status.st_uid == os.geteuid() and not status.st_mode & 0o077  # type: ignore[operator]
 
 
@@ -206,14 +205,14 @@ def _header(key: bytes, content: bytes) -> bytes:
 
 
 def _entries(folder: int) -> list[DiskFile]:
-    """The entries of an open folder, less what killed processes have left, which is removed."""
+    """The entries of an open folder; files left by killed processes are removed."""
     found = []
     latest = time.time() - _SECONDS_TO_WRITE
     with os.scandir(folder) as files:
         for file in files:
             try:
                 status = file.stat(follow_symlinks=False)
-                if stat.S_ISDIR(status.st_mode):  # which is nobody's entry, and stays
+                if stat.S_ISDIR(status.st_mode):  # a folder is no entry, and stays
                     continue
                 if _NAME.match(file.name):
                     found.append(DiskFile(status.st_mtime, status.st_size, file.name))
@@ -225,40 +224,40 @@ def _entries(folder: int) -> list[DiskFile]:
 
 
 VARIABLE = "NNGRAD_DISK_CACHE"
-"""The environment variable that switches the cache off, or names its folder."""
+"""The environment variable that disables the cache, or names its folder."""
 
 _OFF, _ON = ("0", "false", "no", "off"), ("", "1", "true", "yes", "on")
 
 MOST_BYTES = 512 << 20
-"""How many bytes all executables take at most, unless something else is said: 3 kB for a sum, 50 kB for the gradients
-of a small network."""
+"""The default limit on the size of all executables: one takes 3 kB for a sum, 50 kB for the gradients of a small
+network."""
 
 
 class DiskInfo(NamedTuple):
-    """What is known of the executables on disk."""
+    """The state of the disk cache."""
 
     folder: Path
-    """Where they are."""
+    """The folder."""
     on: bool
-    """Whether they are used."""
+    """Whether it is used."""
     trouble: str
-    """Why they are not, or no new ones are kept, though nobody has switched that off; empty where all is well."""
+    """Why it is not used, or nothing is written, although it is enabled; empty if all is well."""
     hits: int
-    """How many this process has read instead of compiling them."""
+    """How many executables this process has read instead of compiling them."""
     misses: int
     """How many it has looked for in vain."""
     size: int
-    """How many there are."""
+    """The number of executables."""
     nbytes: int
-    """How many bytes they take."""
+    """Their size in bytes."""
     most_bytes: int
-    """How many bytes they take at most."""
+    """Their maximum size in bytes."""
 
 
 class DiskCache:
     """Executables on disk, by key. Thread-safe, and safe with many processes.
 
-    Whatever goes wrong with the folder costs time and nothing else: what is not found there is compiled.
+    Trouble with the folder costs only time: what is not found there is compiled.
     """
 
     def __init__(self) -> None:
@@ -271,10 +270,10 @@ class DiskCache:
         self._trouble = ""
         self._begin()
         self.hits = self.misses = 0
-        """What `info` tells; set to 0 by `executables.clear()`."""
+        """Statistics for `info`; `executables.clear()` resets them."""
 
     def _begin(self) -> None:
-        """Take it that all is well, until something shows that it is not."""
+        """Assume that all is well, until something shows that it is not."""
         self._trouble = ""
         if not IS_SUPPORTED:
             self._trouble = "this system does not say whose a file is"
@@ -290,15 +289,15 @@ class DiskCache:
         return self._is_on and self._reads
 
     def switch(self, on: bool, folder: str | os.PathLike[str] | None = None) -> None:
-        """Switch it on or off in this process: for all threads, and for what is not compiled yet.
+        """Switch the cache on or off in this process: for all threads, and for whatever is not compiled yet.
 
         Args:
-            on: Whether executables on disk are used.
-            folder: Where they are from now on; made when the first is kept. It must be the user's own and closed to
-                others, or else is not used. None leaves it where it is.
+            on: Whether to use executables on disk.
+            folder: The folder from now on; created when the first executable is stored. It must be the user's own and
+                closed to others, or else is not used. None keeps the present one.
 
         Raises:
-            TypeError: What is given is of another kind.
+            TypeError: An argument is of another type.
         """
         if not isinstance(on, bool):
             raise TypeError(f"on: expected True or False, got {on!r}")
@@ -309,7 +308,7 @@ class DiskCache:
         self._begin()
 
     def resize(self, most_bytes: int) -> None:
-        """Set how many bytes the executables on disk take at most, for as long as this process is the one that writes.
+        """Set the maximum size of the executables on disk, for as long as this process is the one that writes.
 
         Raises:
             TypeError: It is no int.
@@ -320,7 +319,7 @@ class DiskCache:
         self._folder.shrink()
 
     def clear(self) -> int:
-        """Remove all executables from the disk, other processes' too, and return how many there were.
+        """Remove all executables from the disk, including other processes', and return their number.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -328,7 +327,7 @@ class DiskCache:
         return self._folder.clear()
 
     def info(self) -> DiskInfo:
-        """Where it is, whether it works, what is there and what came of it in this process."""
+        """The cache's folder, state, contents and statistics in this process."""
         size = nbytes = 0
         trouble, on, folder = self._trouble, self.is_on, self._folder
         try:
@@ -340,8 +339,8 @@ class DiskCache:
     def load(
         self, key: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
     ) -> jax.stages.Compiled | None:
-        """The executable that was kept under `key`; None where there is none that can be trusted and read. The other
-        arguments are those of `serialized.from_bytes`."""
+        """The executable stored under `key`; None if there is none that can be trusted and read. For the other
+        arguments see `serialized.from_bytes`."""
         if not self.is_on:
             return None
         try:
@@ -358,7 +357,7 @@ class DiskCache:
         return compiled
 
     def keep(self, key: bytes, compiled: jax.stages.Compiled) -> None:
-        """Keep an executable under `key`, if it is of a kind that can be kept."""
+        """Store an executable under `key`, if it is of a kind that can be stored."""
         if not (self.is_on and self._writes):
             return
         content = serialized.to_bytes(compiled)
@@ -371,7 +370,7 @@ class DiskCache:
             self._say(error)
 
     def _say(self, error: OSError) -> None:
-        """Remember what is wrong; warn of it where somebody has asked for this folder."""
+        """Record what is wrong; warn of it if the user has named this folder."""
         told = self._trouble
         self._trouble = error.strerror or str(error)
         if self._is_named and not told:
@@ -379,7 +378,7 @@ class DiskCache:
 
 
 def lines_of_info(info: DiskInfo) -> list[str]:
-    """What the `nngrad` command says of it, in lines."""
+    """The lines that the `nngrad` command prints about the cache."""
     if info.on:
         used = f"new ones are not kept: {info.trouble}" if info.trouble else "in use"
     else:

@@ -1,10 +1,10 @@
-"""The quick tier of a program with many equal parts, each of which is compiled once and called wherever it occurs.
+"""The quick tier of a program with many equal parts: each is compiled once and called wherever it occurs.
 
 XLA compiles every kernel of a program, however many are equal: the inner steps of a meta-gradient, the tasks of a
-batch, the steps of a recurrence that is too short for a loop. So the program is cut into parts that are compiled by
-themselves, where that leaves much less to compile. What stands before a place decides whether a part ends there, as in
-programs that look for equal stretches of files (content-defined chunking): equal stretches of calls are cut equally,
-wherever they begin.
+batch, the steps of a recurrence that is too short for a loop. So the program is cut into parts that are compiled
+separately, if that leaves much less to compile. The calls just before a place decide whether a part ends there, as in
+content-defined chunking, which finds equal stretches of files: equal stretches of calls are cut equally, wherever they
+begin.
 """
 
 from __future__ import annotations
@@ -37,29 +37,29 @@ from .passes import PASSES, prepared
 from .program import Call, Program, calls_of, digest_of_program, in_one, late, without_identities
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
-"""How many calls decide whether a part ends after them, and that one of how many such rows ends one. The pair that
-leaves least to compile is taken."""
+"""How many calls decide whether a part ends after them, and one of how many such stretches ends a part. The pair that
+leaves least to compile is chosen."""
 
 _PREPARED = frozenset([each.name for each in PASSES])
 
 
 class Parts(NamedTuple):
-    """A block in parts."""
+    """A block cut into parts."""
 
     parts: list[Part]
-    """In an order in which they can run."""
+    """In topological order."""
     outputs: tuple[int, ...]
-    """The values that are the results."""
+    """The numbers of the results."""
 
 
 def in_equal_parts(block: Block) -> Parts | None:
-    """A block in parts, many of them equal; None where it is better compiled in one piece."""
+    """Cut a block into parts, many of them equal; None if it is better compiled in one piece."""
     if sum([spec.nbytes for spec in block.specs]) > MOST_BYTES_IN_PARTS:
         return None
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     if any([i >= 0 for i in outputs]):
-        return None  # somebody could be given the array that he gave
+        return None  # a caller could get back the array that he passed in
     calls = late(calls, outputs)
     ends, _ = _best_ends(calls, specs)
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -72,7 +72,7 @@ def in_equal_parts(block: Block) -> Parts | None:
 
 
 def may_have_equal_parts(block: Block) -> bool:
-    """Whether it is worth while to prepare a block and look for equal parts. What it says is a guess, and quick."""
+    """Whether it is worthwhile to prepare a block and look for equal parts. A quick guess."""
     if len(block.steps) < 2 * LARGE:
         return False
     calls, specs = calls_of(block)
@@ -80,7 +80,7 @@ def may_have_equal_parts(block: Block) -> bool:
 
 
 def _best_ends(calls: Sequence[Call], specs: dict[int, Spec]) -> tuple[list[int], int]:
-    """Where parts end so that least is left to compile, and about how much that is, in calls: parts of equal labels may
+    """The ends of parts that leave least to compile, and about how much that is, in calls: parts of equal labels may
     still differ in what they read."""
     labels = _labels(calls, specs)
     tried = [_ends(labels, window, divisor) for window in _WINDOWS for divisor in _DIVISORS]
@@ -90,14 +90,14 @@ def _best_ends(calls: Sequence[Call], specs: dict[int, Spec]) -> tuple[list[int]
 
 
 def _labels(calls: Sequence[Call], specs: dict[int, Spec]) -> list[int]:
-    """Equal numbers for calls that do the same, but for hoisted literals, to arrays of the same shapes."""
+    """Equal numbers for calls that do the same, apart from hoisted literals, to arrays of the same shapes."""
     known: dict[Any, int] = {}
     steps = literals_replaced([(call.op, call.arguments, call.ins) for call in calls], lambda place: None)
     return [known.setdefault((op, given, *[specs[i] for i in ins]), len(known)) for op, given, ins in steps]
 
 
 def _ends(labels: Sequence[int], window: int, divisor: int) -> list[int]:
-    """Where parts end: one may where a hash of the last labels is divisible."""
+    """The ends of parts: a part may end where a hash of the last labels is divisible."""
     odd = np.uint64(0x9E3779B97F4A7C15)
     numbers = (np.array(labels, np.uint64) + np.uint64(1)) * odd
     hashed = np.zeros_like(numbers)
@@ -121,7 +121,7 @@ def _cost(labels: Sequence[int], ends: Sequence[int]) -> int:
 
 
 class QuickParts:
-    """What compiles a program in parts for the quick tier, if that is worth it.
+    """Compiles a program in parts for the quick tier, if that is worthwhile.
 
     Args:
         given: The program, and its numbers. It runs on one device.
@@ -138,7 +138,7 @@ class QuickParts:
 
     @functools.cached_property
     def _sites(self) -> list[tuple[Executable, Part, tuple[int, ...]]]:
-        """The parts, each with the executable of all that are equal to it, and the places of its numbers."""
+        """The parts, each with the executable that all parts equal to it share, and the places of its numbers."""
         return [] if self._found is None else [self._site(part) for part in self._found.parts]
 
     def _site(self, part: Part) -> tuple[Executable, Part, tuple[int, ...]]:
@@ -154,8 +154,9 @@ class QuickParts:
         return found, part, places
 
     def compiled(self, arrays: tuple[Any, ...]) -> QuickExecutable | None:
-        """The program for arrays of this kind; None where it is better compiled in one piece, or a part cannot be
-        compiled."""
+        """The program for arrays of this kind; None if it is better compiled in one piece, or a part cannot be
+        compiled.
+        """
         place = place_of_arrays(list(arrays))
         if self._found is None or place is None:
             return None

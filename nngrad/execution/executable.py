@@ -1,8 +1,8 @@
-"""Executable: a function of arrays with all that is known of its compiled forms, and the one way in which it is called.
+"""Executable: a function of arrays with its compiled forms, and the path by which it is called.
 
 What a call runs is decided once: by a program's first calls for the quick tier (`compiling.py`), and then for good.
-From then on a call goes through at most two frames of Python above JAX's own: `__call__`, and `_in_settings` where the
-function needs settings of JAX that are not in force, or has to be waited for.
+From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the function
+needs settings of JAX that are not in force, or has to be waited for.
 """
 
 from __future__ import annotations
@@ -39,12 +39,12 @@ from .program import default_device, digest_of, placement_of
 
 
 class Settings(NamedTuple):
-    """Where a function runs, and in what settings of JAX."""
+    """Where a function runs, and under which settings of JAX."""
 
     device: jax.Device | None = None
     """The device; None leaves it to JAX."""
     needs_x64: bool = False
-    """Whether there are 64-bit values in it."""
+    """Whether it has 64-bit values."""
     mesh: Mesh | None = None
     """The devices that it runs on, if there are several."""
 
@@ -57,22 +57,22 @@ class Settings(NamedTuple):
 
 
 class Executable:
-    """A function of arrays that is compiled when it is called first.
+    """A function of arrays that is compiled when it is first called.
 
     Args:
         function: A jitted function, or one that calls several; it returns a tuple, or pytrees of arrays.
-        settings: Where it runs; None for a function that its caller calls in the settings that it needs.
-        opaque: Whether code of the user's is in it, which may call functions on the host. It is waited for then: JAX
-            hands results out before they are computed, so that what the host raises would come up when somebody reads
-            a parameter that has taken such a result, and what it held before is lost.
-        divided: The devices that it is divided over, which cannot call functions on the host.
+        settings: Where it runs; None for a function whose caller sets what it needs.
+        opaque: Whether it contains user code, which may call functions on the host. Then it is waited for: JAX returns
+            results before they are computed, so that an error on the host would surface when somebody reads a parameter
+            that has taken such a result, and its former value would be lost.
+        divided: The devices over which it is sharded, which cannot call functions on the host.
         quick_calls: How many calls of the structure run the quick tier; 0 for a function with one tier.
-        structure: Gives a digest of what it computes, the same in every process, by which its calls are counted; None
-            where that is not known, and then there is one tier.
-        on_disk: Its executables on disk; None where they are not kept.
+        structure: Returns a digest of the computation, the same in every process, by which its calls are counted; None
+            if that is unknown, and then there is one tier.
+        on_disk: Its executables on disk; None if they are not stored.
         compiled: Called once with the seconds that the first call waited for the compiler, if that is wanted.
-        in_partitions: The same in parts that are compiled by themselves, where the compiler may fail at the whole.
-        quickly: Compiles it for the quick tier in another way, for given arrays; None where that is not wanted.
+        in_partitions: The function in separately compiled parts, for when the compiler fails on the whole.
+        quickly: Compiles it for the quick tier in another way, for given arrays; None if that is not wanted.
     """
 
     __slots__ = (
@@ -82,10 +82,10 @@ class Executable:
     )  # fmt: skip
 
     optimised: Callable[..., Any]
-    """The optimised executable: a function of C that compiles where it meets arrays of another kind."""
+    """The optimised executable: a C function that compiles when it meets arrays of another kind."""
 
     seconds: float
-    """How long it was waited for the compiler last; 0 where that was not asked."""
+    """The last compile time; 0 if nothing was compiled."""
 
     def __init__(
         self,
@@ -119,9 +119,9 @@ class Executable:
         self.seconds = 0.0
         self._lock = threading.RLock()  # a signal's handler may come back to it
         self._decided: Callable[..., Any] | None = None
-        """What computes every call from now on; None as long as each call has to ask."""
+        """The function that serves every call from now on; None as long as each call has to decide."""
         self._call: Callable[..., Any] | None = None
-        """The same, where that is all there is to a call."""
+        """The same, if a call needs nothing else."""
         if self._is_optimised:
             self._decide(self.optimised)
         if quick_calls:
@@ -146,7 +146,7 @@ class Executable:
         return self(*arrays)
 
     def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
-        """The same, in the settings that it needs."""
+        """As `__call__`, under the settings that it needs."""
         call = self._decided
         if call is None:
             is_settled = self._is_optimised and build_options().running.deterministic
@@ -162,7 +162,7 @@ class Executable:
                         return mesh.finished(call(*arrays))
                 if device is None:
                     results = call(*arrays)
-                    # On CPUs what lies on a mesh is waited for outside of it too, for the reason that `finished` gives.
+                    # On CPUs, results on a mesh are waited for outside of it too, for the reason that `finished` gives.
                     lies_on = mesh_of(results if isinstance(results, tuple | list) else (results,))
                     if lies_on is not None:
                         lies_on.finished(results)
@@ -174,7 +174,7 @@ class Executable:
         return results
 
     def _for_this_call(self, *arrays: Any) -> Any:
-        """The same, as long as each call has to ask what runs it."""
+        """As `__call__`, as long as each call has to decide what runs it."""
         if _are_traced(arrays):
             if self._opaque and _is_jitted(self.function):
                 self._look_at(self.function.trace(*arrays))
@@ -193,16 +193,16 @@ class Executable:
 
     @property
     def has_quick_calls(self) -> bool:
-        """Whether a call of now may run the quick tier."""
+        """Whether a call made now may run the quick tier."""
         return self._decided is None and self._quick_calls > 0 and not build_options().running.deterministic
 
     def decide_again(self) -> None:
-        """Let each call ask again, as if no call had come: calls are counted from another number on."""
+        """Make each call decide again, as if there had been none, because the count of calls has changed."""
         with self._lock:
             self._call = self._decided = None
 
     def _chosen(self, arrays: tuple[Any, ...]) -> Callable[..., Any]:
-        """What computes this call. Nothing changes if there is an error."""
+        """The function that serves this call. Nothing changes if there is an error."""
         quick = self._counted_quick(arrays)
         if quick is not None:
             return quick
@@ -234,7 +234,7 @@ class Executable:
 
     @unharmed
     def quick_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """What computes this call, if that is the quick tier, and counts it."""
+        """The function that serves this call, if it is of the quick tier, and count it."""
         with self._lock:
             quick = self._counted_quick(arrays)
         if quick is not None:
@@ -242,11 +242,11 @@ class Executable:
         return quick
 
     def _asks_for_quick(self) -> bool:
-        """Whether a call of now runs the quick tier if it is one of the first."""
+        """Whether a call made now runs the quick tier if it is one of the first."""
         return self.has_quick_calls and default_platform(self._settings) == PLATFORM and bool(quick_options())
 
     def _count_for(self, arrays: tuple[Any, ...]) -> CallCount | None:
-        """The calls of the structure; None where they are known by nothing, so that another run could not go on."""
+        """The count of calls of the structure; None if it has no digest, so that another run could not continue it."""
         if self._count is None:
             structure = self._structure()
             if structure is None:
@@ -257,7 +257,7 @@ class Executable:
         return self._count
 
     def _quickly(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """The quick executable; None where it cannot be compiled, so that it fails in the usual way."""
+        """The quick executable; None if it cannot be compiled, so that the error arises in the usual way."""
         placement = placement_of(arrays)
         if placement not in self._quick:
             call = self._quickly_otherwise(arrays) or self.quick_for(arrays)
@@ -280,33 +280,32 @@ class Executable:
     # ---------------------------------------------------------------- compiling
 
     def temporaries(self, arrays: tuple[Any, ...]) -> int | None:
-        """Bytes of temporaries, by the compiler's account, for arrays like these; None where it gives none, or fails.
+        """Bytes of temporaries for arrays like these, as reported by the compiler; None if it reports none, or fails.
 
-        It is compiled as for the first call, in the tier of that. Nothing is run, and nothing counted.
+        It is compiled as for the first call, in the same tier. Nothing is run, and nothing counted.
         """
         device, needs_x64, _ = self._settings or Settings()
         try:
             with x64_if(needs_x64), jax.default_device(device) if device else nullcontext():
                 analysis = self._for_first_call(arrays).memory_analysis()
         except (jax.errors.JaxRuntimeError, NotImplementedError):
-            return None  # whether it can be compiled is found out again where that matters
+            return None  # the error will arise again where it matters
         return None if analysis is None else int(analysis.temp_size_in_bytes)
 
     @unharmed
     def _for_first_call(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         with self._lock:
             quick = self._quickly(arrays) if self._asks_for_quick() else None
-            if quick is not None and not isinstance(quick, jax.stages.Compiled):  # XLA tells nothing of several
+            if quick is not None and not isinstance(quick, jax.stages.Compiled):  # XLA has no analysis of several
                 quick = self.quick_for(arrays)
             return self._optimise(arrays) if quick is None else quick
 
     def quick_for(self, arrays: tuple[Any, ...], thorough: bool = False) -> jax.stages.Compiled | None:
-        """The executable that is compiled quickly, from disk or from the compiler; None where it fails by the options
-        for that."""
+        """The quickly compiled executable, from disk or from the compiler; None if it fails under these options."""
         return self._made(arrays, thorough_options() if thorough else quick_options())
 
     def _optimise(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
-        """The optimised executable, which JAX keeps for the jitted function."""
+        """The optimised executable, which JAX caches for the jitted function."""
         compiled = self._made(arrays)
         assert compiled is not None
         self._is_optimised = True
@@ -315,7 +314,7 @@ class Executable:
     def _made(
         self, arrays: tuple[Any, ...], options: dict[str, str | bool] | None = None
     ) -> jax.stages.Compiled | None:
-        """An executable by options of the compiler's, if there are any; None where it fails by these."""
+        """An executable under compiler options, if any; None if it fails under these."""
         entry = None if self._on_disk is None else self._on_disk.entry(arrays, tuple((options or {}).items()))
         known = None if entry is None else entry.load(arrays)
         if known is not None:
@@ -343,11 +342,11 @@ class Executable:
         return compiled
 
     def traced(self, arrays: tuple[Any, ...]) -> Any:
-        """The function traced for arrays. JAX does it once."""
+        """The function traced for arrays. JAX caches it."""
         return self.function.trace(*arrays) if self._on_disk is None else self._on_disk.traced(arrays)
 
     def _look_at(self, traced: Any) -> None:
-        """Find out whether code of the user's calls functions on the host.
+        """Find out whether user code calls functions on the host.
 
         Raises:
             ValueError: It does, and there are several devices.
@@ -359,7 +358,7 @@ class Executable:
                                  f"{self._divided!r}; write it with F or F.jax_function, or run it outside of the mesh")
 
     def _tell(self) -> None:
-        """Say how long it took, once, when nothing is locked: what is told may warn, and warnings may be errors."""
+        """Report the compile time, once, while nothing is locked: this may warn, and warnings may be errors."""
         compiled, self._compiled = self._compiled, None
         if compiled is not None:
             compiled(self.seconds)
@@ -370,7 +369,7 @@ _adding = threading.RLock()
 
 
 def continue_counts(numbers: Mapping[str, int]) -> None:
-    """Let the calls of structures be those that `compiling.counted` has told, in this process or in another one."""
+    """Set the counts of calls to those from `compiling.counted`, in this process or another."""
     count_on_from(numbers)
     with _adding:
         waiting = list(_with_tiers)
@@ -379,7 +378,7 @@ def continue_counts(numbers: Mapping[str, int]) -> None:
 
 
 def default_platform(settings: Settings | None = None) -> str:
-    """The name that JAX has for the platform that a function runs on."""
+    """JAX's name of the platform that a function runs on."""
     device = default_device() if settings is None or settings.device is None else settings.device
     platform: str = device.platform
     return platform

@@ -1,4 +1,4 @@
-"""Op by op: every function is run by itself, with real arrays, and whoever wants to can watch."""
+"""Op-by-op execution: every function runs by itself, with concrete arrays, and hooks can watch."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ Hook = Callable[[Function], None] | None
 Arrays = tuple[Any, ...]
 
 single_ops = executables.registered(BoundedCache(4096, most_bytes=1 << 30))
-"""Executables of single ops, by op, arguments and device."""
+"""Executables of single ops, by op, arguments and placement."""
 
 
 def executable_of_op(
@@ -75,7 +75,7 @@ def results_of(f: Function, arrays: Sequence[Any]) -> Arrays:
 
 
 def wait_for(arrays: Arrays) -> None:
-    """Wait until they are computed, so that hooks can tell the time."""
+    """Wait until arrays are computed, so that hooks can measure time."""
     jax.block_until_ready(arrays)
 
 
@@ -87,9 +87,9 @@ def run_unit(
     """Run the functions of a unit, with hooks around them.
 
     Args:
-        unit: A function that the user built, or what one call of a backward rule emitted.
-        value: The array of a Variable.
-        run: Runs a function on arrays and takes care of its results.
+        unit: A function that the user built, or all that one call of a backward rule emitted.
+        value: Returns the array of a Variable.
+        run: Runs a function on arrays and stores its results.
     """
     origin = None if unit.call is None else unit.call.function
     if unit.call is None or origin is None:
@@ -124,7 +124,7 @@ def run_function(f: Function) -> None:
 
 
 def run_functions(functions: list[Function]) -> None:
-    """Compute the outputs of those functions, lowest rank first, whose outputs are not there."""
+    """Compute the outputs of those functions, given by ascending rank, whose outputs are missing."""
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
         debug = build_options().watching.debug
@@ -143,7 +143,7 @@ def run_functions(functions: list[Function]) -> None:
 
 
 def _checked(f: Function, arrays: list[Any], checker: Any) -> Arrays:
-    """The outputs of `f`, shown to the checker of debug mode, if there is one: that of a loop a step at a time."""
+    """The outputs of `f`, shown to the checker of debug mode, if there is one; those of a loop step by step."""
     if checker is None:
         return results_of(f, arrays)
     if not isinstance(f.op, ControlOp):
@@ -173,8 +173,8 @@ def interpret(
     """Run the graph above `outputs` op by op, and return their arrays.
 
     Args:
-        outputs: What to compute.
-        leaves: Arrays of the leaves, by the leaves' ids; another leaf's is read from its cell.
+        outputs: The Variables to compute.
+        leaves: Arrays of the leaves, by the leaves' ids; others are read from their cells.
         before, after: Called with each function around its run.
         hooked: Which functions they are called with.
         computed: Called with each function and its results.
@@ -221,17 +221,17 @@ def interpret(
             if x.parent is not None:
                 left[x.parent, x.index] -= 1
                 if not left[x.parent, x.index]:
-                    values.pop((x.parent, x.index), None)  # nobody wants it any more
+                    values.pop((x.parent, x.index), None)  # no longer needed
     if checker is not None:
         checker.finish(outputs)
     return [value(y) for y in outputs]
 
 
-# ---------------------------------------------------------------- who watches, and what runs in one piece then
+# ---------------------------------------------------------------- hooks, and units that run in one piece
 
 
 class Unit(NamedTuple):
-    """Functions that run one after another, with nothing in between."""
+    """Functions that run one after another without interruption."""
 
     call: RuleCall | None
     """The call of a backward rule that emitted them; None for a single function."""
@@ -245,8 +245,8 @@ def hooks_of(f: Function) -> list[Any]:
 
 
 def any_watched(functions: Iterable[Function]) -> bool:
-    """Whether somebody wants to see functions run: hooks or debug mode in this thread, or hooks that are on some of
-    the functions, or on those that they are the backward of."""
+    """Whether hooks or debug mode watch functions run: in this thread, on some of the functions, or on those whose
+    backward they are."""
     if build_options().watched:
         return True
     if not function_hooks:
@@ -255,23 +255,23 @@ def any_watched(functions: Iterable[Function]) -> bool:
 
 
 def is_watched(outputs: Sequence[Variable]) -> bool:
-    """Whether hooks or debug mode want to see the functions above `outputs` run."""
+    """Whether hooks or debug mode watch the functions above `outputs` run."""
     return watched() and any_watched(functions_of(outputs))
 
 
 def units_of(functions: list[Function], through: Callable[[Variable], bool] | None = None) -> list[Unit]:
-    """The functions, lowest rank first, in units, in an order in which these can run.
+    """Group functions, given by ascending rank, into units, in topological order.
 
-    Without hooks each function is a unit. With hooks all that one call of a backward rule emitted is one, and
-    what its hooks are shown is among the functions: the inputs of the function whose rule it was, and
-    the gradients of its outputs. Functions of the user's run as soon as they can, lowest rank first; then backward
-    units in the order in which their rules were called.
+    Without hooks each function is a unit. With hooks, all functions that one call of a backward rule emitted are one,
+    and whatever its hooks are shown is computed too: the inputs of the function whose rule it was, and the gradients of
+    its outputs. The user's functions run as soon as they can, by ascending rank; then backward units in the order in
+    which their rules were called.
 
-    Units never wait for each other in a circle: what a call emits depends on what was there when it began.
+    Units never wait for each other in a circle: what a call emits depends on what existed when it began.
 
     Args:
-        functions: What shall run.
-        through: Which Variables are not there yet; all by default.
+        functions: The functions to run.
+        through: Which Variables are not computed yet; all by default.
     """
     if not build_options().watching.hooks and not function_hooks:
         return [Unit(None, [f]) for f in functions]
@@ -308,7 +308,7 @@ def needed_by(unit: Unit) -> list[Variable]:
 
 
 def _shown(call: RuleCall | None) -> list[Variable]:
-    """Returns what hooks are shown of a call of a backward rule."""
+    """The Variables that hooks are shown about a call of a backward rule."""
     f = None if call is None else call.function
     if call is None or f is None:
         return []
@@ -332,7 +332,7 @@ def _unit_key(f: Function) -> Function | RuleCall:
 
 
 def _place(unit: Unit) -> tuple[int, int]:
-    """Where a unit comes among those that can run."""
+    """A unit's priority among those that can run."""
     f = unit.functions[0]
     origin = None if unit.call is None else unit.call.function
     return f.order, f.rank if origin is None else -origin.rank

@@ -1,4 +1,4 @@
-"""A graph as a program, and a program as a pure JAX function."""
+"""Lowering: convert a graph to a program, and a program to a pure JAX function."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ from .program import Program as Program
 from .program import default_device, digest_of_program, in_one, platform_of
 
 Way = Callable[..., tuple[Any, ...]]
-"""Arrays in, arrays out."""
+"""A function from arrays to arrays."""
 
 
 class Linearized(NamedTuple):
-    """A graph's program, with what ties it to the graph."""
+    """A graph's program, with its links to the graph."""
 
     program: Program
     leaves: list[Variable]
     """The leaves, in the program's order."""
     functions: list[Function]
-    """The functions, in an order in which they can run."""
+    """The functions, in topological order."""
     updated: list[Variable]
     """The leaves whose new values are the program's last results."""
 
@@ -48,18 +48,17 @@ def linearize(
     functions: list[Function] | None = None,
     as_built: bool = False,
 ) -> Linearized:
-    """The program that computes `outputs`, and after them the new values of the leaves it updates.
+    """The program that computes `outputs`, followed by the new values of the leaves that it updates.
 
-    A leaf that several functions update is updated by each in turn: what a later one computes from the
-    leaf is computed from the earlier one's result.
+    If several functions update a leaf, they do so in turn: each computes from the result of the one before.
 
     Args:
-        outputs: What it computes.
+        outputs: The Variables to compute.
         first: Variables that come first among the leaves; functions above them are left out.
         device: Where it runs.
-        effects: Whether it computes the leaves' new values.
-        functions: What `outputs` depend on, lowest rank first, where the caller has it already.
-        as_built: Whether gradients that are there in two forms are computed in both.
+        effects: Whether to compute the leaves' new values.
+        functions: The functions that `outputs` depend on, by ascending rank, if they are known.
+        as_built: Whether to compute gradients that exist in two forms in both of them.
     """
     closing = Closing(first)
     partly_known = functions is not None and closing.leaves
@@ -88,8 +87,8 @@ def linearize(
 def _in_one_form(
     closing: Closing, outputs: Sequence[Variable], functions: list[Function]
 ) -> tuple[Sequence[Variable], list[Function]]:
-    """Let what is there in two forms be computed in one: returns what is then computed in place of `outputs` and
-    `functions`."""
+    """Choose one form for gradients that exist in two: returns the Variables and functions to compute in place of
+    `outputs` and `functions`."""
     found = forms_within(functions, {id(x) for x in closing}) if any([f.order for f in functions]) else []
     if not found:
         return outputs, functions
@@ -100,7 +99,7 @@ def _in_one_form(
     )
     read = {id(x) for f in functions for x in f.inputs}
     if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
-        return outputs, functions  # values of other leaves would be asked for
+        return outputs, functions  # it would read other leaves
     count, starts = 0, {}
     for f in shorter:
         starts[f] = count
@@ -131,10 +130,10 @@ def _again(closing: Closing, value: Variable, leaf: Variable, number: int) -> in
 
 
 def lower(program: Program) -> Way:
-    """The program as a pure function: arrays of the leaves in, arrays of the results out.
+    """The program as a pure function from arrays of the leaves to arrays of the results.
 
-    That of a program which is too long for the compiler calls one jitted function for each of its partitions. Called by
-    itself it runs them one after another; where JAX traces it, XLA is told to leave them apart.
+    For a program that is too long for the compiler, it calls one jitted function per partition. Called by itself it
+    runs these one after another; while JAX traces it, XLA is told to keep them apart.
     """
 
     def function(found: Lowered) -> Way:
@@ -150,16 +149,16 @@ def lowered_whole(
 
     Args:
         program: The program.
-        function: Makes a function of arrays of what the passes have left.
-        takes: Shapes and dtypes of the arrays; those of the leaves by default.
+        function: Makes a function of arrays from the result of the passes.
+        takes: Shapes and dtypes of the arrays; by default the leaves'.
     """
     specs = program.block.inputs if takes is None else takes
     return _by_platform(program, lambda found: function(found.program), specs, as_a_whole=True)
 
 
 def lowered_where_it_runs(program: Program) -> Lowered:
-    """A program that may be too long for the compiler after the passes for the platform that it runs on, which is not
-    asked for elsewhere: other programs are as they are, and get their passes when they are traced."""
+    """If a program may be too long for the compiler, the result of the passes for the platform that it runs on. Other
+    programs stay as they are, without asking for the platform: the passes run when they are traced."""
     return lowered(program, platform_of(program)) if is_too_long(program) else Lowered(program)
 
 
@@ -179,8 +178,8 @@ def by_itself(op: Op, arguments: tuple[Any, ...]) -> Callable[..., Any]:
 def _by_platform(
     program: Program, function: Callable[[Lowered], Way], takes: Sequence[Spec], as_a_whole: bool = False
 ) -> Way:
-    """A program as a function of what the passes for each platform have made of it; they take a while, and are run when
-    it is called first."""
+    """A program as a function of the results of the passes for each platform, which take a while, and therefore run
+    when it is first called."""
 
     @functools.cache
     def made() -> Way:
@@ -218,7 +217,7 @@ def in_partitions(program: Program, partitions: list[Partition]) -> Way:
 
 
 def _remembered(whole: Program, partition: Partition) -> Way:
-    """A partition as a jitted function, whose executable is kept on disk where it can be."""
+    """A partition as a jitted function, whose executable is stored on disk if possible."""
     program, specs = Program(partition.block, whole.device, mesh=whole.mesh), partition.block.inputs
     if partition.numbers is None:
         jitted = jax.jit(in_one(program))
@@ -231,20 +230,20 @@ def _remembered(whole: Program, partition: Partition) -> Way:
 
 # ---------------------------------------------------------------- by platform
 
-# JAX traces a function once, and may lower it for a platform that is not at hand, or for several at once. So nothing
-# may depend on the platform when a function is traced. What does is a primitive of its own, whose ways are traced when
-# it is lowered, each for the platform that it is for: `lax.platform_dependent` would trace all of them.
+# JAX traces a function once, and may lower it for a platform that is not present, or for several. So nothing may depend
+# on the platform when a function is traced. What does is a primitive of its own, whose implementation is traced when it
+# is lowered, for the platform at hand: `lax.platform_dependent` would trace all of them.
 
 _Settings = tuple[bool, Any]
-"""Those of JAX's settings on which depends how a function is traced: 64 bits, precision of products."""
+"""The settings of JAX that affect tracing: 64 bits, and precision of products."""
 
 
 class Ways:
-    """A function that is computed in one way or another, by the platform that it is lowered for.
+    """A function with different implementations by platform, chosen when it is lowered.
 
     Args:
-        named: The way on each platform that has one of its own, by the name that JAX has for the platform.
-        other: The way on all other platforms.
+        named: The implementation for each platform that has one, by JAX's name of the platform.
+        other: The implementation for all other platforms.
         takes: Shapes and dtypes of the arrays.
         gives: Shapes and dtypes of the results.
     """
@@ -260,29 +259,29 @@ class Ways:
         return tuple(_chosen.bind(*arrays, ways=self, settings=_settings_of_now()))
 
     def on(self, platform: str | None) -> Way:
-        """The way on a platform; None for one that has none of its own."""
+        """The implementation on a platform; None means one without its own."""
         return self.other if platform is None else self.named.get(platform, self.other)
 
     def expanded(self, *arrays: Any) -> tuple[Any, ...]:
-        """The same in terms that JAX can transform, and for which it traces all ways."""
+        """The same function in terms that JAX can transform, for which it traces all implementations."""
         results: tuple[Any, ...] = lax.platform_dependent(*arrays, **self.named, default=self.other)
         return results
 
     @functools.cached_property
     def jaxpr(self) -> ClosedJaxpr:
-        """What is computed on other platforms."""
+        """The jaxpr of the implementation for other platforms."""
         return jax.make_jaxpr(self.other)(*[spec.abstract() for spec in self._takes])
 
     def results(self, avals: Sequence[Any]) -> list[Any]:
-        """What the results are like for arrays that are like `avals`."""
+        """The abstract results for arrays like `avals`."""
         if all(map(_is_like, avals, self._takes)) and (_settings_of_now()[0] or not self._needs_x64):
             return [jax.core.ShapedArray(spec.shape, spec.dtype) for spec in self._gives]
-        # They have 32 bits where the function has 64; or they are divided among devices, and so are the results.
+        # They have 32 bits where the function has 64; or they are sharded over devices, and so are the results.
         return list(jax.make_jaxpr(self.other)(*avals).out_avals)
 
 
 def _is_like(aval: Any, spec: Spec) -> bool:
-    """Whether `aval` says nothing of an array but shape and dtype, and these are as in `spec`."""
+    """Whether `aval` has only a shape and dtype, and these are as in `spec`."""
     return bool(aval.update(weak_type=False) == jax.core.ShapedArray(spec.shape, spec.dtype))
 
 
@@ -335,8 +334,8 @@ def _lowered(platform: str | None, context: Any, *operands: Any, ways: Ways, set
 
 
 def without_unread(function: Way) -> Way:
-    """The function without what nobody reads, such as stacks of values in loops. `jax.jit` leaves that out of what it
-    traces, but not out of the lowering of a primitive, and XLA not out of loops within loops."""
+    """The function after dead code elimination, for instance of stacks of values in loops. `jax.jit` does this for what
+    it traces, but not for the lowering of a primitive, and XLA not for loops within loops."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         closed = jax.make_jaxpr(function)(*arrays)

@@ -1,4 +1,4 @@
-"""Jitted functions whose executables come from disk where some process has left them there, and are left there else."""
+"""Jitted functions backed by the disk cache: executables are read from disk if possible, and else stored there."""
 
 from __future__ import annotations
 
@@ -17,26 +17,26 @@ from .program import default_device, digest_of, surroundings
 from .serialized import PLATFORMS, dispatched, trace_context
 
 Options = tuple[tuple[str, Any], ...]
-"""What the compiler is told, by name."""
+"""Compiler options, by name."""
 
 _SETTINGS: Any = jax.config
 
 
 class DiskEntry(NamedTuple):
-    """What the disk may have for a function and arguments of one kind."""
+    """The disk cache's entry for a function and arguments of one kind."""
 
     function: OnDisk
     key: bytes
     tree: Any
-    """That of the arguments."""
+    """The pytree of the arguments."""
     device: jax.Device
     committed: bool
-    """Whether the results are bound to the device."""
+    """Whether the results are committed to the device."""
     kind: Any
-    """Of the calls that the executable can serve from then on; None for none."""
+    """The kind of calls that the executable can serve from then on, or None."""
 
     def load(self, arguments: Sequence[Any]) -> jax.stages.Compiled | None:
-        """The executable, if it is there."""
+        """The executable, or None."""
         compiled = disk_cache.load(
             self.key, self.tree, self.device, self.committed, lambda: self.function.traced(arguments).lower()
         )
@@ -45,23 +45,22 @@ class DiskEntry(NamedTuple):
         return compiled
 
     def keep(self, compiled: jax.stages.Compiled) -> None:
-        """Keep the executable."""
+        """Store the executable."""
         self.function.know(self.kind, compiled)
         disk_cache.keep(self.key, compiled)
 
 
 class OnDisk:
-    """A jitted function whose executables are on disk: one for arguments of each kind, for the place where they lie,
-    and for the settings of JAX that are in force.
+    """A jitted function with executables on disk: one for each kind of arguments, placement and settings of JAX.
 
     Args:
-        jitted: A jitted function. It may take over arrays where it takes pytrees.
-        structure: Gives a digest of what it computes, the same in every process; None where that is not known. Then the
-            disk knows it by what the compiler gets: it is traced and lowered in every process, but not compiled, and is
-            not remembered if it calls functions on the host. It is asked when arguments of another kind come.
-        takes_trees: Whether it takes pytrees, and sees which dtypes in them are weak; else it takes arrays, and is
-            neither traced nor compiled where the disk has its executable.
-        specs: Of the arrays; None for a function that takes whatever comes.
+        jitted: A jitted function. It may donate arrays if it takes pytrees.
+        structure: Returns a digest of the computation, the same in every process; None if that is unknown. Then the
+            disk identifies it by its lowered text: it is traced and lowered in every process, but not compiled, and is
+            not stored if it calls functions on the host. It is called when arguments of another kind come.
+        takes_trees: Whether it takes pytrees, and distinguishes weak dtypes in them; else it takes arrays, and is
+            neither traced nor compiled if the disk has its executable.
+        specs: Shapes and dtypes of the arrays; None for a function that takes any.
     """
 
     call: Callable[..., Any]
@@ -80,15 +79,14 @@ class OnDisk:
         self.call = dispatched(self._choose, jitted)
 
     def know(self, kind: Any, compiled: jax.stages.Compiled) -> None:
-        """Let calls of a kind run `compiled`, in whatever thread it was made."""
+        """Serve calls of a kind by `compiled`, whatever thread it was made in."""
         if kind is not None:
             with self._lock:
                 self._known[kind] = compiled
 
     def entry(self, arguments: Sequence[Any], options: Options = ()) -> DiskEntry | None:
-        """What the disk may have for such arguments: arrays, or what they will be like, in pytrees; None where nothing
-        can be said of that. `options` is what the compiler is told besides, by name: calls are not served by what it
-        makes then."""
+        """The disk cache's entry for such arguments: arrays, or their abstract values, in pytrees; None if it cannot be
+        determined. `options` are additional compiler options: executables made with them do not serve calls."""
         leaves, tree = jax.tree.flatten(tuple(arguments))
         place = place_of_arrays(leaves)
         if place is None or not self._takes(arguments) or not _can_be_kept(place[0]):
@@ -101,8 +99,8 @@ class OnDisk:
         return DiskEntry(self, digest_of(digest, around), tree, *place, kind)
 
     def traced(self, arguments: Sequence[Any]) -> Any:
-        """The function traced for such arguments; one of arrays for what they are like, whether or not their dtypes are
-        weak. JAX does it once."""
+        """The function traced for such arguments; a function of arrays for their abstract values, whether or not their
+        dtypes are weak. JAX caches it."""
         place = None if self._takes_trees else place_of_arrays(list(arguments))
         if place is None:  # on several devices, say
             return self._jitted.trace(*arguments)
@@ -129,8 +127,8 @@ class OnDisk:
         return compiled
 
     def _kind_of(self, leaves: list[Any], tree: Any, place: tuple[jax.Device, bool]) -> Any:
-        """What an executable is made for: equal for calls that one can serve; None where JAX shall decide, since it
-        looks at every result, and says where a NaN comes from by running a function once more."""
+        """The kind of calls that an executable can serve; None if JAX must decide, because it checks every result for
+        NaN, and reruns a function to locate one."""
         if _SETTINGS.jax_debug_nans or _SETTINGS.jax_debug_infs:
             return None
         return trace_context(), place, tree, tuple(map(jax.typeof, leaves))
@@ -147,7 +145,7 @@ class OnDisk:
         )
 
     def _digest(self, arguments: Sequence[Any], leaves: list[Any], tree: Any) -> bytes | None:
-        """What is computed for such arguments, the same in every process; None where that is not known."""
+        """A digest of the computation for such arguments, the same in every process; None if it is unknown."""
         structure = self._structure()
         if structure is not None:
             avals: Any = list(map(jax.typeof, leaves))
@@ -159,7 +157,7 @@ class OnDisk:
         if traced.jaxpr.effects or any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)]):
             return None
         lowered = traced.lower()
-        # The text does not say how arrays are nested, nor which of those that come and go are weak in their dtype.
+        # The text does not say how arrays are nested, nor which inputs and outputs have weak dtypes.
         text = lowered.as_text(), str(lowered.in_tree), str(lowered.out_tree), str(lowered.out_info)
         return digest_of(b"text", *[part.encode() for part in text])
 
@@ -167,15 +165,15 @@ class OnDisk:
 def on_disk_by_structure(
     structure: bytes | None, jitted: Any, specs: tuple[Spec, ...] | None = None
 ) -> OnDisk | None:
-    """A jitted function of arrays, none of which it takes over, as one whose executables are on disk; None where its
-    structure is not known, or the disk is not used. The arguments are those of the class."""
+    """A jitted function of arrays that donates none, with executables on disk; None if its structure is unknown, or the
+    disk is not used. For the arguments see the class."""
     if structure is None or not disk_cache.is_on:
         return None
     return OnDisk(jitted, lambda: structure, specs=specs)
 
 
 def on_disk_of_trees(jitted: Any, structure: Callable[[], bytes | None] = lambda: None) -> OnDisk | None:
-    """The same for a function of pytrees that returns tuples of arrays."""
+    """As `on_disk_by_structure`, for a function of pytrees that returns tuples of arrays."""
     return OnDisk(jitted, structure, takes_trees=True) if disk_cache.is_on else None
 
 
@@ -184,8 +182,8 @@ def _can_be_kept(device: jax.Device) -> bool:
 
 
 def place_of_arrays(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
-    """The device that a call with such arguments runs on, and whether its results are bound to that; None where JAX
-    shall decide."""
+    """The device that a call with such arguments runs on, and whether its results are committed to it; None if JAX must
+    decide."""
     device, committed = default_device(), False
     free = set()
     for leaf in leaves:
@@ -200,7 +198,7 @@ def place_of_arrays(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
 
 
 def _devices_of(leaf: Any) -> tuple[set[jax.Device] | None, bool]:
-    """The devices that an argument lies on, and whether it is bound to them; None for the devices where JAX shall
+    """The devices that an argument lies on, and whether it is committed to them; None for the devices if JAX must
     decide."""
     if leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
         return set(), False
@@ -215,7 +213,7 @@ _ON_HOST = (np.ndarray, float, int, bool)
 
 
 def _is_within_a_context() -> bool:
-    """Whether a context is in force that changes what is compiled and is no setting, as a mesh is."""
+    """Whether a context is in force that affects compilation without being a setting, such as a mesh."""
     settings = list(jax.config.values.values())
     return any([
         now is not usual and now != usual and now not in settings
@@ -227,7 +225,7 @@ _usual: list[tuple[Any, ...]] = []
 
 
 def _usual_context() -> tuple[Any, ...]:
-    """What is in force in a thread where nothing was said."""
+    """The trace context of a thread in which nothing was set."""
     if not _usual:
         thread = threading.Thread(target=lambda: _usual.append(trace_context()))
         thread.start()

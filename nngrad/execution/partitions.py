@@ -1,13 +1,13 @@
-"""What an executable is of: a block without its numbers, and partitions of one that is too long for the compiler.
+"""Prepare blocks for executables: hoist numbers, and partition blocks that are too long for the compiler.
 
-**Hoisted literals.** Programs that differ in numbers alone share an executable, which takes the numbers as an input. A
+**Hoisted literals.** Programs that differ only in numbers share an executable, which takes the numbers as an input. A
 number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. An executable need not know
-most of them, so that a number which changes, as lam in `lam * penalty` where lam is annealed, compiles nothing: 0, 1,
--1, and those that an op computes with in a way of its own, stay in the program; all others are inputs.
+most numbers, so that one which changes, as lam in `lam * penalty` when lam is annealed, compiles nothing: 0, 1, -1, and
+those that an op treats as a special case, stay in the program; all others are inputs.
 
-**Partitions** run one after another. XLA makes one loop of elementwise functions that follow each other, however many
-they are. The time that it takes for that grows with the square of their number, and past some thousands it fails. Of
-arrays that are joined, and parts that are results, it looks at each for each other, and makes a kernel of every part.
+**Partitions** run one after another. XLA fuses successive elementwise functions into one loop, however many they are.
+Its time for that grows with the square of their number, and past some thousands it fails. For arrays that are joined,
+and parts that are results, it compares each with each other, and makes a kernel of every part.
 """
 
 from __future__ import annotations
@@ -36,16 +36,16 @@ from .program import Call, HoistedLiteral, Program, block_of, calls_of, in_one
 
 Numbers = tuple[float, ...]
 
-_literal_at = functools.cache(HoistedLiteral)  # those that are the same object are soon found to be equal
+_literal_at = functools.cache(HoistedLiteral)  # identical objects are quick to compare
 
 _SPECIAL = (0, 1, -1)
-"""Numbers with which there is less to compute."""
+"""Numbers that save computation."""
 
 
 def hoist_from(block: Block) -> tuple[Block, Numbers]:
-    """The block with its numbers hoisted, and the numbers. Equal numbers have one place, so that what does the same
-    still does. Code of the user's takes no numbers beside it; and where integers are computed with, what they become
-    depends on the number."""
+    """The block with its numbers hoisted, and the numbers. Equal numbers share a place, so that equal functions stay
+    equal. User code takes no numbers as arguments; and in integer arithmetic, the result's dtype depends on the number.
+    """
     if not any([op.numbers for op, _, _ in block.steps]) or block.opaque:
         return block, ()
     calls, specs = calls_of(block)
@@ -78,43 +78,43 @@ def hoisted_in(block: Block) -> int:
 
 
 class Hoisted(NamedTuple):
-    """A program with its numbers hoisted, and these."""
+    """A program with its numbers hoisted, and these numbers."""
 
     program: Program
     numbers: np.ndarray[Any, Any] | None
-    """As an executable takes them, before the arrays of the leaves; None where there are none."""
+    """As an executable takes them, before the arrays of the leaves; None if there are none."""
 
     @property
     def takes(self) -> tuple[Spec, ...]:
-        """Shapes and dtypes of what an executable takes."""
+        """Shapes and dtypes of an executable's arguments."""
         if self.numbers is None:
             return self.program.block.inputs
         return spec_of(self.numbers.shape, self.numbers.dtype), *self.program.block.inputs
 
 
 def hoisted(program: Program) -> Hoisted:
-    """What all programs have in common that differ from this one in numbers alone, and its own numbers."""
+    """The form that a program shares with all that differ only in numbers, and its own numbers."""
     block, numbers = hoist_from(program.block)
     return Hoisted(program._replace(block=block), as_array(numbers, block.needs_x64))
 
 
 def as_array(numbers: Numbers, needs_x64: bool) -> np.ndarray[Any, Any] | None:
-    """Numbers as an executable takes them; None where there are none."""
+    """Numbers as an executable takes them; None if there are none."""
     if not numbers:
         return None
     if needs_x64:
         return np.array(numbers, np.float64)
-    # C casts too large numbers to infinity without NumPy's warning, as where they are a part of the program.
+    # C casts too large numbers to infinity without NumPy's warning, as for numbers inside the program.
     return np.array([c_float(number).value for number in numbers], np.float32)
 
 
 def with_literals(program: Program, numbers: Sequence[Any]) -> Program:
-    """A program with numbers, or what stands for them where JAX traces it, in the place of its hoisted literals."""
+    """A program with numbers, or their tracers, in place of its hoisted literals."""
     return program._replace(block=program.block.with_steps(literals_replaced(program.block.steps, numbers.__getitem__)))
 
 
 def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[Step, ...]:
-    """Steps with what `by` says for a place instead of each hoisted literal."""
+    """Steps with each hoisted literal replaced by the result of `by` for its place."""
 
     def in_place(argument: Any) -> Any:
         if argument.__class__ is HoistedLiteral:
@@ -129,7 +129,7 @@ def literals_replaced(steps: Iterable[Step], by: Callable[[int], Any]) -> tuple[
 
 
 def renumbered(block: Block) -> tuple[Block, tuple[int, ...]]:
-    """A part of a block with its own hoisted literals numbered from 0 on, and their places in the whole block."""
+    """A part of a block with its hoisted literals renumbered from 0, and their places in the whole block."""
     places: dict[int, int] = {}
     steps = literals_replaced(block.steps, lambda place: _literal_at(places.setdefault(place, len(places))))
     return block.with_steps(steps) if places else block, tuple(places)
@@ -149,7 +149,7 @@ def taking_literals(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 
 class Partition(NamedTuple):
-    """A part of a block. Values go by their numbers in the whole block."""
+    """A part of a block. Values have their numbers in the whole block."""
 
     block: Block
     """The part as a block of its own. Parts that do the same are equal, wherever they are."""
@@ -158,15 +158,15 @@ class Partition(NamedTuple):
     gives: tuple[int, ...]
     """Its results."""
     done_with: tuple[int, ...]
-    """The values that nothing needs after it."""
+    """The values that are not needed after it."""
     starts: dict[int, Any]
-    """Those of the values that it takes which say where parts of arrays begin."""
+    """Those of its arguments that say where parts of arrays begin."""
     numbers: np.ndarray[Any, Any] | None
-    """Its numbers, where they are hoisted from the block, so that partitions which differ in these alone are equal."""
+    """Its numbers, if they are hoisted, so that partitions which differ only in them are equal."""
 
 
 def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array:
-    """The part of `x` of `sizes` that begins at `starts`, in a shape: one executable takes it anywhere."""
+    """The part of `x` of `sizes` that begins at `starts`, reshaped: one executable serves all starts."""
     return lax.reshape(lax.dynamic_slice(x, list(starts), sizes), shape)
 
 
@@ -174,18 +174,18 @@ _part_at: Op[Any, Any] = Op(part_at)
 
 
 def _is_fused(call: Call) -> bool:
-    """Whether XLA makes it a part of the loop that reads it."""
+    """Whether XLA fuses it into the loop that reads it."""
     return call.op.elementwise or call.op.broadcasts
 
 
 def _weight(call: Call) -> int:
-    """How many operations on two arrays it is."""
+    """The number of operations on two arrays."""
     return max(1, len(call.ins) - 1)
 
 
 def is_long(block: Block) -> bool:
-    """Whether XLA would make one loop of more than `MOST_FUSED` operations, of those between which it computes nothing
-    that has to be in memory; or join leaves, and give parts of arrays, more than `MOST_PARTS` together."""
+    """Whether XLA would fuse more than `MOST_FUSED` operations into one loop, with nothing between them that has to be
+    in memory; or join leaves, and return parts of arrays, more than `MOST_PARTS` in total."""
     if sum([max(1, len(ins) - 1) for _, _, ins in block.steps]) + len(block.outputs) <= MOST_PARTS:
         return False
     calls, _ = calls_of(block)
@@ -210,7 +210,7 @@ def is_long(block: Block) -> bool:
 
 
 def cut(block: Block) -> list[Partition]:
-    """The partitions of a block, in an order in which they can run."""
+    """The partitions of a block, in topological order."""
     calls, specs = calls_of(block)
     starts: dict[int, Any] = {}
     groups: list[list[Call]] = []
@@ -227,16 +227,16 @@ def cut(block: Block) -> list[Partition]:
 
 
 def apart(arrays: Sequence[Any]) -> AbstractContextManager[Any]:
-    """A context in which calls of jitted functions stay calls in the program that is made, if `arrays` are traced."""
+    """A context in which calls of jitted functions are not inlined by XLA, if `arrays` are traced."""
     traced = any([isinstance(array, jax.core.Tracer) for array in arrays])
     return set_xla_metadata(inlineable="false") if traced else nullcontext()
 
 
 def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) -> list[Call]:
-    """The calls, where what takes many arrays, or gives many parts of one, becomes several calls.
+    """Divide calls that take many arrays, or return many parts of one, into several.
 
-    A sum adds to the result of the call before, in the same order, so that it is the same to the bit; stretches of what
-    is joined are joined. Where a part begins is a value, which `starts` gets, so that partitions of parts are equal.
+    A sum adds to the previous call's result, in the same order, so that it is the same bit for bit; joined arrays are
+    joined in stretches. Where a part begins is a value, entered in `starts`, so that partitions of parts are equal.
     """
     divided: list[Call] = []
     numbers = itertools.count(min(specs, default=0) - 1, -1)
@@ -275,7 +275,7 @@ def _divided(calls: list[Call], specs: dict[int, Spec], starts: dict[int, Any]) 
 
 
 def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
-    """Where what a key takes begins, and its sizes; None where it is not all that lies between two places."""
+    """The start and sizes of the slice that a key takes; None if it is not contiguous."""
     windows = [(entry, 1, 1) if isinstance(entry, int) else entry for entry in key if entry is not None]
     if {step for _, _, step in windows} != {1} or {type(n) for window in windows for n in window} != {int}:
         return None
@@ -285,7 +285,7 @@ def _window(key: Key) -> tuple[tuple[int, ...], tuple[int, ...]] | None:
 def _partition(
     group: list[Call], place: int, last: dict[int, int], specs: dict[int, Spec], starts: dict[int, Any]
 ) -> Partition:
-    """The partition of some calls; `last` says in which partition a value is read last."""
+    """The partition of some calls; `last` gives the partition in which each value is last read."""
     part = part_of_calls(group, place, last, specs)
     block, numbers = hoist_from(part.block)
     of_parts = {i: starts[i] for i in part.takes if i in starts}
@@ -293,17 +293,17 @@ def _partition(
 
 
 class Part(NamedTuple):
-    """Some calls of a block as a block of their own. Values go by their numbers in the whole block."""
+    """Some calls of a block as a block of their own. Values have their numbers in the whole block."""
 
     block: Block
     takes: tuple[int, ...]
     gives: tuple[int, ...]
     done_with: tuple[int, ...]
-    """The values that nothing needs after it."""
+    """The values that are not needed after it."""
 
 
 def part_of_calls(group: Sequence[Call], place: int, last: dict[int, int], specs: dict[int, Spec]) -> Part:
-    """The part that consists of some calls; `last` says in which part a value is read last."""
+    """The part that consists of some calls; `last` gives the part in which each value is last read."""
     made = dict.fromkeys([i for call in group for i in call.outs])
     takes = [i for i in dict.fromkeys([i for call in group for i in call.ins]) if i not in made]
     places = {i: n for n, i in enumerate(takes)}

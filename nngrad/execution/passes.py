@@ -1,9 +1,8 @@
-"""Lowering as a list of passes: what is done to a block on its way to the compiler.
+"""Passes: transformations of a block on its way to the compiler.
 
-A graph says what is computed; what a backend makes of it, and how to help it, is known here alone. A pass is a function
-from blocks to blocks that give the same results, but for the order in which the terms of a sum are added up. The last
-ones may cut a block into partitions. `lower.py` makes one function of what the passes leave.
-
+A graph says what is computed; how backends treat it, and how to help them, is known only here. A pass is a function
+from blocks to blocks with the same results, apart from the order of the terms in a sum. The last ones may cut a block
+into partitions. `lower.py` makes one function of the result.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ from .program import Call, Program, block_of, calls_of, platform_of
 
 
 def with_bodies_inline(block: Block) -> Block:
-    """The block with the steps of its body in place of each function that is just that.
+    """The block with each function that merely wraps a body replaced by the body's steps.
 
-    So the passes that come later, and the estimate of memory, see what runs.
+    So later passes, and the estimate of memory, see what runs.
     """
     while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
         block = _one_level(block)
@@ -58,9 +57,9 @@ def _one_level(block: Block) -> Block:
 
 
 def with_loops_together(block: Block) -> Block:
-    """The block with one loop in place of several that have steps in common.
+    """The block with loops fused that have steps in common.
 
-    Loops are asked about together if as many others come before each of them on the longest way to a leaf: then none of
+    Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
     them depends on another.
     """
     if not any([_is_loop(op) for op, _, _ in block.steps]):
@@ -97,7 +96,7 @@ def _is_loop(op: Op) -> bool:
 
 
 def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, int]) -> list[Call]:
-    """The calls, and those that were made in place of some of them, each after what it reads."""
+    """The calls, with some replaced by those in `made`, in topological order."""
     kept = [made.get(id(call), call) for call in calls]
     found = {
         id(call): call._replace(ins=tuple([instead.get(i, i) for i in call.ins])) for call in kept
@@ -107,19 +106,19 @@ def _in_order(calls: Sequence[Call], made: dict[int, Call], instead: dict[int, i
 
 
 class Pass(NamedTuple):
-    """A pass, which does nothing where it does not find what it looks for."""
+    """A pass, which does nothing if it does not find what it looks for."""
 
     name: str
     what: str
     """What it looks for."""
     run: Callable[[Block], Block | list[Partition]]
     platform: str | None = None
-    """The platform that it is for, by the name that JAX has for it; None for every one."""
+    """The platform that it is for, by JAX's name; None for all."""
 
 
 HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(block)[0])
-"""It comes before an executable is looked for, which programs that differ in numbers alone share. What is cut into
-partitions has them hoisted from each of these."""
+"""It runs before an executable is looked up, which programs that differ only in numbers share. In a program that is
+cut, each partition has its own numbers hoisted."""
 
 LOWERING = (
     Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline),
@@ -131,58 +130,58 @@ LOWERING = (
     Pass("partition", "more than the compiler takes at once", lambda block: cut(block) if is_long(block) else block),
     Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once, "cpu"),
 )
-"""In the order in which they are run, when a program is traced. What is cut gets none of those that follow."""
+"""In the order in which they run, when a program is traced. A block that was cut skips those that follow."""
 
 PASSES = (HOIST, *LOWERING)
 
 PLATFORMS = tuple(dict.fromkeys([each.platform for each in PASSES if each.platform is not None]))
-"""Those that have passes of their own."""
+"""The platforms with passes of their own."""
 
 
 def passes(*, without: Iterable[str] = ()) -> Switched:
-    """What is compiled within is compiled without some passes, to find the one that makes a difference.
+    """Compile everything within this block without some passes, to find the one that makes a difference.
 
-    Results differ by rounding. The innermost context counts alone.
+    Results differ by rounding. Only the innermost context counts.
 
     Args:
-        without: Names of the passes that are left out; `nn.show_passes(y)` lists them, with what each does to a graph.
+        without: Names of passes to leave out; `nn.show_passes(y)` lists them, with what each does to a graph.
 
     Raises:
         TypeError: `without` is a string.
-        ValueError: There is no pass of a name in `without`.
+        ValueError: A name in `without` is not that of a pass.
     """
     names = left_out(without, [each.name for each in PASSES], "pass", "passes", "nn.show_passes(y)")
     return switched(without_passes=names)
 
 
 def unrolled(unrolled_: bool = True) -> Switched:
-    """What is compiled within is compiled as it was built: a recurrence of many steps that are functions of their own
+    """Compile everything within this block as it was built: a recurrence of many steps, each a function of its own,
     does not become a loop.
 
-    Otherwise it does where that pays, on CPUs. Results differ by rounding. It is `nn.passes(without=["roll"])`.
+    Otherwise it becomes one where that pays, on CPUs. Results differ by rounding. It is `nn.passes(without=["roll"])`.
     """
     return passes(without=["roll"] if unrolled_ else [])
 
 
 @dataclass(frozen=True)
 class Lowered:
-    """What the passes have made of a program."""
+    """The result of the passes on a program."""
 
     program: Program
-    """What is left; as it was cut, if it was."""
+    """The program before it was cut, if it was."""
     partitions: list[Partition] | None = field(default=None, compare=False)
-    """Its partitions, which follow from the program; None for what the compiler gets as a whole."""
+    """Its partitions, determined by the program; None if the compiler gets it as a whole."""
 
 
 def steps_of_lowering(
     program: Program, platform: str | None, as_a_whole: bool = False
 ) -> Iterator[tuple[Pass, Block, Block | list[Partition]]]:
-    """Each pass for a platform, with the block before it, and what it has made of that.
+    """Each pass for a platform, with the block before it and its result.
 
     Args:
         program: The program.
-        platform: The platform; None for one that has no passes of its own.
-        as_a_whole: Whether it is left in one piece, whatever its length.
+        platform: The platform; None for one without passes of its own.
+        as_a_whole: Whether to leave it in one piece, whatever its length.
     """
     block, without = program.block, program.without | ({"partition"} if as_a_whole else set())
     for each in LOWERING:
@@ -195,7 +194,7 @@ def steps_of_lowering(
 
 
 def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
-    """A program after the passes for a platform. They leave it as it is from then on."""
+    """A program after the passes for a platform, which do not run on it again."""
     block, partitions = program.block, None
     for _, _, made in steps_of_lowering(program, platform, as_a_whole):
         if isinstance(made, list):
@@ -206,12 +205,12 @@ def lowered(program: Program, platform: str | None, as_a_whole: bool = False) ->
 
 
 def prepared(program: Program) -> Program:
-    """A program as the compiler of the platform that it runs on gets it as a whole."""
+    """A program as the compiler of its platform gets it, as a whole."""
     return lowered(program, platform_of(program), as_a_whole=True).program
 
 
 def is_too_long(program: Program) -> bool:
-    """Whether a program may have to be cut into partitions: what passes make of it may be shorter."""
+    """Whether a program may have to be partitioned: after the passes it may be shorter."""
     return "partition" not in program.without and is_long(program.block)
 
 

@@ -1,7 +1,7 @@
-"""How the graph above some Variables is run, and the arrays that it is run on: in one executable, or, to read many
-values of a deep graph, a section at a time, from one thin cut to the next.
+"""Plans: how to run the graph above some Variables, and on which arrays. It runs as one executable, or, to read many
+values of a deep graph, section by section, from one thin cut to the next.
 
-Where the cuts are follows from the graph above a value alone; what passes them is remembered, which changes no bits.
+The cuts are determined by the graph above a value alone; values at cuts are cached, which changes no bits.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .lower import Program, linearize
 
 
 class Lookup:
-    """The executable of a program, which is looked up when it runs first: a backward may come before that."""
+    """The executable of a program, looked up when it first runs, since a backward may make that unnecessary."""
 
     __slots__ = ("_executable", "_program")
 
@@ -43,9 +43,9 @@ class Lookup:
 
 
 class RunPlan:
-    """How to run the graph above some outputs: made once for a graph, since graphs do not change.
+    """How to run the graph above some outputs. It is made once per graph, since graphs do not change.
 
-    It is kept on the function at the root and does not refer to that one, so there is no cycle.
+    It is kept on the function at the root and does not refer to that function, so there is no cycle.
     """
 
     __slots__ = (
@@ -59,7 +59,7 @@ class RunPlan:
         self.functions = [f for f in functions if f not in roots]
         living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
         self.members: dict[OutputGroup, list[int]] = {}
-        """The functions that compute members of output groups, by their serial numbers."""
+        """The serial numbers of the functions that compute members of each output group."""
         for made_by, y in living:
             if y._group is not None:
                 self.members.setdefault(y._group, []).append(made_by.serial)
@@ -67,7 +67,7 @@ class RunPlan:
         for f in roots:
             if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
                 kept += [x for x in f.inputs if x.parent is not None]
-        # No process can compute such a result again by itself, so each keeps it for whoever reads what depends on it.
+        # No process can recompute such a result by itself, so each keeps it for readers of what depends on it.
         given = set(map(id, outputs))
         self.exchanged = [y for f in exchanging(functions) for y in f.outputs if id(y) not in given]
         kept += self.exchanged
@@ -83,12 +83,12 @@ class RunPlan:
 
 
 def exchanging(functions: Sequence[Function]) -> list[Function]:
-    """Those of the functions that exchange arrays with other processes."""
+    """The functions that exchange arrays with other processes."""
     return [f for f in functions if groups_of(f.op, f.arguments)] if several_processes() else []
 
 
 class Snapshot:
-    """The arrays of a graph's leaves at one `forward()`, and the run that it put off."""
+    """The arrays of a graph's leaves at one `forward()`, and the deferred run."""
 
     __slots__ = ("arrays", "exchanged", "implied", "leaf_ids", "leaves", "mark", "outputs", "results", "run")
 
@@ -100,29 +100,29 @@ class Snapshot:
         self.leaves = plan.leaves
         self.arrays = arrays
         self.mark = object()
-        """Stands for it where it must not be kept."""
+        """Identifies the snapshot without keeping it alive."""
         self.run = run
         """None if it was no forward."""
         self.implied = False
-        """Whether a `backward()` has run it that no `forward()` had come before."""
+        """Whether a `backward()` without a preceding `forward()` has run it."""
         self.exchanged: dict[tuple[int, int], Any] = {}
         """What the forward has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
-        """The results of the functions, where they ran one by one."""
+        """The results of the functions, if they ran one by one."""
 
     def by_leaf(self) -> dict[int, Any]:
-        """The arrays by the ids of the leaves."""
+        """The arrays, by the ids of the leaves."""
         return dict(zip(self.leaf_ids, self.arrays, strict=True))
 
 
 def numbers_of(outputs: Iterable[Variable]) -> tuple[tuple[int, int], ...]:
-    """What tells outputs of functions from all others, without holding them."""
+    """Identifiers of functions' outputs that do not hold them."""
     return tuple([(-1 if y.parent is None else y.parent.serial, y.index) for y in outputs])
 
 
 class DeferredRun:
-    """A run of an executable, put off until the first of its results is read. A `backward()` computes them as well, and
-    replaces what was read before."""
+    """A run of an executable, deferred until the first of its results is read. A `backward()` computes them as well,
+    and replaces those read before."""
 
     __slots__ = ("_arrays", "_cells", "_executable", "_values", "done")
 
@@ -133,7 +133,7 @@ class DeferredRun:
         self._cells = list(map(id, cells))
         self._values = list(map(weakref.ref, values))
         self.done = False
-        """Whether the results are there."""
+        """Whether the results are computed."""
         hold_together(cells, values)
 
     def run(self) -> None:
@@ -144,10 +144,10 @@ class DeferredRun:
                 value = ref()
                 if value is not None:
                     value.fill(result)
-            self.done = True  # at the end: what an interrupt leaves waiting is computed again
+            self.done = True  # last, so that what an interrupt leaves waiting is computed again
 
     def replace(self, results: Sequence[Any]) -> None:
-        """Hand over results that were computed elsewhere, whether or not some are there already."""
+        """Store results that were computed elsewhere, replacing any present ones."""
         for ref, result in zip(self._values, results, strict=False):
             value = ref()
             if value is not None:
@@ -155,18 +155,18 @@ class DeferredRun:
         self.done = True
 
     def replace_in(self, cells: Sequence[NdArray], results: Sequence[Any]) -> None:
-        """The same for results that belong to these cells, if those of the run are among them."""
+        """As `replace`, for results that belong to these cells, if all cells of the run are among them."""
         known = dict(zip(map(id, cells), results, strict=True))
         if known.keys() >= set(self._cells):
             self.replace([known[cell] for cell in self._cells])
 
 
 def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
-    """The plan for `outputs`; that of a single function's single output is kept on the function.
+    """The plan for `outputs`; a single function's single output has its plan kept on the function.
 
     Args:
-        outputs: What to compute.
-        functions: All that they depend on, lowest rank first, where the caller has it already.
+        outputs: The Variables to compute.
+        functions: The functions that they depend on, by ascending rank, if they are known.
     """
     f = outputs[0].parent
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
@@ -179,8 +179,8 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
 
 
 def present(outputs: Sequence[Variable]) -> Snapshot:
-    """The leaves' present values, for what is no `forward()`: keys that were drawn are not drawn again, and
-    nothing is deferred."""
+    """The leaves' present values, without a `forward()`: keys that were drawn are not drawn again, and nothing is
+    deferred."""
     plan = plan_of(outputs)
     return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
 
@@ -195,15 +195,15 @@ def device_of(outputs: Sequence[Variable]) -> jax.Device | None:
 
 
 def reference_to(array: Any) -> Callable[[], Any]:
-    """What gives an array as long as it is alive; a small one of NumPy, which is quickly replaced, is kept."""
+    """A weak reference to an array; small NumPy arrays, which are soon replaced, are held strongly."""
     if isinstance(array, np.ndarray) and array.nbytes <= SMALL_RESULT:
         return lambda: array
     return weakref.ref(array)
 
 
 class Section:
-    """The functions between two cuts, as an executable: what passes the first, and leaves, in; what passes the second
-    out."""
+    """The functions between two cuts, as an executable from the values at the first cut, and leaves, to those at the
+    second."""
 
     __slots__ = ("executable", "leaves", "nbytes", "numbers", "own", "root")
 
@@ -217,13 +217,13 @@ class Section:
         self.nbytes = sum([x.spec.nbytes for x in outputs])
         self.root = weakref.ref(outputs[0].parent)
         self.own = [id(x) for x in linear.leaves[len(given) :]]
-        """The ids of the leaves that it takes."""
+        """The ids of its leaves."""
         self.leaves = list({id(x): x for x in (*before, *linear.leaves[len(given) :])}.values())
-        """All leaves that what it gives depends on."""
+        """All leaves that its results depend on."""
 
 
 class Sections(NamedTuple):
-    """How a value is computed a section at a time, the lowest first. It refers to nothing that depends on the value."""
+    """The sections that compute a value, lowest first. It refers to nothing that depends on the value."""
 
     parts: list[Section]
     last: Section
@@ -235,7 +235,7 @@ class Sections(NamedTuple):
         return self.last.leaves
 
     def run(self, arrays: Sequence[Any]) -> Any:
-        """The value for these arrays of the leaves."""
+        """Compute the value for these arrays of the leaves."""
         by_leaf = dict(zip(map(id, self.leaves), arrays, strict=True))
         given: Sequence[Any] = ()
         start = len(self.parts)
@@ -252,11 +252,11 @@ class Sections(NamedTuple):
 
 
 _sections: weakref.WeakKeyDictionary[Function, dict[int, Sections | None]] = weakref.WeakKeyDictionary()
-"""How outputs of functions are computed, by their indices; None where in one executable."""
+"""The sections of functions' outputs, by index; None for an output computed by one executable."""
 
 
 def sections_of(variable: Variable, device: jax.Device | None) -> Sections | None:
-    """How a Variable is computed a section at a time; None where the graph above it is not cut."""
+    """The sections of a Variable; None if the graph above it is not cut."""
     f = variable.parent
     assert f is not None
     if f.rank < DEEP:
@@ -270,7 +270,7 @@ def sections_of(variable: Variable, device: jax.Device | None) -> Sections | Non
 
 
 def forget_cuts(functions: Sequence[Function]) -> None:
-    """Forget how the outputs of functions were computed, and what passed the cuts there."""
+    """Forget the sections of functions' outputs, and the cached values at their cuts."""
     for f in functions:
         _sections.pop(f, None)
         _passed.pop(f, None)
@@ -294,11 +294,11 @@ def _cut(variable: Variable, device: jax.Device | None, settings: tuple[Any, ...
 
 
 def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
-    """Where the graph of functions, lowest rank first and the last one its root, is cut: the rank at which each section
-    but the first begins, and what passes there.
+    """The cuts of a graph, given as functions by ascending rank, its root last: the rank at which each section but the
+    first begins, and the Variables that pass there.
 
-    From the last boundary that may be cut it goes to the last one before whose number ends in more zeros, in binary,
-    and so on. So the values at a boundary are computed in the same way whatever is read, and there are few sections.
+    Starting at the last possible boundary, the next is always the last earlier one whose number ends in more binary
+    zeros. So the values at a boundary are computed in the same way whatever is read, and there are few sections.
     """
     passing: dict[int, tuple[Variable, int, int]] = {}
     for f in functions:
@@ -325,26 +325,26 @@ def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
     return found[::-1]
 
 
-# ---------------------------------------------------------------- what passes cuts
+# ---------------------------------------------------------------- cached values at cuts
 
 
 class _Passed(NamedTuple):
-    """What passed a cut."""
+    """The cached values at a cut."""
 
     numbers: tuple[tuple[int, int], ...]
     """`numbers_of` the Variables."""
     settings: tuple[Any, ...]
     versions: list[Callable[[], Any]]
-    """The arrays of the leaves that it was computed from."""
+    """References to the arrays of the leaves that they were computed from."""
     arrays: Sequence[Any]
 
 
 _passed: weakref.WeakKeyDictionary[Function, _Passed] = weakref.WeakKeyDictionary()
-"""By the function that computes the first of the Variables: what passed last."""
+"""The latest values at each cut, by the function that computes the first of them."""
 
 
 def _remembered(part: Section, by_leaf: dict[int, Any], settings: tuple[Any, ...]) -> Sequence[Any] | None:
-    """What a section has given for these arrays of the leaves, if that is known."""
+    """The cached results of a section for these arrays of the leaves, or None."""
     root = part.root()
     found = None if root is None else _passed.get(root)
     if found is None or found.settings != settings or found.numbers != part.numbers:

@@ -1,8 +1,7 @@
-"""A closed graph, where it runs, and its steps as calls; and what it is known by from process to process: a digest of
-its structure, and of all that its executable depends on besides.
+"""Program: a closed graph and where it runs, its steps as calls, and digests that identify it across processes: of its
+structure, and of everything else that its executable depends on.
 
-Two programs of one digest are the same program. Where that cannot be said with certainty, as of a function of the
-user's, there is no digest.
+Two programs of the same digest are the same. If that cannot be guaranteed, as with user code, there is no digest.
 """
 
 from __future__ import annotations
@@ -35,21 +34,21 @@ from ..graph.traverse import operands_first
 
 
 class Program(NamedTuple):
-    """A closed graph, where it runs, and what is done to it before: equal structures at one place are equal programs.
+    """A closed graph, where it runs, and what is done before: equal structures with equal placement are equal programs.
     """
 
     block: Block
-    """What it computes. Its inputs are the leaves of the graph."""
+    """The computation. Its inputs are the leaves of the graph."""
     device: jax.Device | None = None
     """Where it runs; None leaves it to JAX."""
     without: frozenset[str] = frozenset()
-    """The passes that are left out when it is lowered (`nn.passes`)."""
+    """The passes to leave out of its lowering (`nn.passes`)."""
     mesh: Mesh | None = None
     """The devices that it runs on; None for one."""
     places: tuple[Axes, ...] = ()
-    """The axes of the mesh that each leaf is divided over."""
+    """The mesh axes over which each leaf is divided."""
     uneven: tuple[int, ...] = ()
-    """Numbers of the leaves that are batches which the mesh cannot divide evenly."""
+    """Indices of the leaves that are batches which the mesh cannot divide evenly."""
 
     def __repr__(self) -> str:
         block = self.block
@@ -61,16 +60,16 @@ class Program(NamedTuple):
                                               ("function", "times"), numbers=True))  # fmt: skip
 
     def unread(self, leaves: Sequence[int]) -> list[int]:
-        """Those of the leaves of these numbers on which no result depends."""
+        """Those of these leaves, by index, that no result depends on."""
         read = {i for _, _, ins in self.block.steps for i in ins}.union(self.block.outputs)
         return [i for i in leaves if i not in read]
 
     @property
     def group(self) -> Processes | None:
-        """The processes that functions in it exchange among; None where they exchange nothing, or there is but one.
+        """The processes among which functions in it exchange arrays; None if there is no exchange, or only one process.
 
         Raises:
-            ValueError: There are several groups of them, or there is a mesh besides.
+            ValueError: There are several groups, or also a mesh.
         """
         if not several_processes():
             return None
@@ -84,7 +83,7 @@ class Program(NamedTuple):
 
 
 def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
-    """The program as one function, just as it is."""
+    """The program as one function, without further passes."""
 
     def run(*arrays: Any) -> tuple[Any, ...]:
         if program.mesh is None:
@@ -99,7 +98,7 @@ def in_one(program: Program) -> Callable[..., tuple[Any, ...]]:
 
 
 def default_device() -> jax.Device:
-    """Where JAX puts what is bound to no device."""
+    """The device for arrays that are committed to none."""
     given: Any = jax.config.jax_default_device  # type: ignore[attr-defined]
     if given is None or isinstance(given, str):
         return jax.devices(given)[0]
@@ -108,7 +107,7 @@ def default_device() -> jax.Device:
 
 
 def platform_of(program: Program) -> str:
-    """Where a program runs that is not lowered for another platform."""
+    """The platform that a program runs on, unless it is lowered for another one."""
     if program.mesh is not None:
         return program.mesh.platform
     device = default_device() if program.device is None else program.device
@@ -117,31 +116,31 @@ def platform_of(program: Program) -> str:
 
 
 def placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What an executable is compiled for, besides shapes and dtypes, of which a program has but one each: settings of
-    JAX's that users switch from call to call, and where arrays are."""
+    """What an executable is compiled for, besides shapes and dtypes, which a program fixes: settings of JAX that users
+    change between calls, and the placement of arrays."""
     config: Any = jax.config
     settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
     return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
 
 
 def _place_of(array: Any) -> Any:
-    aval = getattr(array, "aval", None)  # which only JAX's arrays have; to ask for their class takes twice as long
+    aval = getattr(array, "aval", None)  # only JAX arrays have it, and checking their class takes twice as long
     if aval is None:
         return False, getattr(array, "sharding", None)
     return aval.weak_type, array.sharding if array.committed else None
 
 
-# ---------------------------------------------------------------- what it is known by
+# ---------------------------------------------------------------- digests
 
 
 _LIBRARY = Path(__file__).parents[1]
 _VARIABLES = ("XLA_FLAGS", "LIBTPU_INIT_ARGS", "TF_XLA_FLAGS", "NVIDIA_TF32_OVERRIDE", "NPROC")
-"""Environment variables that have a part in what XLA compiles."""
+"""Environment variables that affect what XLA compiles."""
 
 
 class HoistedLiteral(float):
-    """A number that became an input of its program: it equals those of the same place among the inputs. What it is as a
-    float means nothing."""
+    """A number that became an input of its program: it equals others at the same place among the inputs. Its value as a
+    float is meaningless."""
 
     __slots__ = ("place",)
 
@@ -167,7 +166,7 @@ class Unknown(Exception):
 
 
 def digest_of(*parts: bytes) -> bytes:
-    """A digest of several parts, of which none can run into the next."""
+    """A digest of several parts, with unambiguous boundaries."""
     found = hashlib.sha256()
     for part in parts:
         found.update(len(part).to_bytes(8, "little"))
@@ -176,7 +175,7 @@ def digest_of(*parts: bytes) -> bytes:
 
 
 def digest_of_program(program: Program) -> bytes | None:
-    """The digest of a program, without the device that it runs on; None for one with code of the user's in it."""
+    """The digest of a program, without its device; None if it contains user code."""
     try:
         described = _steps(program.block.inputs, program.block.steps, program.block.outputs)
     except Unknown:
@@ -185,7 +184,7 @@ def digest_of_program(program: Program) -> bytes | None:
 
 
 def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
-    """The digest of an op with its static arguments; None for one with code of the user's in it."""
+    """The digest of an op with its static arguments; None if it contains user code."""
     try:
         return digest_of(b"op", _applied(op, arguments).encode())
     except Unknown:
@@ -193,8 +192,8 @@ def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
 
 
 def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
-    """The digest of a class of nngrad's own with settings by name: numbers, text, and tuples of them; None for what
-    another process would not find as it is."""
+    """The digest of a class of nngrad's with settings by name: numbers, text, and tuples of them; None if another
+    process would not find the same."""
     own = kind.__module__.startswith("nngrad.") and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
     try:
         return digest_of(f"{kind.__module__}.{kind.__name__}{_settings(settings)}".encode()) if own else None
@@ -207,7 +206,7 @@ def _settings(settings: Mapping[str, Any]) -> str:
 
 
 def _steps(inputs: Sequence[Spec], steps: Sequence[Step], outputs: Sequence[int]) -> str:
-    """What steps compute from inputs, in lines."""
+    """A description of steps, in lines."""
     applied = [f"{_applied(op, arguments)}{ins}" for op, arguments, ins in steps]
     return "\n".join([*map(_spec, inputs), *applied, str(outputs)])
 
@@ -221,7 +220,7 @@ def _spec(spec: Spec) -> str:
 
 
 def _op(op: Op) -> str:
-    """The name of an op of nngrad's own, under which another process finds the same one."""
+    """The name of an op of nngrad's, by which another process finds the same one."""
     if op.stands_for is not None:
         return f"{_op(op.stands_for)} by {op.forward.__name__}"
     module = sys.modules.get(op.module)
@@ -235,8 +234,8 @@ def _tuple(written: Iterable[str]) -> str:
 
 
 def _written(argument: Any) -> str:
-    """A static argument as text that no other one has; classes are compared as they are, since a subclass may be
-    equal to a number and do something else."""
+    """A static argument as unique text; classes are compared exactly, since a subclass may equal a number and behave
+    differently."""
     write = _WRITERS.get(argument.__class__)
     if write is not None:
         return write(argument)
@@ -259,12 +258,12 @@ _WRITERS: dict[type, Callable[[Any], str]] = {
 
 
 def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) -> bytes | None:
-    """A digest of what an executable depends on besides its program: versions, the device, settings of JAX and of XLA.
-    None where that is not known.
+    """A digest of everything that an executable depends on besides its program: versions, the device, settings of JAX
+    and XLA. None if that is unknown.
 
     Args:
         device: Where it runs.
-        options: What the compiler is told, by name.
+        options: Compiler options, by name.
     """
     constant = _constant()
     machine = _processor() if device.platform == "cpu" else device.client.platform_version
@@ -281,8 +280,8 @@ def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) 
 
 @functools.cache
 def _constant() -> bytes | None:
-    """What does not change while a process lives; nngrad's own sources are a part of it, since somebody may be working
-    on them. The rules of `backward_registry` are not: what they emit is in the program."""
+    """What does not change while a process lives, including nngrad's own sources, since somebody may be working on
+    them. The rules of `backward_registry` are not included: the program contains what they emit."""
     versions = [__version__, jax.__version__, jaxlib_version.__version__, np.__version__]
     told = [os.environ.get(name, "") for name in _VARIABLES] + [text for text in sys.argv if text.startswith("--xla")]
     try:
@@ -295,7 +294,7 @@ def _constant() -> bytes | None:
 
 @functools.cache
 def _processor() -> str | None:
-    """What this machine's CPU can do, and how many of its cores are there to be used; XLA compiles for these."""
+    """The features of this machine's CPU, and how many cores are available; XLA compiles for these."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         if sys.platform == "linux":
@@ -311,7 +310,7 @@ def _processor() -> str | None:
     return f"{platform.machine()} {cores} {described}" if any(described) else None
 
 
-# ---------------------------------------------------------------- its steps as calls, which passes move and change
+# ---------------------------------------------------------------- steps as calls, which passes move and change
 
 
 class Call(NamedTuple):
@@ -330,8 +329,8 @@ def calls_of(block: Block) -> tuple[list[Call], dict[int, Spec]]:
 
 
 def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call], tuple[int, ...]]:
-    """The calls of a block that compute something, and the numbers of its outputs among their values: functions that
-    only pass values on are left out."""
+    """The calls of a block without functions that only forward values, and the numbers of its outputs among the
+    remaining values."""
     found: list[Call] = []
     passed: dict[int, int] = {}
     for op, arguments, ins, outs in calls:
@@ -344,7 +343,7 @@ def without_identities(block: Block, calls: Sequence[Call]) -> tuple[list[Call],
 
 
 def read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
-    """The calls that `outputs` depend on, in their order; compilers leave the others out."""
+    """The calls that `outputs` depend on, in order; compilers drop the others."""
     read, found = set(outputs), []
     for call in reversed(calls):
         if not read.isdisjoint(call.outs):
@@ -354,11 +353,11 @@ def read_calls(calls: Sequence[Call], outputs: Iterable[int]) -> list[Call]:
 
 
 def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[int]) -> Block:
-    """The block of some calls, in an order in which they can run.
+    """The block of some calls, given in topological order.
 
     Args:
-        inputs: Shape and dtype of each input; they have the numbers from 0 on.
-        calls: The calls, however their values are numbered.
+        inputs: Shape and dtype of each input; they are numbered from 0.
+        calls: The calls, with any numbering of their values.
         outputs: The results, by these numbers.
     """
     made = [i for call in calls for i in call.outs]
@@ -368,12 +367,12 @@ def block_of(inputs: tuple[Spec, ...], calls: Sequence[Call], outputs: Sequence[
 
 
 def makers(calls: Sequence[Call]) -> dict[int, int]:
-    """The places of the calls that make values."""
+    """The indices of the calls that make values, by value."""
     return {i: n for n, call in enumerate(calls) for i in call.outs}
 
 
 def late(calls: Sequence[Call], outputs: Sequence[int]) -> list[Call]:
-    """Returns what `outputs` depend on, each call as late as its readers allow: depth first, the longest way first."""
+    """The calls that `outputs` depend on, each as late as its readers allow: depth first, the longest path first."""
     maker = makers(calls)
     depth: list[int] = []
     for call in calls:

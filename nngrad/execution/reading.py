@@ -1,8 +1,8 @@
-"""Values of Variables: what a `forward()` has scheduled, from its snapshot of the leaves, and what a read asks for.
+"""Values of Variables: run what a `forward()` has scheduled, from its snapshot of the leaves, and evaluate on demand.
 
-What a read gives follows from the graph, the leaves and the settings: results of one `nn.grad` are computed together;
-anything else by the executable of the graph above it, or a section at a time where that is deep (`plans.py`). What
-was read before has no part in it.
+The result of a read is determined by the graph, the leaves and the settings: results of one `nn.grad` are computed
+together; anything else by the executable of the graph above it, or section by section if that is deep (`plans.py`).
+Earlier reads do not matter.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Read:
 
 
 class _Computed(NamedTuple):
-    """Values, and the leaves' values that they were computed from."""
+    """Computed values, and the leaves' values that they were computed from."""
 
     variables: list[Variable]
     arrays: Sequence[Any]
@@ -57,15 +57,15 @@ class _Computed(NamedTuple):
 
 
 def evaluate(variable: Variable) -> None:
-    """Compute a Variable, and what belongs to its output group: from the snapshot of the forward that covered its
-    function, or from the leaves' present values."""
+    """Compute a Variable and its output group: from the snapshot of the forward that covered its function, or from the
+    leaves' present values."""
     assert variable.parent is not None
     computed = _computed_with(variable, variable.parent.snapshot)
     _hand_out(computed, [y for y in computed.variables if y is variable or not y.is_computed])
 
 
 def _hand_out(computed: _Computed, to: list[Variable]) -> None:
-    """Let Variables hold what was computed for them, all from one moment on."""
+    """Store computed values in Variables atomically."""
     array_of = dict(zip(map(id, computed.variables), computed.arrays, strict=True))
     put_together([y.cell for y in to], [array_of[id(y)] for y in to])
     for y in to:
@@ -73,7 +73,7 @@ def _hand_out(computed: _Computed, to: list[Variable]) -> None:
 
 
 class IntermediateValue:
-    """The value of a Variable that a forward passes, computed from its snapshot when it is read."""
+    """The value of an intermediate Variable of a forward, computed from its snapshot when it is read."""
 
     __slots__ = ("_function", "_index", "_snapshot", "_value")
 
@@ -82,7 +82,7 @@ class IntermediateValue:
 
     @property
     def value(self) -> Deferred:
-        """A value that this computes; there is one at a time."""
+        """A deferred value that this computes; there is one at a time."""
         value = Deferred(self)
         self._value = weakref.ref(value)
         return value
@@ -101,8 +101,8 @@ class IntermediateValue:
 
 
 def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
-    """The value of a Variable that the forward of `snapshot` has covered, without one at the leaves' present values;
-    and those of its output group."""
+    """The value of a Variable covered by the forward of `snapshot`, or without one at the leaves' present values; and
+    those of its output group."""
     group = variable._group
     places = [] if group is None else group.covered_by(None if snapshot is None else snapshot.mark)
     members = [] if group is None else [y for y in group.members_at(places) if y is not None]
@@ -110,14 +110,14 @@ def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
     if group is not None and len(places) > 1 and not watched and any([y is variable for y in members]):
         try:
             return _together(group, places, snapshot)
-        except Exception:  # of another one, perhaps; or they do not fit in memory at the same time
+        except Exception:  # perhaps of another member; or they do not fit in memory together
             pass
     array, state = _watched(variable, snapshot) if watched else _alone(variable, snapshot)
     return _Computed([variable], [array], state)
 
 
 def _watched(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
-    """The value of a Variable, op by op."""
+    """The value of a Variable, computed op by op."""
     if snapshot is not None:
         return interpret([variable], snapshot.by_leaf(), known=snapshot.results)[0], snapshot
     leaves = plan_of([variable]).leaves
@@ -131,10 +131,10 @@ def _present(leaves: Sequence[Variable]) -> list[Any]:
 
 
 def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot | Read]:
-    """The value of a Variable that nobody watches, and has no group."""
+    """The value of a Variable that is not watched and has no group."""
     if snapshot is not None and snapshot.exchanged:
         return _from_exchanged(variable, snapshot), snapshot
-    # Processes that exchange arrays all run the same program, whatever each of them remembers.
+    # Processes that exchange arrays must all run the same program, whatever each of them has cached.
     alike = several_processes() and exchanging(functions_of([variable]))
     cut = None if alike else sections_of(variable, device_of([variable]))
     run: Callable[[Sequence[Any]], Any]
@@ -153,7 +153,7 @@ def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot
 
 
 def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
-    """The value of a Variable from what a forward has exchanged with other processes, which do not take part."""
+    """The value of a Variable from what a forward has exchanged with other processes, which do not take part now."""
     exchanged = snapshot.exchanged
     given: dict[int, tuple[Variable, Any]] = {}
 
@@ -177,17 +177,16 @@ class _Together(NamedTuple):
     """How an output group is computed. It refers to nothing that refers to its members."""
 
     places: list[int]
-    """Which members a forward covers, or none does."""
+    """The members that the same forward covers, or none."""
     computed: list[int]
-    """Those of them that are computed: all, unless some are gone and could not be built again."""
+    """Those of them that are computed: all, unless some are gone and could not be rebuilt."""
     leaves: list[Variable]
     executable: Callable[..., tuple[Any, ...]]
     settings: tuple[Any, ...]
 
 
 def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) -> _Computed:
-    """The values of the members of an output group at some places, which the same forward has covered, or none, by one
-    executable."""
+    """The values of those members of an output group that the same forward has covered, or none, by one executable."""
     settings = build_options().running.mesh, build_options().running.without_passes
     run: _Together | None = group.run
     if run is None or run.places != places or run.settings != settings:
@@ -206,8 +205,8 @@ def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) 
 
 
 def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linearized]:
-    """The members of an output group at some places that can be computed, and their program. It is the same whether or
-    not somebody still holds all of them."""
+    """Those of these members of an output group that can be computed, and their program. It does not depend on whether
+    somebody still holds all of them."""
     living = {i: y for i, y in zip(places, group.members_at(places), strict=True) if y is not None}
     found = _program_of([*living.values()])
     if len(living) == len(places):
@@ -215,7 +214,7 @@ def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linea
     again = group.built_again()
     if again is not None:
         twins = _program_of([again[i] for i in living])
-        # Otherwise the graph has changed since then, or code of the user's builds another one each time.
+        # Otherwise the graph has changed since, or user code builds a different one each time.
         if twins.program == found.program and list(map(id, twins.leaves)) == list(map(id, found.leaves)):
             return places, _program_of([again[i] for i in places])
     return [*living], found
@@ -226,7 +225,7 @@ def _program_of(outputs: Sequence[Variable]) -> Linearized:
 
 
 def forget_runs(functions: list[Function]) -> None:
-    """Forget how functions were run, and what they gave: what they are computed from is another."""
+    """Discard how functions were run and their results, because their inputs have been replaced."""
     forget_cuts(functions)
     for f in functions:
         f.plan = f.snapshot = None
@@ -242,8 +241,8 @@ def forget_runs(functions: list[Function]) -> None:
 
 
 def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> Snapshot:
-    """Freeze the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables
-    and of the leaves that are updated."""
+    """Capture the leaves' values for `outputs`, and defer the values of the outputs, of persistent Variables and of the
+    leaves that are updated."""
     plan = plan_of(outputs) if plan is None else plan
     arrays = tuple(arrays_of(plan.leaves, mesh=plan.program.mesh))
     cells = [x.cell for x in (*outputs, *plan.kept, *plan.updated)]
@@ -257,7 +256,7 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
         for ref in f._outputs:
             x = ref()
             if x is not None and x._data is not None and x._at is not snapshot:
-                x._at = snapshot  # somebody else may have its cell, and will find what this forward gives it
+                x._at = snapshot  # somebody else may share its cell, and will find this forward's value there
                 x._data.defer(IntermediateValue(x, snapshot).value)
     return snapshot
 
@@ -277,7 +276,7 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
 
 
 def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
-    """Let what is read of a forward that has run be computed without the other processes."""
+    """Keep what a forward has exchanged, so that later reads need no other processes."""
     together = [*outputs, *plan.exchanged]
     snapshot.exchanged = {number: y.cell.raw() for number, y in zip(numbers_of(together), together, strict=True)}
 
@@ -290,7 +289,7 @@ def run_one_by_one(
     after: Hook = None,
     hooked: Callable[[Function], bool] = lambda f: True,
 ) -> list[Any]:
-    """Compute `outputs`; what `snapshot` covers is kept with it, so that it runs once for each forward."""
+    """Compute `outputs` op by op; results that `snapshot` covers are kept with it, so that each function runs once."""
     known = snapshot.results
     if known is None:
         known = snapshot.results = weakref.WeakKeyDictionary()

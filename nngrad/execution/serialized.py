@@ -1,8 +1,8 @@
-"""Executables of XLA as bytes, and back; and calls of them that are as fast as those of a jitted function.
+"""Serialise XLA executables to bytes and back, and call them as fast as a jitted function.
 
-JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same by pickle, whose
-contents can run anything when they are read. Where a version of JAX has it in another form, `IS_SUPPORTED` is False or
-there are no bytes, and executables are compiled in every process.
+JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same with pickle, whose
+contents can run anything when they are read. If a version of JAX differs, `IS_SUPPORTED` is False or there are no
+bytes, and executables are compiled in every process.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from jax.sharding import SingleDeviceSharding
 from ..graph.inside_jax import taken
 
 trace_context: Any = taken("trace_context")
-"""All settings and contexts on which depends what a function is compiled to, in this thread."""
+"""All settings and contexts of this thread that affect what a function is compiled to."""
 _registry, _make_devices = taken("dispatch_registry"), taken("xla_client.DeviceList")
 _make_call = taken("xla_client._xla.pjit")
 _executable, _fast_data = taken("UnloadedMeshExecutable"), taken("MeshExecutableFastpathData")
@@ -30,7 +30,7 @@ _PLAIN_FACTS: dict[str, Any] = {
     "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
     "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
 }  # fmt: skip
-"""What holds of an executable of a pure function for one device."""
+"""Facts about an executable of a pure function for one device."""
 _FACTS = {f.name for f in dataclasses.fields(_executable)} if dataclasses.is_dataclass(_executable) else set()
 _RESTORED = {
     "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
@@ -42,15 +42,15 @@ IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys() and None n
 """Whether this version of JAX is known well enough."""
 
 PLATFORMS = frozenset({"cpu", "gpu"})
-"""Where executables can be made bytes of."""
+"""The platforms whose executables can be serialised."""
 
 _CALL = re.compile(r'custom_call_target="([^"]*)"')
-"""How XLA writes that it calls something by name. What begins with two underscores is its own."""
+"""XLA's notation for custom calls. Targets that begin with two underscores are its own."""
 
 
 def to_bytes(compiled: Any) -> bytes | None:
-    """A `jax.stages.Compiled` as bytes; None where it is not of a pure function for one device that returns tuples of
-    arrays, or the backend has no bytes of it."""
+    """Serialise a `jax.stages.Compiled`; None if it is not of a pure function for one device that returns tuples of
+    arrays, or if the backend cannot serialise it."""
     facts = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
     parameters = getattr(compiled, "_params", None)
     if facts is None or getattr(parameters, "const_args", True) or len(facts.device_list) != 1 or facts.host_callbacks:
@@ -88,15 +88,15 @@ def to_bytes(compiled: Any) -> bytes | None:
 def from_bytes(
     content: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
 ) -> jax.stages.Compiled | None:
-    """What `to_bytes` was given, for calls with arrays in the tree `arguments`; None where XLA cannot read it.
+    """Deserialise the result of `to_bytes`, for calls with arrays in the tree `arguments`; None if XLA cannot read it.
 
     Args:
-        content: From a place that can be trusted: it is code.
+        content: The bytes, from a trusted source: they are code.
         arguments: The tree of a tuple.
         device: Where it runs, which is where it was made for.
-        committed: Whether its results are bound to the device.
-        lower: Lowers what it computes, in which JAX makes its libraries ready. An executable that calls them before
-            ends the process.
+        committed: Whether its results are committed to the device.
+        lower: Lowers the same computation, upon which JAX initialises its libraries. An executable that calls them
+            before that crashes the process.
     """
     size = int.from_bytes(content[:4], "little")
     described = json.loads(content[4 : 4 + size])
@@ -136,7 +136,7 @@ def _aval(shape: Sequence[int], dtype: str, weak: bool = False) -> Any:
 
 
 class _OtherTree(Exception):
-    """A pytree holds something else than tuples."""
+    """A pytree contains something other than tuples."""
 
 
 def _form(structure: Any) -> Any:
@@ -163,10 +163,10 @@ Choice = Callable[[tuple[Any, ...]], jax.stages.Compiled | None]
 
 
 def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
-    """A function that runs what `choose` says for its arguments, or `jitted`, which does the same.
+    """A function that runs the executable that `choose` returns for its arguments, or else `jitted`, its equivalent.
 
-    It is asked when arguments come that differ in kind from those before, or when a setting of JAX has changed. All
-    other calls go through C++ alone, as those of a jitted function.
+    It calls `choose` when arguments differ in kind from earlier ones, or when a setting of JAX has changed. All other
+    calls run in C++ alone, as those of a jitted function do.
 
     Args:
         choose: From the arguments to an executable that can take them; None leaves them to `jitted`.
@@ -191,5 +191,5 @@ def dispatched(choose: Choice, jitted: Any) -> Callable[..., Any]:
     call: Any = _make_call(
         "nngrad", jitted, on_miss, [], [], _cache_keys(), _registry, _shard
     )
-    call._fun = jitted  # which JAX calls to find out where a NaN comes from, if it is to look for them
+    call._fun = jitted  # JAX calls it to locate a NaN, if it is set to
     return call  # type: ignore[no-any-return]

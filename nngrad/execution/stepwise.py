@@ -1,4 +1,4 @@
-"""Loops and branches a step at a time: each function of a body by itself, with real arrays, and somebody who looks."""
+"""Run loops and branches step by step: each function of a body by itself, with concrete arrays, under a watcher."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ Arrays = tuple[Any, ...]
 
 
 class Step(NamedTuple):
-    """Where in a function with bodies something runs."""
+    """A position in a function with bodies."""
 
     owner: Function
-    """The function; one that is in a body itself is made for looking, and in no graph."""
+    """The function; one that is inside a body itself is made for display, and in no graph."""
     role: str
-    """Which of its bodies."""
+    """The role of the body."""
     number: int | None
-    """Which step, counted from 0 along what is scanned; None where there is one alone."""
+    """The index of the step, from 0 along the scanned axis; None if there is only one."""
 
     def __str__(self) -> str:
         of = f"the {self.role} of {self.owner.op.name}"
@@ -34,34 +34,34 @@ class Step(NamedTuple):
 
 
 Trail = tuple[Step, ...]
-"""Steps within steps, the outermost first."""
+"""Nested steps, outermost first."""
 
 
 class MarkedArray(NamedTuple):
-    """An array, and what who looks has to say of it."""
+    """An array with a watcher's mark."""
 
     array: Any
     mark: Any
 
 
 class Watcher(Protocol):
-    """Who looks at functions in bodies."""
+    """Watches functions run in bodies."""
 
     def marks(self, f: Function, inputs: Sequence[MarkedArray], results: Arrays, trail: Trail) -> Sequence[Any]:
-        """What is to be said of each result of a function, which has just run."""
+        """A mark for each result of a function that has just run."""
         ...
 
     def of_part(self, mark: Any, array: Any) -> Any:
-        """What is to be said of a part of an array that has this mark."""
+        """The mark for a part of an array with this mark."""
         ...
 
 
 class _BodyGraph(NamedTuple):
-    """A body as functions of a graph, to be shown to those who look."""
+    """A body as functions of a graph, to show to watchers."""
 
     functions: list[Function]
     held: list[Variable]
-    """The Variables, which live no longer than this."""
+    """The Variables, kept alive by this object."""
 
 
 @contained
@@ -76,14 +76,14 @@ def _graph_of(body: Block, names: Sequence[str], context: Any) -> _BodyGraph:
 
 
 class _Stepper:
-    """Runs the bodies of one function, and of those within them.
+    """Runs the bodies of one function, and nested ones.
 
     Args:
         owner: The function.
         run: Runs one function without bodies on arrays.
-        watcher: Who looks.
+        watcher: The watcher.
         trail: Where the function itself runs.
-        graphs: The bodies that have run, by their ids, with the bodies.
+        graphs: Bodies that have run, by id, with their graphs.
     """
 
     def __init__(
@@ -127,7 +127,7 @@ class _Stepper:
                 MarkedArray(*each)
                 for each in zip(results, self._watcher.marks(f, given, results, trail), strict=True)
             ]
-        else:  # as deep as the user has written loops within loops
+        else:  # recursion as deep as the user's nesting of loops
             made = f.op.run_in_steps(f.arguments, given, _Stepper(f, self._run, self._watcher, trail, self._graphs))
         for hook in hooks:
             hook.forward_postprocess(f, arrays)
@@ -138,12 +138,12 @@ class _Stepper:
         return x.array
 
     def slice(self, x: MarkedArray, number: int) -> MarkedArray:
-        """A slice along the first axis."""
+        """One slice along the first axis."""
         part = np.asarray(x.array)[number]
         return MarkedArray(part, None if x.mark is None else self._watcher.of_part(x.mark, part))
 
     def stack(self, xs: Sequence[MarkedArray], spec: Spec) -> MarkedArray:
-        """What is stacked along a new first axis, with the first mark that there is."""
+        """Values stacked along a new first axis, with their first mark."""
         if not xs:
             return MarkedArray(np.zeros(spec.shape, spec.dtype), None)
         marks = [x.mark for x in xs if x.mark is not None]
@@ -153,13 +153,13 @@ class _Stepper:
 def run_in_steps(
     f: Function, inputs: Sequence[MarkedArray], run: Callable[[Function, list[Any]], Arrays], watcher: Watcher
 ) -> list[MarkedArray]:
-    """The outputs of a function with bodies, computed a step at a time.
+    """The outputs of a function with bodies, computed step by step.
 
     Args:
         f: The function.
-        inputs: What it is applied to.
+        inputs: The inputs of the function.
         run: Runs one function without bodies on arrays.
-        watcher: Who looks at each.
+        watcher: Watches each function.
     """
     assert isinstance(f.op, ControlOp)
     made = f.op.run_in_steps(f.arguments, inputs, _Stepper(f, run, watcher, (), {}))
@@ -169,6 +169,6 @@ def run_in_steps(
 
 
 def location_text(f: Function) -> str:
-    """Where the user has written a function of a body."""
+    """Where the user wrote a function of a body, as text."""
     place = getattr(f, "location", None)
     return "written at a place that is not known" if place is None else f"written at {place}"

@@ -1,4 +1,4 @@
-"""Variables and arrays in pytrees, as the arguments and the results of functions."""
+"""Pytrees of Variables and arrays, as arguments and results of functions."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from ..graph import Variable
 
 
 class TreeArguments(NamedTuple):
-    """The Variables that are the arguments of a function, one after the other."""
+    """The Variables that are the arguments of a function, in a flat list."""
 
     variables: list[Variable]
     places: list[str]
-    """Where each is: the number of its argument, and the path within that, as in "1['w']"."""
+    """The place of each: the index of its argument, and the path within that, as in "1['w']"."""
     structures: list[Any] | None
-    """The pytree of each argument; None where each is one array."""
+    """The pytree of each argument; None if each is one array."""
 
     def flattened(self, given: Sequence[Any]) -> Sequence[Any]:
         """The arrays in `given`, one for each of the Variables.
 
         Raises:
-            TypeError: There are more or fewer arguments, or one is not arranged as the Variables are.
+            TypeError: There are too many or too few arguments, or one is not arranged like the Variables.
         """
         structures = self.structures
         count = len(self.variables) if structures is None else len(structures)
@@ -50,21 +50,21 @@ class TreeResults(NamedTuple):
     structure: Any
 
     def arranged(self, arrays: Sequence[Any]) -> Any:
-        """Arrays as the Variables are arranged."""
+        """Arrays arranged like the Variables."""
         return jax.tree.unflatten(self.structure, arrays)
 
 
 def builds(outputs: Any) -> bool:
-    """Whether it is a function that builds a graph, and no pytree of Variables that can be called, as models may be."""
+    """Whether it is a function that builds a graph, not a callable pytree of Variables, such as a model."""
     return callable(outputs) and jax.tree_util.all_leaves([outputs])
 
 
 def arguments_of(inputs: Any) -> TreeArguments:
-    """What `inputs` are as arguments: each entry of a list or a tuple is one, all else is a single one.
+    """`inputs` as arguments: each entry of a list or a tuple is one, anything else is a single one.
 
     Raises:
         TypeError: Something in it is no Variable.
-        ValueError: A Variable is there twice.
+        ValueError: A Variable occurs twice.
     """
     each = list(inputs) if type(inputs) in (list, tuple) else [inputs]
     if all([isinstance(x, Variable) for x in each]):
@@ -83,7 +83,7 @@ def arguments_of(inputs: Any) -> TreeArguments:
 
 
 def filled_results(outputs: Any) -> TreeResults:
-    """What `outputs` are as a result.
+    """`outputs` as a result.
 
     Raises:
         TypeError: Something in it is no Variable, or it is None.
@@ -98,14 +98,14 @@ def filled_results(outputs: Any) -> TreeResults:
 
 
 def arrays_of_trees(arguments: Sequence[Any]) -> tuple[list[Any], list[str], Any]:
-    """The arrays in pytrees, where each is, and the structure of the whole. Nested lists of numbers are arrays."""
+    """The arrays in pytrees, their places, and the structure of the whole. Nested lists of numbers are arrays."""
     leaves, structure = jax.tree_util.tree_flatten_with_path(tuple(arguments), is_leaf=_is_array)
     places = [f"{path[0].idx}{jax.tree_util.keystr(path[1:])}" for path, _ in leaves]
     return [value for _, value in leaves], places, structure
 
 
 def _is_array(value: Any) -> bool:
-    """Whether a list or a tuple holds numbers alone, however nested."""
+    """Whether a list or a tuple contains only numbers, however nested."""
     if type(value) not in (list, tuple):
         return False
     waiting, has_numbers = [value], False
