@@ -90,7 +90,7 @@ def unrelated(seeds: Seeds, inputs: Sequence[Variable]) -> bool:
 
 
 def forward(task: Task) -> list[Variable]:
-    """The gradient by a single input, each element of which determines elements of the outputs on its own. A sum of all
+    """The gradient by a single input, if each element of the outputs depends on only one of its elements. A sum of all
     elements, whose gradient is often asked for, counts as its summand.
 
     It does not apply if gradients are given at the outputs: in 16 bits a loss scale must be applied from the start.

@@ -172,8 +172,8 @@ def contracts(indices: Callable[[Function], Indices]) -> AxisMap:
 
 
 def rows(shape: str = "") -> AxisMap:
-    """The first axis of the first input and of the output is a batch of rows, and there is no room for a second one:
-    the batch of a convolution.
+    """The first axis of the first input and of the output is a batch of rows, the only one possible: the batch of a
+    convolution.
 
     Args:
         shape: The argument that is the shape of the output, if there is one.

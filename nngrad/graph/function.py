@@ -41,7 +41,7 @@ def _forget_hooks(function: weakref.ref[Function]) -> None:
 
 
 def watched() -> bool:
-    """Whether hooks are in force in this thread, task or on any function, or debug mode is on."""
+    """Whether hooks are in force in this thread or task, or on any function, or debug mode is on."""
     return build_options().watched or bool(function_hooks)
 
 
