@@ -1,1 +1,1 @@
-"""Passes for XLA's compiler on CPUs: each goes round a habit of its own, and `benchmarks/passes.py` says for what."""
+"""Passes for XLA's CPU compiler: each works around one of its habits; `benchmarks/passes.py` shows the effects."""

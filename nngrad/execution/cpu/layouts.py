@@ -1,10 +1,9 @@
-"""Other forwards for a CPU, and channels last where there are convolutions: the layout that they have there.
+"""Alternative forwards for CPUs, and channels-last layouts around convolutions.
 
-XLA's convolutions on a CPU take and give arrays with their channels last. Around each one whose channels come first it
-puts transposes: of what the convolution gets, and of what it gives. Each is a loop of its own, to compile and to run.
-So the arrays between convolutions stay as these give them, and what is computed of them is computed so: elementwise
-functions, and others that say how (the fact `channels_last`). They are transposed where something else reads them, and
-at the ends.
+XLA's convolutions on a CPU take and return arrays with channels last. Around each one with channels first, it
+transposes the inputs and the output. Each transpose is a loop of its own, to compile and to run. So the arrays between
+convolutions keep that layout, and are processed in it: by elementwise functions, and by others that declare how (the
+fact `channels_last`). They are transposed where something else reads them, and at the ends.
 """
 
 from __future__ import annotations
@@ -26,25 +25,25 @@ from ..program import Call, block_of, calls_of, without_identities
 
 @op(linear=True, fuses="moving")
 def channels_last(x: Array, /, ndim: int) -> jax.Array:
-    """`x` with its channels last, after axes of size 1 have been put before it to make it one of `ndim` axes."""
+    """`x` with channels last, after prepending axes of size 1 to make `ndim` axes."""
     return lax.transpose(lax.reshape(x, (*(1,) * (ndim - x.ndim), *x.shape)), last_order(ndim))
 
 
 @op(linear=True, fuses="moving")
 def channels_first(x: Array, /) -> jax.Array:
-    """What has its channels last, with these as axis 1."""
+    """An array with channels last, transposed to have them as axis 1."""
     return lax.transpose(x, first_order(x.ndim))
 
 
 def with_channels_last(block: Block) -> Block:
-    """The same block with convolutions of arrays whose channels are last; itself where it has no others."""
+    """The block with channels-last convolutions; unchanged if it has none to convert."""
     if not any([op.heavy and op.channels_last is not None for op, _, _ in block.steps]):
         return block
     return _Layouts(block).rewritten()
 
 
 class _Layouts:
-    """Writes the calls of a block anew, and knows of each value in which layouts it is there."""
+    """Rewrites the calls of a block, and tracks the layouts in which each value exists."""
 
     def __init__(self, block: Block) -> None:
         calls, self._specs = calls_of(block)
@@ -56,9 +55,9 @@ class _Layouts:
         self._arguments = {call.outs: self._arguments_of(call) for call in self._given}
         self._wanted = self._wanted_last()
         self._first = {i: i for i in range(len(block.inputs))}
-        """The number of a value as the block has it."""
+        """The number of each value in the block's own layout."""
         self._last: dict[tuple[int, int], int] = {}
-        """Its number with the channels last, as one of so many axes."""
+        """Its number with channels last, by the number of axes that it is expanded to."""
 
     def rewritten(self) -> Block:
         """The block in its new layouts."""
@@ -76,7 +75,7 @@ class _Layouts:
     # ---------------------------------------------------------------- which calls
 
     def _arguments_of(self, call: Call) -> tuple[Any, ...] | None:
-        """The arguments with which a call does the same to arrays with their channels last; None where none do."""
+        """The arguments with which a call does the same to arrays with channels last; None if there are none."""
         op, arguments = call.op, call.arguments
         if op.diagonal:
             return arguments
@@ -92,7 +91,7 @@ class _Layouts:
         return call.op.heavy and self._arguments[call.outs] is not None
 
     def _wanted_last(self) -> set[int]:
-        """The values of which convolutions are computed with nothing between that would have to transpose them."""
+        """The values that convolutions depend on without anything between that would have to transpose them."""
         wanted: set[int] = set()
         for call in reversed(self._given):
             through = self._arguments[call.outs] is not None and not wanted.isdisjoint(call.outs)
@@ -101,7 +100,7 @@ class _Layouts:
         return wanted
 
     def _moves(self, call: Call) -> bool:
-        """Whether a call that can be is computed with the channels last."""
+        """Whether a call that can be computed with channels last is."""
         (first, *_), ndim = call.ins or (0,), self._specs[call.outs[0]].ndim
         if self._is_convolution(call):
             return True
@@ -109,7 +108,7 @@ class _Layouts:
             return (first, self._specs[first].ndim) in self._last
         if ndim < 3:
             return False
-        # What would have to be transposed either way, in elements.
+        # Elements to transpose for either layout.
         to_last = to_first = 0
         for i in call.ins[: call.op.reads]:
             spec = self._specs[i]
@@ -119,7 +118,7 @@ class _Layouts:
         return to_last < to_first or (to_last == to_first and not self._wanted.isdisjoint(call.outs))
 
     def _is_repeated(self, i: int) -> bool:
-        """Whether a value is a constant, or broadcast: XLA makes a transpose of it for nothing."""
+        """Whether a value is a constant or broadcast, so that XLA transposes it for free."""
         call = self._maker.get(i)
         return call is not None and (call.op.channels_last is to_shape or (call.op.fuses == "moving" and not call.ins))
 
@@ -138,7 +137,7 @@ class _Layouts:
         self._apply(op, arguments, taken, call.outs)
 
     def _apply(self, op: Op, arguments: tuple[Any, ...], ins: Iterable[int], outs: tuple[int, ...]) -> None:
-        """Append a call that gives values of the block with their channels last."""
+        """Append a call whose results are values of the block with channels last."""
         numbers = []
         for i in outs:
             self._free -= 1
@@ -156,7 +155,7 @@ class _Layouts:
         return self._free
 
     def _as_it_is(self, i: int) -> int:
-        """The number of a value in whichever layout it is there."""
+        """The number of a value in whichever layout exists."""
         return self._first[i] if i in self._first else self._last[i, self._specs[i].ndim]
 
     def _as_first(self, i: int) -> int:
@@ -165,7 +164,7 @@ class _Layouts:
         return self._first[i]
 
     def _as_last(self, i: int, ndim: int) -> int:
-        """The number of a value with its channels last, as it broadcasts with arrays of `ndim` axes."""
+        """The number of a value with channels last, expanded to broadcast with arrays of `ndim` axes."""
         if ndim < 3 or self._specs[i].ndim == 0:
             return self._as_first(i)
         if (i, ndim) not in self._last:
@@ -174,10 +173,9 @@ class _Layouts:
 
 
 def with_substitutes(block: Block) -> Block:
-    """The block with other forwards in place of those of which XLA's compiler for CPUs makes little (the fact
-    `on_cpu`): barriers that it drops, what it would compute anew for each element that looks at it, and sums over
-    leading axes, but those that are to add up a large array as it is computed. Also in bodies; itself where there are
-    none."""
+    """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (the fact `on_cpu`): barriers
+    that it drops, values that it would recompute for each element that reads them, and sums over leading axes, except
+    sums of large arrays that are added up as they are computed. Applies to bodies too; unchanged if there are none."""
     if not any([op.on_cpu is not None for op in block.ops]):
         return block
     calls, specs = calls_of(block)
@@ -203,8 +201,8 @@ def _substitute(op: Op, arguments: tuple[Any, ...], specs: Sequence[Spec]) -> Op
 
 
 def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block]) -> Block:
-    """The block with other ops in its steps, and what `in_body` makes of the bodies among their arguments; itself where
-    nothing is another."""
+    """The block with other ops in its steps, and with `in_body` applied to the bodies among their arguments; unchanged
+    if nothing differs."""
 
     def changed(argument: Any) -> Any:
         if isinstance(argument, Block):
@@ -218,7 +216,7 @@ def with_ops(block: Block, ops: Iterable[Op], in_body: Callable[[Block], Block])
 
 @functools.cache
 def with_forward(op: Op, forward: Callable[..., Any]) -> Op:
-    """The same op, of which all is known that is known of `op`, with another forward."""
+    """A copy of `op`, with all its facts, and another forward."""
     found: Op = object.__new__(op.__class__)
     found.__dict__.update(op.__dict__)
     found.name, found.forward, found.on_cpu, found.stands_for = f"{op.name}_on_cpu", forward, None, op

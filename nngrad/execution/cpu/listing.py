@@ -1,4 +1,4 @@
-"""The calls of a block in one order, and where each value is: what repetitions are looked for in."""
+"""The calls of a block in one order, with positions of values: the search space for repetitions."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from ..program import Call
 
 
 class Window(NamedTuple):
-    """A part of an array, of which one place is left open."""
+    """A part of an array with the index along one axis left open."""
 
     source: Any
-    """The number of the array; the shape of one that parts are put in."""
+    """The number of the array; or the shape of the array that parts are put into."""
     axis: int
-    """The axis that the place is on."""
+    """The axis of the open index."""
     entry: int
-    """Where it is in the key."""
+    """Its position in the key."""
     key: tuple[Any, ...]
-    """The key, with the place as 0."""
+    """The key, with 0 for the open index."""
 
 
 class Coordinate(NamedTuple):
-    """Where a value is, among those of its family: equal steps read values at equal distances of one family."""
+    """The position of a value in its family: equal steps read values at equal distances in one family."""
 
     family: Any
     place: int
 
 
 class Listing:
-    """The calls of a block in an order in which they can run, and what is where.
+    """The calls of a block in topological order, and the positions of values.
 
-    Parts of arrays that are taken at several places, one place open, are no calls of the listing: each is where it is
-    read. So are parts that are put in an array to be added up.
+    Taking parts of an array at several indices is not listed as calls: such a part has a coordinate in its array.
+    Likewise for parts that are put into an array to be added up.
 
     Args:
         calls: All calls.
-        specs: Of their values.
+        specs: Shapes and dtypes of all values.
         outputs: The values that are wanted.
     """
 
@@ -52,27 +52,29 @@ class Listing:
             [(call, call.outs, call.op.slice_keys, call.ins[0]) for call in calls if call.op.slice_keys is not None],
             specs,
         )
-        """Parts that are taken, each by its window and its place."""
+        """Parts taken of arrays, each with its window and index."""
         added = _only_added(calls).difference(outputs)
         puts = [call for call in calls if call.op.update_keys is not None and len(call.ins) == 1]
         puts = [call for call in puts if call.outs[0] in added]
         self.put = _parts([(call, call.outs, call.op.update_keys, specs[call.outs[0]].shape) for call in puts], specs)
-        """Parts that are put into zeros, to be added up."""
+        """Parts put into zeros, to be added up."""
         self.joined = {call.outs[0]: _joined(call, specs) for call in calls if is_join(call, specs)}
-        """For arrays that are put together of several: the window and the place of each."""
+        """For joined arrays: the window and index of each part."""
         self.calls = [c for c in calls if c.outs[0] not in self.taken and c.outs[0] not in self.put]
         self.position = {i: (n, k) for n, call in enumerate(self.calls) for k, i in enumerate(call.outs)}
-        """The call that gives a value, and which of its outputs that is."""
+        """The index of the call that computes each value, and of the output."""
         self._coordinates: dict[int, Coordinate] = {}
 
     def whole(self, i: int) -> int:
-        """What a part is taken of, or made of; other values are themselves."""
+        """The array that a part is taken from, or the value that is put into one; other values are returned as they
+        are.
+        """
         while i in self.taken or i in self.put:
             i = self.maker[i].ins[0]
         return i
 
     def coordinate(self, i: int) -> Coordinate:
-        """Where a value is."""
+        """The position of a value."""
         found = self._coordinates.get(i)
         if found is None:
             if i in self.taken:
@@ -92,12 +94,12 @@ class Listing:
         for n, call in enumerate(self.calls):
             key = (call.op, call.arguments, tuple([self.specs[i] for i in call.ins]))
             if not call.op.is_own or has_opaque(call.arguments):
-                key = (n,)  # type: ignore[assignment]  # like no other one
+                key = (n,)  # type: ignore[assignment]  # equal to no other
             labels.append(known.setdefault(key, len(known)))
         return labels
 
     def links(self, n: int, period: int) -> tuple[int | None, ...]:
-        """How far what a call reads is from what the one a period later reads; None where there is no telling."""
+        """The distances between what a call reads and what the one a period later reads; None if there is none."""
         pairs = [
             (self.coordinate(a), self.coordinate(b))
             for a, b in zip(self.calls[n].ins, self.calls[n + period].ins, strict=True)
@@ -106,12 +108,12 @@ class Listing:
 
 
 def is_long_sum(call: Call) -> bool:
-    """Whether a call adds up an array for each step of a recurrence, perhaps."""
+    """Whether a call may add up one array per step of a recurrence."""
     return call.op.linear == "together" and call.op.fold is not None and len(call.ins) >= LEAST
 
 
 def is_join(call: Call, specs: Mapping[int, Spec]) -> bool:
-    """Whether a call puts an array for each step of a recurrence together, perhaps."""
+    """Whether a call may join one array per step of a recurrence."""
     (result, *_) = call.outs
     return (
         call.op.update_keys is not None and len(call.ins) >= LEAST
@@ -120,20 +122,20 @@ def is_join(call: Call, specs: Mapping[int, Spec]) -> bool:
 
 
 def _only_added(calls: Sequence[Call]) -> set[int]:
-    """What nothing but long sums read."""
+    """The values that only long sums read."""
     added = {i for call in calls if is_long_sum(call) for i in call.ins}
     return added.difference([i for call in calls if not is_long_sum(call) for i in call.ins])
 
 
 def _ways(call: Call, keys: Keys | None, source: Any, specs: Mapping[int, Spec]) -> list[list[tuple[Window, int]]]:
-    """For each part of a call, the ways to leave one of its places open."""
+    """For each part of a call, all choices of one index to leave open."""
     assert keys is not None
     told = keys(tuple([specs[i].shape for i in call.ins]), call.op.named(call.arguments))
     return [[(Window(source, axis, i, new), place) for axis, i, new, place in opened(key)] for key in told]
 
 
 def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
-    """The window and the place of each array that a call puts together, the place on the axis along which it does."""
+    """The window and index of each array that a call joins, with the index on the axis of the join."""
     ways = _ways(call, call.op.update_keys, specs[call.outs[0]].shape, specs)
     axis = next((k for k, (_, place) in enumerate(ways[-1]) if place), 0)
     return [each[axis] for each in ways]
@@ -142,11 +144,11 @@ def _joined(call: Call, specs: Mapping[int, Spec]) -> list[tuple[Window, int]]:
 def _parts(
     taking: Sequence[tuple[Call, tuple[int, ...], Keys | None, Any]], specs: Mapping[int, Spec]
 ) -> dict[int, tuple[Window, int]]:
-    """Parts of arrays that are taken or put at more places than a step of a recurrence takes or puts them.
+    """Parts of arrays that are taken or put at more indices than a single step of a recurrence uses.
 
     Args:
-        taking: Calls, with the numbers of the parts, what tells their keys, and the array that they are parts of.
-        specs: Of all values.
+        taking: Calls, with the numbers of the parts, the function for their keys, and the array that they belong to.
+        specs: Shapes and dtypes of all values.
     """
     ways: dict[int, list[tuple[Window, int]]] = {}
     places: dict[Window, set[int]] = {}
@@ -168,7 +170,7 @@ def _parts(
 
 
 def opened(key: tuple[Any, ...]) -> Iterator[tuple[int, int, tuple[Any, ...], int]]:
-    """The ways to leave one place of a key open: its axis, where in the key it is, the key with 0 there, the place."""
+    """All choices of one index of a key to leave open: its axis, its position, the key with 0 for it, and the index."""
     axis = 0
     for i, entry in enumerate(key):
         if entry is None:

@@ -1,19 +1,20 @@
-"""What XLA on a CPU would compute anew in every loop that reads it, and need not: sines, and sums along recurrences.
+"""Barriers that keep XLA's CPU compiler from recomputing values in every loop that reads them: sines, and sums along
+recurrences.
 
-**Sines, cosines and tangents.** XLA computes what it takes for light anew in each loop that reads it, and for each
-element of a larger array that it is broadcast to. It takes these for as light as a product (the fact
-`taken_for_light`), and they take as long as dozens. Other functions that take long, as `exp` and `tanh`, it keeps in
-memory by itself if several loops read them.
+**Sines, cosines and tangents.** XLA recomputes an operation that it considers cheap in each loop that reads it, and for
+each element of a larger array that it is broadcast to. It considers these as cheap as a product (the fact
+`taken_for_light`), but they take as long as dozens. Other slow functions, such as `exp` and `tanh`, it stores by itself
+if several loops read them.
 
 **Sums along recurrences.** XLA fuses an elementwise function into all its readers, unless one of them also depends on
-it by way of something that must be in memory. A sum of gradients in a long recurrence, such as that of an LSTM's cell,
+it through something that must be in memory. A sum of gradients in a long recurrence, such as that of an LSTM's cell,
 escapes that rule: it reaches the sum of the step before through a product with a gate, and the program computes each
 step's sum from those of *all* later steps. Arithmetic and compile time then grow with the square of the length. So one
-reader of such a sum is given a barrier instead, with the same value to the bit, that waits for something heavy which is
-computed from the sum: with this the rule applies, and the sum is computed once.
+reader of such a sum gets a barrier, with the same value bit for bit, that waits for something heavy computed from the
+sum: then the rule applies, and the sum is computed once.
 
-A weight that is used at every step has a gradient that is a sum over all of them, and large. Its parts would all wait
-in memory for the last. They are added up on the way, and the recurrence is made to wait for that.
+A weight used at every step has a gradient that is a sum over all of them, and large. Its terms would all wait in memory
+for the last. They are added up on the way, and the recurrence is made to wait for that.
 """
 
 from __future__ import annotations
@@ -34,8 +35,8 @@ _NONE: frozenset[int] = frozenset()
 
 
 def with_sines_once(block: Block) -> Block:
-    """The block with barriers after such functions that would be computed several times, also in bodies; itself where
-    there are none."""
+    """The block with barriers after sines and the like that would be computed several times, also in bodies; unchanged
+    if there are none."""
     if not any([op.taken_for_light for op in block.ops]):
         return block
     calls, specs = calls_of(block)
@@ -61,12 +62,12 @@ def with_sines_once(block: Block) -> Block:
 
 
 class _Loops:
-    """In which loops values are computed, as far as the calls that read them are known."""
+    """The loops in which values are computed, as far as the calls that read them have been seen."""
 
     def __init__(self, specs: Mapping[int, Spec], outputs: Iterable[int]) -> None:
         self._specs = specs
         self._found: dict[int, frozenset[int]] = {}
-        """The results of the loops, for each value; of more than two, two of them."""
+        """For each value, the results of its loops; at most two of them."""
         self._in_memory: set[int] = set()
         self.keep(outputs)
 
@@ -75,17 +76,17 @@ class _Loops:
         return _NONE.union(*[self._found.get(i, _NONE) for i in call.outs])
 
     def add(self, i: int, loops: frozenset[int]) -> None:
-        """Value `i` is computed in these loops as well."""
+        """Record that value `i` is computed in these loops as well."""
         self._found[i] = frozenset(sorted(self._found.get(i, _NONE) | loops)[:2])
 
     def keep(self, values: Iterable[int]) -> None:
-        """These values must be in memory, and so have loops of their own."""
+        """Record that values must be in memory, and so have loops of their own."""
         for i in values:
             self._in_memory.add(i)
             self.add(i, frozenset([i]))
 
     def read(self, call: Call, own: frozenset[int]) -> None:
-        """What a call reads is computed in its loops, which are `own`, or must be in memory."""
+        """Record that what a call reads is computed in the call's loops, `own`, or must be in memory."""
         op, _, ins, (out, *_) = call
         sizes = {i: self._specs[i].size for i in (*ins, out)}
         if op.reduction and op.stands_for is None:
@@ -94,14 +95,14 @@ class _Loops:
             self.keep(ins)
             return
         elif out in self._in_memory and sum([sizes[i] == sizes[out] for i in {*ins}]) > 1:
-            own = frozenset([out])  # XLA computes again what is in memory only if it is made of one array
+            own = frozenset([out])  # XLA recomputes what is in memory only if it is made of one array
         for i in ins:
             self.add(i, frozenset([i, out]) if sizes[out] > sizes[i] else own)  # for each element of a larger array
 
 
 @functools.cache
 def _computed_once(op: Op) -> Op:
-    """An op that computes the same, and is fused with nothing."""
+    """An op that computes the same, and is not fused with anything."""
 
     def once(*x: Any) -> Any:
         return computed_once(op.forward, *x)
@@ -113,7 +114,7 @@ def _computed_once(op: Op) -> Op:
 
 @op(reads=1, fuses="in place")
 def barrier(*x: Any) -> Any:
-    """The first of `x`, after all others."""
+    """The first of `x`, computed after all others."""
     return known_after(*x)
 
 
@@ -123,14 +124,14 @@ def is_sum(op: Op) -> bool:
 
 
 def with_sums_once(block: Block) -> Block:
-    """The same block, of which XLA computes the sums along recurrences once; itself where there are none."""
+    """The block with barriers so that XLA computes sums along recurrences once; unchanged if there are none."""
     if sum([is_sum(op) for op, _, _ in block.steps]) <= MOST_SOURCES:
         return block
     return _Recurrences(block).with_barriers() or block
 
 
 class _Recurrences:
-    """The calls of a block, each as late as what reads it allows; named by their places in that order."""
+    """The calls of a block, each as late as its readers allow, identified by their index in that order."""
 
     def __init__(self, block: Block) -> None:
         listed, self._specs = calls_of(block)
@@ -143,12 +144,12 @@ class _Recurrences:
         self._maker = makers(self._calls)
         self._count_readers()
         self._waiting: dict[int, list[tuple[int, int]]] = {}
-        """For a reader: which value it is to read later, and after what."""
+        """For a reader: the values that it must read later, each with what it must wait for."""
         self._partial: dict[int, list[tuple[int, list[int]]]] = {}
-        """For such a reader: of which sums which parts are added up before it."""
+        """For such a reader: the sums, each with the terms that are added up before it."""
 
     def with_barriers(self) -> Block | None:
-        """The block with barriers; None where it needs none."""
+        """The block with barriers; None if it needs none."""
         if self._most_read(self._is_computed_once) <= MANY_SOURCES:
             return None
         self._most_read(self._is_made_once)
@@ -166,33 +167,33 @@ class _Recurrences:
     # ---------------------------------------------------------------- which sums
 
     def _most_read(self, is_computed_once: Callable[[int], bool]) -> int:
-        """How many arrays a loop reads at most, if such calls are computed once."""
+        """The most arrays that any loop reads, if such calls are computed once."""
         most = 0
         sources: dict[int, frozenset[int]] = {}
-        """What a loop that computes a value reads."""
+        """The arrays that the loop computing a value reads."""
         for n, call in enumerate(self._calls):
             if not (call.op.fuses or call.op.view):
                 continue
             read = frozenset().union(*[sources.get(i) or frozenset([i]) for i in call.ins])
             if len(read) > MOST_SOURCES and (is_computed_once(n) or len(read) > 8 * MOST_SOURCES):
-                read = frozenset(call.outs)  # by itself; or it cannot be helped, and is followed no further
+                read = frozenset(call.outs)  # computed once; or beyond help, and followed no further
             most = max(most, len(read))
             sources.update(dict.fromkeys(call.outs, read))
         return most
 
     def _is_computed_once(self, n: int) -> bool:
-        """Whether XLA computes a call once by itself."""
+        """Whether XLA computes a call once without help."""
         return self._looked_at(n)[0]
 
     def _is_made_once(self, n: int) -> bool:
-        """Whether XLA computes a call once: by itself, or as a reader is now to wait for something heavy made of it."""
+        """Whether XLA computes a call once, possibly because a reader now waits for something heavy made from it."""
         once, reader, token = self._looked_at(n)
         if token is not None:
             self._waiting.setdefault(reader, []).append((self._calls[n].outs[0], token))
         return once or token is not None
 
     def _looked_at(self, n: int) -> tuple[bool, int, int | None]:
-        """Whether a call is computed once; else its last reader that would compute it, and what that can wait for."""
+        """Whether a call is computed once; else the last reader that would recompute it, and what that can wait for."""
         call = self._calls[n]
         if not is_sum(call.op) or len(self._readers[n]) < 2:
             return False, n, None
@@ -219,16 +220,16 @@ class _Recurrences:
     # ---------------------------------------------------------------- sums over the steps
 
     def _is_large(self, i: int) -> bool:
-        """Whether a value must lie in memory until it is added to something."""
+        """Whether a value must be in memory until it is added to something."""
         n = self._maker.get(i)
         return n is not None and self._calls[n].op.heavy and len(self._readers[n]) == 1
 
     def _is_divisible(self, call: Call) -> bool:
-        """Whether it is a sum that can be added up in any parts."""
+        """Whether it is a sum that can be split into any parts."""
         return is_sum(call.op) and call.op.fold is not None and not call.op.weights
 
     def _early_parts(self) -> Callable[[Call], tuple[int, int]]:
-        """A key to sort the calls by that has the parts of large sums as soon as what they are made of is there."""
+        """A sort key for the calls that moves the terms of large sums to just after what they are made of."""
         parts = {
             self._maker[i] for c in self._calls if self._is_divisible(c) for i in c.ins if self._is_large(i)
         }
@@ -245,7 +246,7 @@ class _Recurrences:
         return lambda call: keys[call.outs]
 
     def _divide_sums(self) -> None:
-        """Find parts of sums over the steps that can be added up on the way."""
+        """Find terms of sums over the steps that can be added up on the way."""
         readers = sorted(self._waiting)
         for n, call in enumerate(self._calls):
             if not self._is_divisible(call) or not all(map(self._is_large, call.ins)):
@@ -264,9 +265,9 @@ class _Recurrences:
     def _rewritten(self) -> Block:
         calls: list[Call] = []
         instead: dict[int, int] = {}
-        """What stands for a value."""
+        """The replacements of values."""
         added: dict[int, tuple[int, set[int]]] = {}
-        """For a sum: what has been added up of it, and of which parts."""
+        """For each sum: the partial sum so far, and its terms."""
         free = min(self._specs)
 
         def apply(op: Op, arguments: tuple[Any, ...], ins: Iterable[int]) -> int:
@@ -297,6 +298,6 @@ class _Recurrences:
 
 
 def _combines_at_once(call: Call, operand: int) -> bool:
-    """Whether it combines this of its inputs with others as it is, and does not multiply it by a number before."""
+    """Whether a call combines this input with others directly, without multiplying it by a number first."""
     op = call.op
     return not op.weights or abs(op.named(call.arguments)[op.weights][operand]) == 1

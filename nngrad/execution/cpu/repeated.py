@@ -1,6 +1,6 @@
-"""A loop over steps of a program, as an op: what a recurrence that was unrolled becomes again.
+"""The op of a rolled loop: what an unrolled recurrence becomes.
 
-It is there to be compiled. Its gradient is never asked for, since that is in the program.
+It exists only for compilation. Its gradient is never needed, since the program already contains that.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slice
 
 
 class AxisPart(NamedTuple):
-    """A part of an array along one axis, at a place that moves on with each step."""
+    """A part of an array along one axis, at an index that moves on with each step."""
 
     axis: int
     first: int
@@ -31,11 +31,11 @@ class AxisPart(NamedTuple):
     size: int
 
     def place(self, step: Any) -> Any:
-        """Where it begins at a step."""
+        """The start index at a step."""
         return step * jnp.int32(self.stride) + jnp.int32(self.first)
 
     def of(self, x: Any, step: Any) -> Any:
-        """The part of `x` at a step, with the axis."""
+        """The part of `x` at a step, keeping the axis."""
         return lax.dynamic_slice_in_dim(x, self.place(step), self.size, self.axis)
 
 
@@ -43,7 +43,7 @@ class Total(NamedTuple):
     """A sum over steps."""
 
     value: int
-    """The number of what is added up."""
+    """The number of the value that is added up."""
     spec: Spec
     """Shape and dtype of the sum."""
     first: int
@@ -51,36 +51,36 @@ class Total(NamedTuple):
     end: int
     """The step after the last that counts."""
     part: AxisPart | None
-    """Which part of the sum it is added to at each step; None for all of it."""
+    """The part of the sum that each step adds to; None for all of it."""
     replaces: bool
-    """Whether it takes the place of that part instead."""
+    """Whether it replaces that part instead."""
 
 
 @dataclass(frozen=True)
 class Repeated:
-    """A loop: values are numbered as in a program, where the inputs of a step are what is the same at each step, what
-    is handed on from step to step, and parts."""
+    """A loop. Values are numbered as in a program; the inputs of a step are those that are the same at each step, the
+    carries, and parts of arrays."""
 
     steps: tuple[Step, ...]
-    """What is computed at each step."""
+    """The computation of each step."""
     length: int
     """The number of steps."""
     same: int
-    """How many inputs are the same at each step."""
+    """The number of inputs that are the same at each step."""
     after: tuple[int, ...]
-    """The numbers of what is handed on to the next step."""
+    """The numbers of the new carries."""
     parts: tuple[AxisPart, ...]
-    """Which part each further input of a step is, of one array each."""
+    """The parts that are a step's further inputs, each of one array."""
     last: tuple[int, ...]
     """The numbers of the values whose last one is wanted."""
     totals: tuple[Total, ...]
     stacked: tuple[int, ...]
     """The numbers of the values that are stacked."""
     specs: tuple[Spec, ...]
-    """Shape and dtype of each value of the steps that is not handed on, in the order of these fields."""
+    """Shapes and dtypes of the last and the stacked values, in this order."""
 
     def results(self, given: tuple[Spec, ...]) -> tuple[Spec, ...]:
-        """Shape and dtype of each output: what was handed on by the last step, and what is wanted besides."""
+        """Shape and dtype of each output: the last carries, last values, totals and stacks."""
         carried = given[self.same : self.same + len(self.after)]
         n = len(self.last)
         stacks = [spec_of((self.length, *spec.shape), spec.dtype) for spec in self.specs[n:]]
@@ -88,7 +88,7 @@ class Repeated:
 
 
 class _LoopOfSteps(Op):
-    """An op that knows the shapes of its outputs from its arguments."""
+    """An op that derives the shapes of its outputs from its arguments."""
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
@@ -101,11 +101,11 @@ def _loop_of_steps(*x: Array, loop: Static) -> tuple[jax.Array, ...]:
     """A loop over steps; see `Repeated`.
 
     Args:
-        x: What is the same at each step, what the first step is given, and the arrays that parts are taken of.
-        loop: What is computed.
+        x: The inputs that are the same at each step, the first carries, and the arrays that parts are taken from.
+        loop: The loop.
 
     Returns:
-        What the last step hands on, last values, totals, and stacks.
+        The last carries, last values, totals, and stacks.
     """
     first = loop.same + len(loop.after)
     same, start, sources = x[: loop.same], x[loop.same : first], x[first:]
@@ -160,7 +160,7 @@ def entry(x: Array, /, index: int) -> jax.Array:
 
 @op
 def stack_of(*x: Array) -> jax.Array:
-    """Arrays of one shape and dtype along a new first axis."""
+    """Stack arrays of one shape and dtype along a new first axis."""
     return lax.concatenate([lax.expand_dims(each, (0,)) for each in x], 0)
 
 
@@ -172,7 +172,7 @@ def part_of(x: Array, /, key: Static) -> jax.Array:
 
 
 def _index(entry: Any) -> Any:
-    """An entry of a key as Python has it."""
+    """An entry of a key as Python's index or slice."""
     if not isinstance(entry, tuple):
         return entry
     start, count, step = entry
@@ -193,12 +193,12 @@ def put_at(y: Array, /, key: Static, shape: Static) -> jax.Array:
 
 
 MOVING = frozenset({part_of, put_at})
-"""What takes parts of arrays for the steps of a loop, and puts them there."""
+"""Ops that take parts of arrays for the steps of a loop, or put them there."""
 
 
 @op
 def completed(*x: Array, keys: Static) -> jax.Array:
-    """The first of `x` with the others in place of its parts at `[key]`."""
+    """The first of `x` with the others replacing its parts at their keys."""
     whole, *parts = x
     for part, key in zip(parts, keys, strict=True):
         places = [(entry, 1) if isinstance(entry, int) else entry[:2] for entry in key]
@@ -209,29 +209,29 @@ def completed(*x: Array, keys: Static) -> jax.Array:
 
 
 Outside = AlongSteps | Slices | Each
-"""What is read of an array, a part at each step."""
+"""Reads of an array, a part at each step."""
 
 
 class Added(NamedTuple):
-    """What is added up over steps, perhaps in a part of an array."""
+    """A value added up over steps, possibly in a part of an array."""
 
     place: StepValue
     window: Window | None
-    """Where it is put; None for what is no array's part."""
+    """The window that it is put into; None if it is not part of an array."""
     first: int
     """The first step that counts."""
     end: int
     """The step after the last."""
     at: int
-    """Where it would be put at step 0."""
+    """Its index at step 0."""
     stride: int
-    """How much further it is put at each step."""
+    """How far the index moves at each step."""
     replaces: bool
-    """Whether it takes the place of what is there."""
+    """Whether it replaces what is there."""
 
 
 class RolledSteps:
-    """The calls of a step, with values numbered as `Repeated` has it.
+    """The calls of a step, with values numbered as in `Repeated`.
 
     Args:
         listing: All calls.
@@ -242,14 +242,14 @@ class RolledSteps:
         self._listing, self._each = listing, each
         reads = list({read: None for reads in each.reads for read in reads})
         self.same = list({read.number: None for read in reads if isinstance(read, Same)})
-        """The numbers in the program of what is the same at each step."""
+        """The numbers in the program of the values that are the same at each step."""
         self.handed = list({
             Before(read.place, read.starts[k:]): None
             for read in reads if isinstance(read, Before) for k in range(len(read.starts))
         })  # fmt: skip
-        """What is handed on from step to step."""
+        """The carries."""
         self.outside = [read for read in reads if isinstance(read, Outside)]
-        """What parts are read of."""
+        """The reads of arrays by parts."""
         self._parts: list[AxisPart] = []
         self._steps: list[Step] = []
         self._count = 0
@@ -268,7 +268,7 @@ class RolledSteps:
         return self._numbers[read]
 
     def in_block(self, place: StepValue, step: int) -> int:
-        """The number that a value has in the program, at a step."""
+        """The number of a value in the program at a step."""
         each = self._each
         return self._listing.calls[each.start + step * each.period + place.call].outs[place.output]
 
@@ -288,7 +288,7 @@ class RolledSteps:
         return Total(number, spec_of(window.source, self.spec(place).dtype), first, end, part, replaces)
 
     def loop(self, last: Sequence[StepValue], totals: Sequence[Total], stacked: Sequence[Before]) -> Repeated:
-        """The loop, of which these values are wanted."""
+        """The loop with these results."""
         after = [self.number(Before(before.place, before.starts[1:])) for before in self.handed]
         specs = [self.spec(place) for place in [*last, *[before.place for before in stacked]]]
         return Repeated(
@@ -298,14 +298,14 @@ class RolledSteps:
         )  # fmt: skip
 
     def _add(self, op: Op, arguments: tuple[Any, ...], ins: Sequence[int], count: int = 1) -> int:
-        """Add a step; returns the number of its first value."""
+        """Append a step; returns the number of its first value."""
         self._steps.append((op, arguments, tuple(ins)))
         self._count += count
         return ~(self._count - count)
 
     def _read(self, read: Outside, number: int) -> int:
-        """Add a part that a step is given under a number, and what makes of it what calls read; returns the number of
-        that."""
+        """Append a part that each step receives under a number, and the step that extracts what calls read; returns the
+        number of its result."""
         if isinstance(read, Slices):
             key, part = _moving(read.window, read.first, read.stride)
             self._parts.append(part)
@@ -316,7 +316,7 @@ class RolledSteps:
 
 
 def _moving(window: Window, first: int, stride: int) -> tuple[tuple[Any, ...], AxisPart]:
-    """The part of an array that a window needs at each step, and the key of the window in that."""
+    """The part of an array that a window needs at each step, and the key of the window in that part."""
     entry = window.key[window.entry]
     _, count, step = (0, 1, 1) if isinstance(entry, int) else entry
     low = min(0, (count - 1) * step)

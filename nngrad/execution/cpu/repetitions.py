@@ -1,9 +1,9 @@
-"""Recurrences that somebody has unrolled, found again in the list of calls that they have become.
+"""Find unrolled recurrences in a list of calls.
 
-A step of such a recurrence is a number of calls, and the next step is as many of the same: the same ops with the same
-arguments on arrays of the same shapes. What each call reads is, from step to step, the same value; or a value of its
-own step, or of a step before; or one that lies as far from the one before as at every other step: the next slice of
-one array, or what the next step of another recurrence has made. Such calls are steps of a loop.
+A step of such a recurrence is a number of calls, and the next step repeats them: the same ops with the same arguments
+on arrays of the same shapes. From step to step, each call reads the same value; or a value of its own step, or of an
+earlier one; or a value at a constant distance from the one before: the next slice of an array, or the next step's value
+of another recurrence. Such calls are steps of a loop.
 """
 
 from __future__ import annotations
@@ -17,39 +17,39 @@ from .listing import Listing, Window
 
 
 class StepValue(NamedTuple):
-    """A value of each step of a repetition: an output of the call that is so many calls after the step's first."""
+    """A value of each step of a repetition: the index of the call in the step, and of the output."""
 
     call: int
     output: int
 
 
 class Same(NamedTuple):
-    """What a call reads where that is one value at all steps."""
+    """A read of one value at all steps."""
 
     number: int
 
 
 class Before(NamedTuple):
-    """What a call reads where that is a value of its own step, or of an earlier one."""
+    """A read of a value of the call's own step, or of an earlier one."""
 
     place: StepValue
     starts: tuple[int, ...]
-    """What it reads at the first steps, for which there is no earlier one, as many as it looks back."""
+    """The values read at the first steps, which have no earlier one; as many as it looks back."""
 
 
 class AlongSteps(NamedTuple):
-    """What a call reads where that is a value of another repetition's steps, one after another."""
+    """A read of a value of another repetition's steps, one after another."""
 
     repetition: int
-    """Where that begins."""
+    """The start of that repetition."""
     read: Before
-    """The value; with `starts`, that which was there before each step."""
+    """The value; with `starts`, the one from before each step."""
     first: int
     stride: int
 
 
 class Slices(NamedTuple):
-    """What a call reads where that is a part of one array, at a place that moves on with each step."""
+    """A read of a part of one array, at an index that moves on with each step."""
 
     window: Window
     first: int
@@ -57,7 +57,7 @@ class Slices(NamedTuple):
 
 
 class Each(NamedTuple):
-    """What a call reads where that is just some value at each step."""
+    """A read of an arbitrary value at each step."""
 
     numbers: tuple[int, ...]
 
@@ -66,29 +66,29 @@ Read = Same | Before | AlongSteps | Slices | Each
 
 
 class Repetition(NamedTuple):
-    """Calls that are steps of a loop."""
+    """Calls that form the steps of a loop."""
 
     start: int
-    """The place of the first call."""
+    """The index of the first call."""
     period: int
-    """How many calls a step has."""
+    """The number of calls per step."""
     length: int
-    """How many steps there are."""
+    """The number of steps."""
     reads: tuple[tuple[Read, ...], ...]
-    """What each call of a step reads."""
+    """The reads of each call of a step."""
 
     @property
     def end(self) -> int:
-        """The place after the last call."""
+        """The index after the last call."""
         return self.start + self.period * self.length
 
     def where(self, position: int) -> tuple[int, int]:
-        """The step of a call in it, and its place within that."""
+        """The step of a call in it, and the call's index within the step."""
         return divmod(position - self.start, self.period)
 
 
 def regular_stretches(listing: Listing) -> list[Stretch]:
-    """The stretches of a listing that may be repetitions, in order; none overlaps another."""
+    """The stretches of a listing that may be repetitions, in order and without overlaps."""
     taken = bytearray(len(listing.calls))
     regular: list[Stretch] = []
     for stretch in stretches_of(listing.labels(), LEAST):
@@ -100,7 +100,7 @@ def regular_stretches(listing: Listing) -> list[Stretch]:
 
 
 def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stretch, Repetition]:
-    """The repetitions in stretches of a listing, which are in order."""
+    """The repetitions in stretches of a listing, in order."""
     found: dict[Stretch, Repetition] = {}
     waiting = sorted(stretches, reverse=True)
     while waiting:
@@ -116,7 +116,7 @@ def repetitions_of(listing: Listing, stretches: Iterable[Stretch]) -> dict[Stret
 
 
 def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
-    """The parts of a stretch in which what calls read moves on evenly, with a step or two at either end."""
+    """The parts of a stretch in which reads advance evenly, with a step or two at either end."""
     start, end, period = stretch
     links = [listing.links(n, period) for n in range(start, end - period)]
     even = [a == b for a, b in zip(links, links[period:], strict=False)]
@@ -134,7 +134,7 @@ def _regular(listing: Listing, stretch: Stretch) -> Iterator[Stretch]:
 
 
 class _Uneven(Exception):
-    """A step reads something else than the others."""
+    """A step reads something different from the others."""
 
     def __init__(self, step: int) -> None:
         super().__init__(step)
@@ -142,11 +142,11 @@ class _Uneven(Exception):
 
 
 class _RepetitionFinder:
-    """Finds out what the calls of a stretch read, step by step.
+    """Determines what the calls of a stretch read, step by step.
 
     Args:
         listing: The calls.
-        known: The repetitions before it.
+        known: The repetitions before the stretch.
     """
 
     def __init__(self, listing: Listing, known: Sequence[Repetition]) -> None:
@@ -154,7 +154,7 @@ class _RepetitionFinder:
         self._known = known
 
     def repetition(self, stretch: Stretch) -> Repetition | None:
-        """The repetition in a stretch; None if there is none."""
+        """The repetition in a stretch, or None."""
         start = self._best_start(stretch)
         period = stretch.period
         count = (stretch.end - start) // period
@@ -174,7 +174,7 @@ class _RepetitionFinder:
         return None
 
     def _best_start(self, stretch: Stretch) -> int:
-        """Where a step begins if few values are to be handed on from step to step, and few calls left over."""
+        """The start of a step that minimises carries and leftover calls."""
         start, end, period = stretch
         middle = start + (end - start) // (2 * period) * period
         reach: dict[tuple[int, int], int] = {}
@@ -232,13 +232,13 @@ class _RepetitionFinder:
         return Before(StepValue(call, output), tuple(numbers[:back]))
 
     def _check_source(self, i: int, start: int, end: int) -> None:
-        """Raise `_Uneven` if a value is a part of one within the stretch, or made of it."""
+        """Raise `_Uneven` if a value is a part of, or made from, one within the stretch."""
         n, _ = self._listing.position.get(self._listing.whole(i), (-1, 0))
         if start <= n < end:
             raise _Uneven(0)
 
     def _outside(self, start: int, end: int, numbers: list[int]) -> Read:
-        """What is read of values before the stretch."""
+        """The read of values before the stretch."""
         count = len(numbers)
         at = [self._listing.coordinate(i) for i in numbers]
         middle = count // 2
@@ -259,7 +259,7 @@ class _RepetitionFinder:
         return self._each(start, end, numbers)
 
     def _along(self, output: int, first: int, stride: int, numbers: list[int]) -> AlongSteps | None:
-        """What is read of another repetition's values."""
+        """The read of another repetition's values, or None."""
         count = len(numbers)
         position = first + count // 2 * stride
         for other in self._known:
@@ -277,14 +277,14 @@ class _RepetitionFinder:
                 if self._listing.position.get(numbers[t]) == (first + t * stride, output):
                     continue
             elif step == -1:
-                # What was there before the first step stands where the value of an earlier one would.
+                # The value from before the first step takes the place of an earlier step's.
                 start = Before(place, (numbers[t],))
                 if any([start in reads for reads in other.reads]):
                     starts = start.starts
                     continue
             raise _Uneven(t)
         if starts and max(begin, begin + (count - 1) * steps) == other.length - 1:
-            raise _Uneven(0 if begin == -1 else count - 1)  # one stack has not both
+            raise _Uneven(0 if begin == -1 else count - 1)  # a single stack cannot have both
         return AlongSteps(other.start, Before(place, starts), begin + len(starts), steps)
 
     def _each(self, start: int, end: int, numbers: list[int]) -> Each:
@@ -296,22 +296,22 @@ class _RepetitionFinder:
 
 
 def _from_the_middle(count: int) -> list[int]:
-    """The steps, those at the ends last."""
+    """The steps, from the middle outwards."""
     return sorted(range(count), key=lambda t: -min(t, count - 1 - t))
 
 
-# ---------------------------------------------------------------- stretches of a sequence that repeat with a period
+# ---------------------------------------------------------------- periodic stretches of a sequence
 
 
 class Stretch(NamedTuple):
-    """A part of a sequence in which each label comes again after `period` others."""
+    """A part of a sequence in which each label returns after `period` places."""
 
     start: int
     end: int
     period: int
 
     def free_parts(self, taken: bytearray, least: int) -> Iterator[tuple[int, int]]:
-        """The start and the end of each part of it that is not taken, and still repeats `least` times."""
+        """The start and end of each part of it that is not taken, and still repeats `least` times."""
         start = self.start
         while start < self.end:
             end = taken.find(1, start, self.end)
@@ -324,11 +324,11 @@ class Stretch(NamedTuple):
 
 
 def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:
-    """Stretches that repeat, those that cover the most repetitions first; they may overlap.
+    """Periodic stretches, those that cover the most repetitions first; they may overlap.
 
     Args:
-        labels: What the sequence consists of: equal numbers for what is equal.
-        least: How often a stretch repeats at least.
+        labels: The sequence, with equal numbers for equal elements.
+        least: The least number of repetitions.
     """
     found = []
     for period in _periods(labels, least):
@@ -345,13 +345,13 @@ def stretches_of(labels: Sequence[int], least: int) -> list[Stretch]:
 
 
 def _periods(labels: Sequence[int], least: int) -> list[int]:
-    """The distances at which windows come again, of each length of a window the most frequent ones."""
+    """The distances at which windows return, the most frequent ones for each window length."""
     periods: set[int] = set()
     numbers = list(labels)
     width = 1
     for window in WINDOWS:
         while width < window:
-            # Windows of twice the width, numbered anew: two are equal if their halves are.
+            # Windows of twice the width, renumbered: two are equal if their halves are.
             pairs = zip(numbers, numbers[width:], strict=False)
             known: dict[tuple[int, int], int] = {}
             numbers = [known.setdefault(pair, len(known)) for pair in pairs]

@@ -1,14 +1,14 @@
-"""Recurrences that were unrolled, as loops again: a pass that has the compiler get a step of each once.
+"""A pass that rolls unrolled recurrences into loops, so that the compiler gets each step once.
 
 XLA compiles what it is given: of 200 steps of a recurrent network, 200 times the same. The gradients of such a program
-are recurrences too, forward and back, and each becomes a loop of its own (`repetitions.py` finds them). At the edges
-nothing is copied. A loop reads the slices of an array, and the stacks of the loops before it, where they are. What only
-the last step makes is handed on, what is read of others is stacked; a sum over the steps, as a weight's gradient, is
-added up on the way; and parts that are put into one array, as the gradient of what slices were taken of, go there at
-once.
+are recurrences too, forward and backward, and each becomes a loop of its own (`repetitions.py` finds them). Nothing is
+copied at the edges. A loop reads the slices of an array, and the stacks of earlier loops, where they are. Values wanted
+only of the last step are carried, values read by other loops are stacked; a sum over the steps, such as a weight's
+gradient, is accumulated; and parts that are put into one array, such as the gradient of an array that slices were taken
+of, are put there at once.
 
-It pays where steps share what they compute with. Layers that have weights of their own would have to be stacked, and
-their gradients taken apart; they stay as they are.
+It pays if steps share what they compute with. Layers with their own weights would have to be stacked, and their
+gradients unstacked; they stay as they are.
 """
 
 from __future__ import annotations
@@ -37,41 +37,41 @@ from .repetitions import (
 
 
 class LoopFound(NamedTuple):
-    """A recurrence that was unrolled, and is a loop again."""
+    """An unrolled recurrence that was rolled into a loop."""
 
     steps: int
-    """How many steps it has."""
+    """The number of steps."""
     functions: int
-    """How many functions each of these is."""
+    """The number of functions per step."""
 
 
 def loops_in(block: Block) -> tuple[LoopFound, ...]:
-    """The loops that recurrences have become in a block."""
+    """The rolled loops in a block."""
     loops = [arguments[0] for op, arguments, _ in block.steps if op is loop_of_steps]
     return tuple([LoopFound(loop.length, sum([op not in MOVING for op, _, _ in loop.steps])) for loop in loops])
 
 
 def functions_to_compile(block: Block) -> int:
-    """How many functions there are to compile in a block."""
+    """The number of functions to compile in a block."""
     return len(block.steps) + sum([loop.functions for loop in loops_in(block)])
 
 
 def with_recurrences_rolled(block: Block) -> Block:
-    """The block with a loop in place of each recurrence that was unrolled; itself where there is none."""
+    """The block with unrolled recurrences rolled into loops; unchanged if there are none."""
     if len(block.steps) < LEAST_CALLS:
         return block
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     found = _rolled_in(block, Listing(calls, specs, outputs))
     if len(found.steps) > MOST_LEFT * (functions_to_compile(found) - len(found.steps)):
-        # As they are listed, what belongs to no step may come between the calls of one, and steps of one recurrence
-        # between those of another.
+        # In the given order, unrelated calls may stand between the calls of a step, and steps of one recurrence between
+        # those of another.
         found = min(found, _rolled_in(block, Listing(late(calls, outputs), specs, outputs)), key=functions_to_compile)
     return found
 
 
 def _rolled_in(block: Block, listing: Listing) -> Block:
-    """The block with the loops that are seen in a listing of its calls."""
+    """The block with the loops found in a listing of its calls."""
     stretches = regular_stretches(listing)
     while stretches:
         found = repetitions_of(listing, stretches)
@@ -84,7 +84,7 @@ def _rolled_in(block: Block, listing: Listing) -> Block:
 
 
 class _Demand:
-    """What is wanted of a repetition's values besides what its own steps read.
+    """The values of a repetition that are wanted outside its own steps.
 
     Args:
         repetition: The repetition.
@@ -93,26 +93,26 @@ class _Demand:
     def __init__(self, repetition: Repetition) -> None:
         self.repetition = repetition
         self.stacks: dict[Before, None] = {}
-        """What other loops read of all steps."""
+        """Values of all steps that other loops read."""
         self.singles: dict[StepValue, set[int]] = {}
-        """The steps whose values are read one by one."""
+        """The steps whose values are read individually."""
         self.totals: dict[Added, None] = {}
         """Sums over steps."""
 
     def division(self) -> tuple[list[StepValue], list[Before]]:
-        """The values of which the last one alone is read, and those that are stacked."""
+        """The values of which only the last one is read, and those that are stacked."""
         others = {place: steps for place, steps in self.singles.items() if Before(place, ()) not in self.stacks}
         last = [place for place, steps in others.items() if steps == {self.repetition.length - 1}]
         return last, [*self.stacks, *[Before(place, ()) for place in others if place not in last]]
 
 
 class _Writer:
-    """Writes a block with loops.
+    """Rewrites a block with loops.
 
     Args:
         inputs: Shape and dtype of each of its inputs.
         listing: Its calls.
-        repetitions: Those that become loops.
+        repetitions: The repetitions that become loops.
     """
 
     def __init__(self, inputs: tuple[Spec, ...], listing: Listing, repetitions: Sequence[Repetition]) -> None:
@@ -123,9 +123,9 @@ class _Writer:
             self._owner.update(dict.fromkeys(range(each.start, each.end), index))
         self._demands = [_Demand(each) for each in repetitions]
         self._wanted: set[int] = set()
-        """The values that are read as such."""
+        """The values that are read individually."""
         self._divided: dict[int, tuple[list[int], list[tuple[int, Added, int]]]] = {}
-        """For long sums: which operands stay, and totals with the place of one of their terms."""
+        """For long sums: the operands that stay, and totals with the index of one of their terms."""
         at = {each.start: index for index, each in enumerate(repetitions)}
         for n, call in enumerate(listing.calls):
             if n not in self._owner:
@@ -139,10 +139,10 @@ class _Writer:
         for i in listing.outputs:
             self._ask_for(i)
 
-    # ---------------------------------------------------------------- what is wanted
+    # ---------------------------------------------------------------- demands
 
     def _owned(self, i: int) -> tuple[int, int, StepValue] | None:
-        """Of which repetition a value is, of which step, and which one; None for others."""
+        """The repetition, step and place of a value; None if it is in no repetition."""
         n, output = self._listing.position.get(i, (-1, 0))
         index = self._owner.get(n)
         if index is None:
@@ -151,7 +151,7 @@ class _Writer:
         return index, step, StepValue(call, output)
 
     def _ask_for(self, i: int) -> None:
-        """Note that a value is read as such, and what it is taken of."""
+        """Record that a value is read individually, and the array that it is taken from."""
         while i not in self._wanted:
             self._wanted.add(i)
             owned = self._owned(i)
@@ -168,7 +168,7 @@ class _Writer:
             self._ask_for(call.ins[k])
 
     def _ask_for_totals(self, call: Call, joined: Sequence[tuple[Window, int]] | None) -> list[int]:
-        """Have loops add up terms of a sum, or put together what is joined; returns which are left."""
+        """Have loops add up terms of a sum, or assemble what is joined; returns the terms that remain."""
         groups: dict[Any, dict[int, tuple[int, int]]] = {}
         weights = call.op.named(call.arguments)[call.op.weights] if call.op.weights else (1,) * len(call.ins)
         (result,) = call.outs
@@ -178,7 +178,7 @@ class _Writer:
             if owned is not None and (joined or self._listing.specs[i] is self._listing.specs[result]):
                 index, step, place = owned
                 groups.setdefault((index, place, window, weights[k]), {})[step] = (k, at)
-        if joined and groups:  # one loop makes the array, and the other parts are put there
+        if joined and groups:  # one loop makes the array, and the other parts are put into that
             largest = max(groups, key=lambda group: len(groups[group]))
             groups = {largest: groups[largest]}
         left = set(range(len(call.ins)))
@@ -199,7 +199,7 @@ class _Writer:
         return sorted(left)
 
     def costly(self) -> list[Repetition]:
-        """The repetitions that are better left as they are."""
+        """The repetitions that are better left unrolled."""
         return [demand.repetition for demand in self._demands if not self._pays(demand)]
 
     def _pays(self, demand: _Demand) -> bool:
@@ -256,7 +256,7 @@ class _Writer:
         return call._replace(arguments=arguments, ins=tuple(numbers))
 
     def _write_loop(self, index: int, demand: _Demand) -> None:
-        """Append the call of a loop, and those that take its values apart."""
+        """Append the call of a loop, and those that unstack its values."""
         steps = RolledSteps(self._listing, demand.repetition)
         last, stacked = demand.division()
         totals = [steps.total(added) for added in demand.totals]
@@ -277,7 +277,7 @@ class _Writer:
                 self._calls.append(Call(entry, (step,), (stack,), (self._instead[i],)))
 
     def _source(self, read: Outside) -> int:
-        """The number of the array that parts are read of."""
+        """The number of the array whose parts are read."""
         if isinstance(read, AlongSteps):
             return self._stacks[read.repetition, read.read]
         if isinstance(read, Slices):
@@ -289,14 +289,14 @@ class _Writer:
 
 
 def _at(window: Window, place: int) -> tuple[Any, ...]:
-    """The key of a window at a place."""
+    """The key of a window at an index."""
     entry = window.key[window.entry]
     new = place if isinstance(entry, int) else (place, *entry[1:])
     return (*window.key[: window.entry], new, *window.key[window.entry + 1 :])
 
 
 def _read_before(each: Repetition) -> Iterable[int]:
-    """The values from outside that a repetition reads as such."""
+    """The outside values that a repetition reads individually."""
     for read in {read: None for reads in each.reads for read in reads}:
         if isinstance(read, Same):
             yield read.number
