@@ -1,4 +1,4 @@
-"""Functions of the user's own: a forward on arrays and a backward on Variables, in the protocols that users know."""
+"""User-defined functions: a forward on arrays and a backward on Variables, in the protocols that users know."""
 
 from .custom_gradient import custom_gradient
 from .function_node import FunctionNode

@@ -1,4 +1,4 @@
-"""What all functions of the user's own share: equality, the op that graphs hold, errors."""
+"""The common base of user-defined functions: equality, the op that graphs contain, errors."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Arrays = Sequence[Any]
 
 
 class CustomOp(Op):
-    """The op that stands for a class in graphs; its one static argument is the instance."""
+    """The op for a user's class in graphs; its only static argument is the instance."""
 
     def result_specs(self, given: Specs, arguments: tuple[Any, ...]) -> Specs:
         """Shape and dtype of each output."""
@@ -38,54 +38,54 @@ class CustomOp(Op):
         return instance._specs if given == instance._inputs else self.traced_specs(given, arguments)
 
     def is_heavy(self, given: Specs, arguments: tuple[Any, ...]) -> bool:
-        """Whether it does much arithmetic for each element."""
+        """Whether it does much arithmetic per element."""
         return bool(getattr(arguments[0]._found, "heavy", True))
 
 
 class CustomFunction:
     """Base of `FunctionNode` and `PythonFunction`.
 
-    Each application traces `forward` anew, and is compared with others by what came of that: so nothing that the code
-    reads can be old. A call keeps a copy of the instance, so attributes that are set later belong to later calls.
+    Each application traces `forward` anew, and is compared with others by the result: so it never uses outdated values
+    that the code reads. A call keeps a copy of the instance, so attributes set later affect only later calls.
     """
 
     __slots__ = ("__dict__", "__weakref__", "_compared", "_found", "_hash", "_inputs", "_specs")
 
     _inputs: Specs
-    """For the copy that a graph has: shape and dtype of each input that it was applied to."""
+    """For the copy in a graph: shape and dtype of each input that it was applied to."""
     _specs: Specs
-    """And of each output."""
+    """Shape and dtype of each output."""
     _found: Any
-    """What its `forward` was found to compute: a function of arrays that is compared by what it computes, or the shapes
-    of what is called on the host."""
+    """What `forward` was found to compute: a function of arrays, compared by what it computes, or the shapes of a call
+    on the host."""
     _compared: tuple[Any, Any]
-    """What it is compared by, beside its class."""
+    """What it is compared by, besides its class."""
     _hash: int
 
     exact: ClassVar[bool] = True
     """Whether `backward` is the true derivative; False for straight-through estimators and the like."""
     numpy: ClassVar[bool] = False
-    """Whether `forward` is written on NumPy arrays; else on JAX arrays."""
+    """Whether `forward` is written for NumPy arrays; else for JAX arrays."""
     rows: ClassVar[tuple[int, ...]] = ()
-    """Which inputs have rows along their first axis, if `forward` takes any number of them and row b of each output
-    depends on row b of these inputs alone, beside the other inputs: then it is batched in one call."""
+    """The inputs that have rows along their first axis, if `forward` takes any number of rows and row b of each output
+    depends only on row b of these inputs, besides the other inputs: then it is batched in one call."""
     opaque: ClassVar[bool] = True
-    """Whether it holds code of the user's, which may call functions on the host."""
+    """Whether it contains user code, which may call functions on the host."""
     _holds_anything: ClassVar[bool] = False
-    """Whether attributes need not be hashable: those that are not are compared by identity."""
+    """Whether attributes may be unhashable; these are compared by identity."""
     _op: ClassVar[Op]
     _rule: ClassVar[Rule]
     _made_for: ClassVar[tuple[Any, ...]]
-    """What the class said of itself when they were made."""
+    """The class's declarations when its op and rule were made."""
 
     @classmethod
     def _declared(cls) -> tuple[Any, ...]:
-        """What the class says of itself that its op and rule are made for."""
+        """The class's declarations on which its op and rule depend."""
         raise NotImplementedError
 
     @classmethod
     def _made(cls) -> tuple[Op, Rule]:
-        """The op that stands for the class as it is now, and its rule."""
+        """The op for the class as it is now, and its rule."""
         raise NotImplementedError
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
@@ -103,7 +103,7 @@ class CustomFunction:
 
     @classmethod
     def _op_of_now(cls) -> Op:
-        """The op that stands for the class: another one where what the class says of itself has changed."""
+        """The op for the class; a new one if the class's declarations have changed."""
         if cls._declared() != cls._made_for:
             cls._enter()
         return cls._op
@@ -111,7 +111,7 @@ class CustomFunction:
     def infer(self, *inputs: jax.ShapeDtypeStruct) -> Result:
         """Shape and dtype of each output of a `forward` on NumPy arrays, as `jax.ShapeDtypeStruct`s.
 
-        Unless a subclass says it here, each call runs `forward` on arrays of ones. A `forward` on JAX arrays needs
+        Unless a subclass overrides this, each call runs `forward` on arrays of ones. A `forward` on JAX arrays needs
         neither: it is traced.
         """
         try:
@@ -124,11 +124,11 @@ class CustomFunction:
             raise
 
     def _forward(self, *arrays: Any) -> tuple[Any, ...]:
-        """`forward` of the subclass, with what its protocol does around it: a tuple of arrays."""
+        """The subclass's `forward` within its protocol, returning a tuple of arrays."""
         raise NotImplementedError
 
     def _returned(self, result: Any) -> tuple[Any, ...]:
-        """Returns what `forward` returned, as a tuple of arrays; raises if it is something else."""
+        """The result of `forward` as a tuple of arrays; raises if it is something else."""
         several = isinstance(result, tuple | list)
         arrays = tuple(result) if several else (result,)
         for i, array in enumerate(arrays):
@@ -142,7 +142,7 @@ class CustomFunction:
     # ---------------------------------------------------------------- as it is applied
 
     def _applied_to(self, inputs: Specs) -> Self:
-        """The copy that a graph has: it knows what `forward` computes for inputs of these shapes and dtypes."""
+        """The copy for a graph: it knows what `forward` computes for inputs of these shapes and dtypes."""
         twin = self._copy()
         state = twin._state()
         hash(state)
@@ -157,22 +157,22 @@ class CustomFunction:
         return twin
 
     def _find(self, inputs: Specs) -> TracedForward | Specs:
-        """What `forward` computes; for one on NumPy arrays, the shapes and dtypes of that."""
+        """The computation of `forward`; for one on NumPy arrays, the shapes and dtypes of its results."""
         if not self.numpy:
             return traced(self._on_jax_arrays, inputs)
         with x64_if(any([s.needs_x64 for s in inputs])):
             return specs_of(declared_shapes(self.infer(*shapes_of(inputs)), type(self).__name__))
 
     def _run(self, arrays: Arrays) -> tuple[Any, ...]:
-        """The outputs, in a graph that JAX traces."""
+        """The outputs, while JAX traces the graph."""
         if [(s.shape, s.dtype) for s in self._inputs] != [(tuple(a.shape), a.dtype) for a in arrays]:
             return self._run_elsewhere(arrays)
         found: TracedForward | Specs = self._found
         return self._on_host(arrays, shapes_of(found)) if isinstance(found, tuple) else found(arrays)
 
     def _run_elsewhere(self, arrays: Arrays) -> tuple[Any, ...]:
-        """The outputs for arrays of other shapes or dtypes, as JAX's own transformations and its setting of x64 make
-        them."""
+        """The outputs for arrays of other shapes or dtypes, which JAX's transformations and its setting of x64 produce.
+        """
         if not self.numpy:
             return self._on_jax_arrays(*arrays)
         given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
@@ -188,11 +188,11 @@ class CustomFunction:
             ) from error
 
     def _on_host(self, arrays: Arrays, outputs: Sequence[jax.ShapeDtypeStruct]) -> tuple[Any, ...]:
-        """The outputs of a forward that is called on the host."""
+        """The outputs of a forward that runs on the host."""
         return called_on_host(_forward, self, outputs, arrays, type(self).__name__)
 
     def _check_rows(self, inputs: Sequence[Variable], outputs: Sequence[Variable]) -> None:
-        """Raise unless all that has rows has equally many."""
+        """Raise unless all inputs and outputs with rows have equally many."""
         if not self.rows:
             return
         name = type(self).__name__
@@ -226,7 +226,7 @@ class CustomFunction:
         return getattr(self, "_compared", None) or (None, self._state())
 
     def _state(self) -> frozenset[tuple[str, Any]]:
-        """The attributes, as they are compared."""
+        """The attributes as a comparable key."""
         return frozenset([(name, self._key_of(value)) for name, value in vars(self).items()])
 
     def _key_of(self, value: Any) -> Any:
@@ -247,8 +247,8 @@ _BY_VALUE = {bool, int, float, complex, str, bytes, type(None), fractions.Fracti
 
 
 def _key_of_attribute(value: Any) -> Any:
-    """What an attribute is compared by: numbers, text, and what is made of them by value. All else is equal to itself
-    alone: it may change, and an equality that its class has may leave out what the code reads."""
+    """An attribute's part of the key: numbers, text, and tuples and frozen dataclasses of them by value. Anything else
+    is equal only to itself: it may change, and its class's equality may ignore what the code reads."""
     if isinstance(value, tuple):
         return type(value), tuple(map(_key_of_attribute, value))
     if isinstance(value, MethodType):
@@ -269,12 +269,12 @@ def _library(function: CustomFunction) -> str:
 
 
 def shapes_of(specs: Iterable[Spec]) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """The same as JAX has them."""
+    """The corresponding JAX structs."""
     return tuple([s.abstract() for s in specs])
 
 
 def specs_of(shapes: Sequence[jax.ShapeDtypeStruct]) -> Specs:
-    """The other way round."""
+    """The inverse of `shapes_of`."""
     return tuple([spec_of(tuple(s.shape), s.dtype) for s in shapes])
 
 
@@ -290,8 +290,8 @@ def op_of(
     name: str = "",
     axes: AxisMap | None = None,
 ) -> Op:
-    """The op that stands for a class in graphs, or with another `forward` for its gradient; its one static argument is
-    the instance, or what that forward takes."""
+    """The op for a class in graphs, or with another `forward` for its gradient; its only static argument is the
+    instance, or the argument of that forward."""
     kind, compute = (CustomOp, cls._run) if forward is None else (Op, forward)
 
     def run(*x: Any, instance: Static) -> Any:
@@ -308,7 +308,7 @@ def op_of(
 
 
 def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
-    """What a class says of its rows."""
+    """The axis map for a class's `rows`."""
     rows = cls.rows
     if not (isinstance(rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in rows])):
         raise TypeError(f"{cls.__name__}: rows must be a tuple with the indexes of inputs, got {rows!r}")
@@ -323,7 +323,7 @@ def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
 
 
 def forward_only(op: Op, advice: str) -> Rule:
-    """The rule of an op that cannot be differentiated, with what to do about it."""
+    """A rule that raises an error, for an op that cannot be differentiated, with advice."""
 
     def rule(f: Function, *gys: Any) -> Any:
         raise MissingRule(undifferentiable(f, advice))
@@ -332,7 +332,7 @@ def forward_only(op: Op, advice: str) -> Rule:
 
 
 def undifferentiable(f: Function, advice: str) -> str:
-    """The message for a gradient that meets `f`, which has none: at what order, and what to do."""
+    """The message for a gradient that meets `f`, which has none: the order, and advice."""
     if f.order == 0:
         return f"{f.op.name} cannot be differentiated: {advice}"
     origin = "" if f.origin is None else f" of {f.origin.op.name}"
@@ -343,5 +343,5 @@ def undifferentiable(f: Function, advice: str) -> str:
 
 
 def attributes_set(instance: object, before: Mapping[str, Any]) -> list[str]:
-    """The names of the attributes of `instance` that are not as they were `before`."""
+    """The names of the attributes of `instance` that differ from those `before`."""
     return sorted([name for name, v in vars(instance).items() if name not in before or before[name] is not v])

@@ -1,4 +1,4 @@
-"""custom_gradient: a function of Variables whose gradient the user gives."""
+"""custom_gradient: define the gradient of a function of Variables."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _OWNER = "custom_gradient"
 
 
 class GivenGradient(Alternatives):
-    """A body whose gradient is given."""
+    """A body with a user-defined gradient."""
 
     def inlines_to(self, arguments: tuple[Any, ...]) -> Block:
         """The body."""
@@ -39,15 +39,15 @@ class GivenGradient(Alternatives):
         return body
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
-        """Not known: the gradient may mix what the body does not."""
+        """Unknown: the gradient may mix axes that the body does not."""
         return None
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
-        """Mapped as it is."""
+        """None: the op is mapped as it is."""
         return None
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """What the user's function gives"""
+        """The result of the user's gradient function."""
         _, gradient, wanted = f.arguments
         gxs: Gradients = [None] * len(f.inputs)
         for i, gx in zip(wanted, inlined(gradient, (*f.inputs, *gys)), strict=True):
@@ -57,13 +57,13 @@ class GivenGradient(Alternatives):
 
 def _op(name: str, type_name: str, exact: bool) -> GivenGradient:
     def forward(*x: Array, body: Static, gradient: Static, wanted: Static) -> tuple[jax.Array, ...]:
-        """A body whose gradient is given.
+        """A body with a user-defined gradient.
 
         Args:
-            x: What it is applied to.
+            x: The inputs.
             body: The body.
-            gradient: The gradient, of these inputs and of what arrives at each output.
-            wanted: In which inputs it is.
+            gradient: The gradient, as a body of these inputs and the incoming gradient at each output.
+            wanted: The inputs that it differentiates by.
         """
         del gradient, wanted
         results: tuple[jax.Array, ...] = body.results_of(x)
@@ -86,30 +86,30 @@ def custom_gradient(*, exact: bool = ...) -> Callable[[Callable[P, Any]], Callab
 
 
 def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = False) -> Any:
-    """A function of Variables whose gradient is given, in place of that of what it computes.
+    """Define the gradient of a function of Variables, overriding that of its computation.
 
         @nn.custom_gradient
         def clipped(x):
             return x, lambda gy: F.clip(gy, -1, 1)
 
-    As `tf.custom_gradient`. The gradient is a function on Variables, and is differentiated as such: so there are
-    gradients of any order. It can be called in the bodies of loops.
+    This is like `tf.custom_gradient`. The gradient is a function on Variables, and is differentiated as such: so there
+    are gradients of any order. It can be called in the bodies of loops.
 
     Args:
-        fun: Returns what it computes, a Variable or a pytree of them, and a function: that gets the gradient at each
+        fun: Returns its result, a Variable or a pytree of them, and a function: this takes the gradient at each
             output, and returns one for each Variable or array of a floating dtype among the arguments of `fun`, in
-            their order, alone where there is one; None stands for zero. Both may read what is outside, but no
-            gradient comes from `fun` for that; so what needs one must be an argument. `fun` is run once in each call,
+            order, without a tuple if there is one; None stands for zero. Both may close over Variables, but `fun`
+            passes no gradient to these; so a Variable that needs one must be an argument. `fun` runs once in each call,
             on Variables without values.
-        exact: Whether it is the true derivative. Only then are higher derivatives taken by ways that rest on calculus.
+        exact: Whether it is the true derivative. Only then do higher derivatives use methods that rest on calculus.
 
     Returns:
-        A function that is called as `fun` is, and returns what it computes; without `fun`, a decorator.
+        A function with the signature and result of `fun`; without `fun`, a decorator.
 
     Raises:
-        TypeError: When it is called: `fun` does not return a pair, or no function in it.
-        ValueError: When it is called: a gradient has another shape or dtype than what it is the gradient of, there are
-            more or fewer of them, or `fun` reads a Variable from outside that needs a gradient.
+        TypeError: (when it is called) `fun` does not return a pair, or its second item is no function.
+        ValueError: (when it is called) A gradient differs in shape or dtype from its argument, there are too many or
+            too few of them, or `fun` closes over a Variable that needs a gradient.
     """
     if fun is None:
         return functools.partial(custom_gradient, exact=exact)
@@ -157,7 +157,7 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
 
 
 def _pair(returned: Any, floating: Any) -> tuple[list[Variable], Any, Callable[..., Any]]:
-    """What a function computes, its structure, and its gradient."""
+    """The result of a user's function, its structure, and its gradient function."""
     if not isinstance(returned, tuple | list) or len(returned) != 2 or not callable(returned[1]):
         raise TypeError(
             f"{_OWNER}: the function must return a pair, its result and a function that returns the gradient"
@@ -170,7 +170,7 @@ def _pair(returned: Any, floating: Any) -> tuple[list[Variable], Any, Callable[.
 
 
 def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
-    """What the gradient function returned, one for each of the inputs."""
+    """The results of a gradient function, one for each of the inputs."""
     several = isinstance(returned, tuple | list)
     gxs = list(returned) if several else [returned]
     if len(gxs) != len(inputs):
@@ -189,7 +189,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
 
 
 def _check_outside(body: Block, outside: Sequence[Variable]) -> None:
-    """Raise an error if what is computed reads one of the Variables from outside that needs a gradient."""
+    """Raise an error if the computation closes over a Variable that needs a gradient."""
     read = {i for _, _, ins in body.steps for i in ins}.union(body.outputs)
     for i, x in enumerate(outside):
         if i in read and x.spec.differentiable and x.need_grad:

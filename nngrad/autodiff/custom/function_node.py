@@ -1,4 +1,4 @@
-"""FunctionNode: functions of the user's own in Chainer's protocol."""
+"""FunctionNode: user-defined functions in Chainer's protocol."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ Indexes = tuple[int, ...]
 
 
 class Retained(NamedTuple):
-    """What `forward` asked to keep for `backward`."""
+    """The indices that `forward` asked to retain for `backward`."""
 
     inputs: Indexes | None = None
-    """None stands for all."""
+    """None for all."""
     outputs: Indexes = ()
 
 
 class RunningNode:
-    """What a FunctionNode knows while one of its methods runs."""
+    """The state of a FunctionNode while one of its methods runs."""
 
     __slots__ = ("function", "retained")
 
@@ -32,7 +32,7 @@ class RunningNode:
         self.function = function
         """The Function, in `backward`."""
         self.retained = Retained()
-        """What was asked to be kept, in `forward`."""
+        """What `forward` asks to retain."""
 
 
 class FunctionNode(CustomFunction):
@@ -50,22 +50,22 @@ class FunctionNode(CustomFunction):
 
         y = Mul()(a, b)                # or, as in Chainer:  (y,) = Mul().apply((a, b))
 
-    `backward` calls `F` and operators, so gradients of any order follow, and runs each time that a gradient is asked
-    for. What it needs beside the retained inputs and outputs it gets from attributes, which are set in `__init__` and
-    hashable: `forward` is traced, once in each call, so it can leave nothing behind on `self` (and an attempt to
-    raises).
+    `backward` calls `F` and operators, so gradients of any order follow, and runs each time a gradient is asked for.
+    Besides retained inputs and outputs it can read attributes, which must be set in `__init__` and be
+    hashable: `forward` is traced, once in each call, so it cannot leave anything behind on `self` (an attempt
+    raises an error).
 
-    Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
-    graph through `jax.pure_callback`. Its output shapes come from `infer`.
+    Set `numpy = True` in a class whose `forward` is written for NumPy arrays; the compiled graph then calls it
+    through `jax.pure_callback`. Its output shapes come from `infer`.
 
-    `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
+    `rows = (0, 1)` in a class declares that row b of the outputs depends only on row b of these inputs (`nn.vmap`).
     """
 
     __slots__ = ("_application", "_kept")
 
     _application: RunningNode
     _kept: Retained
-    """What `forward` retained where it was applied."""
+    """What `forward` retained when it was applied."""
 
     @classmethod
     def _declared(cls) -> tuple[Any, ...]:
@@ -93,30 +93,30 @@ class FunctionNode(CustomFunction):
         """The gradients at the inputs.
 
         Args:
-            indexes: Which inputs' gradients are asked for, lowest first.
-            grad_outputs: The gradient of each output; where none came it is zeros.
+            indexes: The inputs whose gradients are asked for, in ascending order.
+            grad_outputs: The gradient of each output; zeros if none arrived.
 
         Returns:
-            One Variable for each of `indexes`, as a tuple; None where it is zero. One for each input will do too.
+            One Variable for each of `indexes`, as a tuple; None for zero. One for each input is accepted too.
         """
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
     def backward_accumulate(
         self, indexes: Indexes, grad_outputs: tuple[Variable, ...], grad_inputs: tuple[Variable | None, ...]
     ) -> Any:
-        """The gradients at the inputs, added to those that have arrived there already.
+        """The gradients at the inputs, added to those that have already arrived there.
 
-        Override it where computing and adding can be one operation. By default `backward` is called, and the
-        sum is left to the end, when all that is to be summed is known.
+        Override it if computing and adding can be one operation. By default `backward` is called, and gradients are
+        summed at the end, when all terms are known.
 
         Args:
-            indexes: Which inputs' gradients are asked for, lowest first.
+            indexes: The inputs whose gradients are asked for, in ascending order.
             grad_outputs: The gradient of each output.
-            grad_inputs: For each of `indexes` what has arrived so far; None if nothing. Of an input that is
-                there twice it is the first that gets it.
+            grad_inputs: For each of `indexes`, what has arrived so far, or None. If an input occurs twice, the
+                first occurrence gets it.
 
         Returns:
-            One Variable for each of `indexes`; None where there is nothing to add.
+            One Variable for each of `indexes`; None if there is nothing to add.
         """
         gxs = _listed(self, "backward", self.backward(indexes, grad_outputs), indexes)
         return tuple([g if gx is None else gx if g is None else gx + g for gx, g in zip(gxs, grad_inputs, strict=True)])
@@ -124,11 +124,11 @@ class FunctionNode(CustomFunction):
     # ---------------------------------------------------------------- what it may call
 
     def retain_inputs(self, indexes: Iterable[int]) -> None:
-        """In `forward`: which inputs `get_retained_inputs` gives to `backward`; all of them by default."""
+        """In `forward`: choose the inputs that `get_retained_inputs` returns in `backward`; all by default."""
         self._known().retained = self._known().retained._replace(inputs=_checked(indexes, "retain_inputs"))
 
     def retain_outputs(self, indexes: Iterable[int]) -> None:
-        """In `forward`: which outputs `get_retained_outputs` gives to `backward`; none by default."""
+        """In `forward`: choose the outputs that `get_retained_outputs` returns in `backward`; none by default."""
         self._known().retained = self._known().retained._replace(outputs=_checked(indexes, "retain_outputs"))
 
     def get_retained_inputs(self) -> tuple[Variable, ...]:
@@ -152,11 +152,11 @@ class FunctionNode(CustomFunction):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """In `backward`: the Variables that it computes."""
+        """In `backward`: the output Variables."""
         return self._function().outputs
 
     def apply(self, inputs: Sequence[Any]) -> tuple[Variable, ...]:
-        """Apply the function to a sequence of Variables, arrays or numbers; a tuple of its outputs."""
+        """Apply the function to a sequence of Variables, arrays or numbers; returns a tuple of its outputs."""
         if type(self) is FunctionNode:
             raise TypeError("FunctionNode is a base; call an instance of a subclass of it")
         if not isinstance(inputs, tuple | list):
@@ -168,14 +168,14 @@ class FunctionNode(CustomFunction):
         return outputs
 
     def __call__(self, *inputs: Any) -> Any:
-        """Apply the function to Variables, arrays or numbers: its output, or the tuple of them if there are several."""
+        """Apply the function to Variables, arrays or numbers; returns its output, or a tuple if there are several."""
         outputs = self.apply(inputs)
         return outputs[0] if len(outputs) == 1 else outputs
 
     # ---------------------------------------------------------------- how it is run
 
     def _within(self, application: RunningNode) -> FunctionNode:
-        """A copy that knows the application it works for; the instance itself may work for many at once."""
+        """A copy bound to one application; the instance itself may serve many at once."""
         twin = self._copy()
         twin._application = application
         return twin
@@ -231,7 +231,7 @@ def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) 
 
 
 def _all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
-    """The rule: a gradient for each input that can have one."""
+    """The rule: a gradient for each differentiable input."""
     indexes = tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable])
     return _gradients(f, gys, indexes, lambda i: None)
 
@@ -239,7 +239,7 @@ def _all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
 def _gradients(
     f: Function, gys: Sequence[Variable], indexes: Indexes, take: Callable[[int], Variable | None]
 ) -> list[Variable | None]:
-    """The rule, told which gradients are asked for; see `backward_registry.Rule.accumulate`."""
+    """The rule, given the inputs whose gradients are asked for; see `backward_registry.Rule.accumulate`."""
     instance: FunctionNode = f.arguments[0]
     node = instance._within(RunningNode(f))
     if type(node).backward_accumulate is FunctionNode.backward_accumulate:
@@ -255,7 +255,7 @@ def _gradients(
 
 
 def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tuple[Any, ...]:
-    """Returns what `method` returned, for each of `indexes` or, as Chainer allows it, for each input."""
+    """The results of `method`, one for each of `indexes`; Chainer also allows one for each input."""
     given: tuple[Any, ...] = tuple(gxs) if isinstance(gxs, tuple | list) else (gxs,)
     if len(given) == len(indexes):
         return given

@@ -1,6 +1,5 @@
-"""Forwards of the user's within compiled graphs. Those on JAX arrays are there as they were traced when they were
-applied, which is all that they are compared by from then on; those on NumPy arrays are called on the host, through
-`jax.pure_callback`."""
+"""Run users' forwards in compiled graphs. A forward on JAX arrays is inserted as it was traced when it was applied, by
+which alone it is compared from then on; one on NumPy arrays is called on the host, through `jax.pure_callback`."""
 
 from __future__ import annotations
 
@@ -22,9 +21,9 @@ Specs = tuple[Spec, ...]
 
 
 class TracedForward:
-    """A forward on JAX arrays as it was traced: two that compute the same are equal, whatever code they come from.
+    """A traced forward on JAX arrays: two that compute the same are equal, whatever code they come from.
 
-    The arrays that it reads beside its inputs are a part of it, as they were then.
+    The arrays that it closes over are part of it, with their values at that time.
     """
 
     __slots__ = ("__dict__", "_closed", "_hash", "_key", "outputs")
@@ -32,7 +31,7 @@ class TracedForward:
     outputs: Specs
 
     def __init__(self, closed: ClosedJaxpr) -> None:
-        # As they are now: what JAX makes of a NumPy array may share its memory.
+        # Copies, since JAX's version of a NumPy array may share its memory.
         consts = [c if is_opaque(c) else np.array(c) for c in closed.consts]
         self._closed = closed.replace(consts=consts)
         self.outputs = tuple([spec_of(tuple(aval.shape), aval.dtype) for aval in closed.out_avals])
@@ -71,15 +70,15 @@ def called_on_host(
     function: Callable[..., Any], instance: Any, outputs: Sequence[jax.ShapeDtypeStruct], arrays: Sequence[Any],
     name: str,
 ) -> tuple[Any, ...]:  # fmt: skip
-    """`function` of NumPy arrays, applied to `arrays` of a graph that JAX traces.
+    """Call `function` of NumPy arrays from a graph that JAX traces.
 
     Args:
-        function: Gets `instance` and NumPy arrays, which it must not write to, and returns one, or a tuple of them.
-            It must depend on nothing else: JAX may call it twice, or not at all where nobody reads the result.
-        instance: What it is a method of. Executables refer to it weakly, since Python's collector does not see what
-            they refer to, and its class may hold them; the program that they were made of holds it.
-        outputs: Shape and dtype of each array that it returns.
-        arrays: What it is applied to.
+        function: Takes `instance` and NumPy arrays, which it must not write to, and returns one, or a tuple of them.
+            It must depend on nothing else: JAX may call it twice, or not at all if nobody reads the result.
+        instance: The instance whose method it is. Executables refer to it weakly, since Python's collector does not see
+            their references, and its class may hold them; the program that they were made from holds it.
+        outputs: Shape and dtype of each returned array.
+        arrays: The arguments.
         name: Its name, for messages.
     """
     given = [jax.ShapeDtypeStruct(a.shape, a.dtype) for a in arrays]
@@ -102,12 +101,12 @@ def called_on_host(
 
 
 def declared_shapes(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """What `infer` has returned, as a tuple, with dtypes as JAX's present setting of x64 has them."""
+    """The result of `infer` as a tuple, with dtypes that JAX's present setting of x64 allows."""
     return tuple([_narrowed(s, name) for s in (outputs if isinstance(outputs, tuple | list) else (outputs,))])
 
 
 def shapes_by_running(function: Callable[..., Any], inputs: Sequence[jax.ShapeDtypeStruct]) -> Result:
-    """Shapes and dtypes of the results of `function`, which is run once on arrays of ones."""
+    """Shapes and dtypes of the results of `function`, which runs once on arrays of ones."""
     with np.errstate(all="ignore"):
         results = function(*[np.ones(s.shape, s.dtype) for s in inputs])
     if isinstance(results, tuple | list):
@@ -121,7 +120,7 @@ def _spec(array: Any) -> jax.ShapeDtypeStruct:
 
 
 def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
-    """`spec` with its dtype as JAX's present setting of x64 has it: NumPy makes float64 of much."""
+    """`spec` with a dtype that JAX's present setting of x64 allows, since NumPy often computes float64."""
     if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
         raise TypeError(f"{name}: infer must return a jax.ShapeDtypeStruct(shape, dtype) for each output, got {spec!r}")
     return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))
@@ -134,7 +133,7 @@ def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.nd
     return array.astype(spec.dtype, copy=False)
 
 
-# The callback runs in a thread of its own, where JAX's x64 is off whatever it is in the graph, and 64-bit values
+# The callback runs in a thread of its own, where JAX's x64 is off even if it is on in the graph, and 64-bit values
 # would lose half of their bits on the way there and back. So they travel as pairs of 32-bit words.
 
 

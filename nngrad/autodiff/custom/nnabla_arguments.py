@@ -1,6 +1,6 @@
-"""What nnabla's protocol hands to the methods of a PythonFunction: shapes, and cells to read and write.
+"""The arguments of a PythonFunction's methods in nnabla's protocol: shapes, and cells to read and write.
 
-A cell holds either a Variable of a graph that is being recorded (`Symbol`), or the values of an array (`HostCell`).
+A cell holds either a Variable of a graph that is being recorded (`Symbol`), or an array's values (`HostCell`).
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ...graph.ndarray import checked_shape
 
 
 class NeedsValues(Exception):
-    """A method asks for the values of an array while it is recorded as a graph, where there are none."""
+    """A method asks for an array's values while it is recorded as a graph, where there are none."""
 
 
 class Symbol(Variable):
-    """An array in a graph that is being recorded: it can be calculated with and copied to, and has no values."""
+    """An array in a graph that is being recorded: it supports operators and copies, but has no values."""
 
     __slots__ = ("content", "label", "writable")
 
     content: Variable | None
-    """What was written to it."""
+    """The Variable written to it."""
     label: str
     writable: bool
 
@@ -39,7 +39,7 @@ class Symbol(Variable):
         self.writable = writable
 
     def copy_from(self, source: Any) -> None:
-        """Take over a value, cast to this array's dtype."""
+        """Copy a value, cast to this array's dtype."""
         if not self.writable:
             raise ValueError(f"{self.label} is read-only; a function of nngrad does not change its inputs")
         if not hasattr(source, "shape"):
@@ -58,7 +58,7 @@ class Symbol(Variable):
         self.copy_from(0.0)
 
     def cast(self, dtype: Any) -> Variable:
-        """Its value in another dtype."""
+        """The value in another dtype."""
         result: Variable = F.cast(self, dtype=dtype)
         return result
 
@@ -97,7 +97,7 @@ class Symbol(Variable):
 
 
 class HostCell(NdArray, NDArrayOperatorsMixin):
-    """The values of an array, with NumPy's operators."""
+    """An array's values, with NumPy's operators."""
 
     __slots__ = ("_label", "_writable")
 
@@ -117,7 +117,7 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
         self.copy_from(value)
 
     def copy_from(self, source: Any) -> None:
-        """Take over a value, cast to this array's dtype."""
+        """Copy a value, cast to this array's dtype."""
         if not self._writable:
             raise ValueError(f"{self._label} is read-only; a function of nngrad does not change its inputs")
         value = np.asarray(source.d if isinstance(source, Variable) else source)
@@ -138,9 +138,9 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
 
 
 class Denied:
-    """Data that a gradient was said not to depend on.
+    """Data on which a gradient was declared not to depend.
 
-    What it raises is no ValueError, which what makes arrays of things would take for its own.
+    Reading it raises no ValueError, since array conversions would catch that.
     """
 
     __slots__ = ("label", "method")
@@ -150,7 +150,7 @@ class Denied:
         self.method = method
 
     def refuse(self) -> NoReturn:
-        """Say so."""
+        """Raise an error that says so."""
         raise RuntimeError(f"backward_impl reads {self.label}, but {self.method} says that no gradient depends on it")
 
     def __getattr__(self, name: str) -> Any:
@@ -158,12 +158,12 @@ class Denied:
 
 
 class Argument:
-    """What stands for a Variable in nnabla's protocol: a shape, and cells of data and of gradient.
+    """A stand-in for a Variable in nnabla's protocol: a shape, and cells for data and gradient.
 
     Args:
         spec: Shape and dtype.
         label: Its name, for messages.
-        data: The cell of its data; None where there is none yet.
+        data: The cell of its data; None if there is none yet.
         grad: The cell of its gradient.
     """
 
@@ -198,7 +198,7 @@ class Argument:
         return int(np.prod(self.shape[max(axis, 0) :], dtype=int))
 
     def reset_shape(self, shape: Any, force: bool = False) -> None:
-        """In `setup_impl`: the shape of an output."""
+        """In `setup_impl`: set the shape of an output."""
         shape = checked_shape(shape)
         if self._cells["data"] is not None and shape != self.shape:
             raise ValueError(f"{self._label}: shapes are set in setup_impl; {self.shape} cannot become {shape} now")

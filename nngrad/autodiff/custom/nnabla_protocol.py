@@ -1,9 +1,10 @@
 """nnabla's protocol of PythonFunction: setup_impl, forward_impl, backward_impl, grad_depends_*.
 
-The methods read and write cells. They are run once on cells without values, which records what they do as a graph. If
-that works (they call `F` and operators only), the recording is what runs: `forward_impl` is compiled like any graph,
-and `backward_impl` is emitted anew by each gradient, so that gradients of any order follow. If a method asks for values
-(`.d`, NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient that is computed there has none.
+The methods read and write cells. They run once on cells without values, which records them as a graph. If that works
+(they only call `F` and operators), the recording is used: `forward_impl` is compiled like any graph, and
+`backward_impl` is emitted anew for each gradient, so that gradients of any order follow. If a method asks for values
+(`.d`, NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient computed there cannot be
+differentiated.
 """
 
 from __future__ import annotations
@@ -31,17 +32,17 @@ if TYPE_CHECKING:
 
 
 class Recording(NamedTuple):
-    """What a method does, as a program of the cells that it reads."""
+    """A recorded method, as a program of the cells that it reads."""
 
     program: Program
     constants: tuple[Variable, ...]
-    """Leaves that it brought in."""
+    """Leaves that it introduced."""
     written: tuple[int, ...]
-    """Which of the cells it wrote to, in the order of the program's results."""
+    """The indices of the cells that it wrote to, in the order of the program's results."""
 
 
 class Prepared(NamedTuple):
-    """An instance after its `setup_impl`, and the shapes that this has set."""
+    """An instance after its `setup_impl`, and the shapes that were set."""
 
     instance: PythonFunction
     outputs: Specs
@@ -62,7 +63,7 @@ def set_up(instance: PythonFunction, inputs: Specs) -> Prepared:
 def recorded(
     method: Callable[[], None], read: Sequence[Symbol], write: Sequence[Symbol], name: str
 ) -> Recording | None:
-    """Returns what `method` does with cells; None if it needs values."""
+    """Record `method` on cells; None if it needs values."""
     set_switches(builder=None, auto_forward=False, no_grad=False, precision=None)
     try:
         method()
@@ -85,8 +86,8 @@ def recorded(
 
 
 class RecordedForward:
-    """What `forward_impl` was found to do, with the values that it brought in as they were then: two that compute the
-    same are equal."""
+    """A recorded `forward_impl`, with the values that it closed over at that time: two that compute the same are
+    equal."""
 
     __slots__ = ("__dict__", "_arrays", "_key", "_program", "outputs")
 
@@ -116,7 +117,7 @@ class RecordedForward:
 
 
 def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
-    """Returns what `forward_impl` does, as a function of the inputs; where it needs values, the shapes and dtypes of
+    """The computation of `forward_impl` as a function of the inputs; or, if it needs values, the shapes and dtypes of
     the outputs."""
     twin, outputs = set_up(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
@@ -134,7 +135,7 @@ def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
 def forward_on_host(
     instance: PythonFunction, arrays: Sequence[Any], outputs: Sequence[jax.ShapeDtypeStruct]
 ) -> tuple[Any, ...]:
-    """What `forward_impl` computes from values, in a graph that JAX traces."""
+    """Run `forward_impl` on values, from a graph that JAX traces."""
     inputs = instance._inputs
 
     def compute(instance: PythonFunction, *values: Any) -> tuple[Any, ...]:
@@ -173,16 +174,16 @@ def _named(name: str, data: Sequence[Any], grads: Sequence[Any], specs: Sequence
 
 
 class Gradient(NamedTuple):
-    """The gradient of an instance: which inputs' are asked for, and which data they depend on."""
+    """The gradient of an instance: for which inputs, and on which data it depends."""
 
     instance: PythonFunction
     inputs: Specs
     outputs: Specs
     wanted: tuple[int, ...]
     on_inputs: tuple[int, ...]
-    """The inputs whose data some gradient depends on."""
+    """The inputs on whose data some gradient depends."""
     on_outputs: tuple[int, ...]
-    """And the outputs."""
+    """The outputs on whose data some gradient depends."""
 
     @property
     def down(self) -> list[bool]:
@@ -208,8 +209,8 @@ def gradient_of(f: Function, wanted: tuple[int, ...]) -> Gradient:
 
 
 def backward_recording(gradient: Gradient) -> Recording | None:
-    """Returns what `backward_impl` does, as a program of the data of inputs and outputs and of the gradients of
-    the outputs."""
+    """Record `backward_impl` as a program of the data of inputs and outputs and of the gradients of the outputs; None
+    if it needs values."""
     instance, inputs, outputs, _, on_x, on_y = gradient
     twin, _ = set_up(instance, inputs)
     xs = [Symbol(s, f"inputs[{i}].data", False) for i, s in enumerate(inputs)]
@@ -233,7 +234,7 @@ def _denied(cells: Sequence[Any], allowed: tuple[int, ...], method: str) -> list
 def rule_of_protocol(
     f: Function, gys: Sequence[Variable], indexes: tuple[int, ...], take: Callable[[int], Variable | None]
 ) -> list[Variable | None]:
-    """The rule: what `backward_impl` does, in the graph, or called on the host."""
+    """The rule: `backward_impl` as part of the graph, or called on the host."""
     results: list[Variable | None] = [None] * len(f.inputs)
     if not indexes:
         return results
@@ -251,12 +252,12 @@ def rule_of_protocol(
 
 
 def all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
-    """The rule for a caller that does not say which gradients it wants."""
+    """The rule for a caller that does not say which gradients are wanted."""
     return rule_of_protocol(f, gys, tuple([i for i, x in enumerate(f.inputs) if x.spec.differentiable]), lambda i: None)
 
 
 def host_gradient(gradient: Gradient, arrays: Sequence[Any]) -> tuple[Any, ...]:
-    """The gradients that `backward_impl` computes from values, in a graph that JAX traces."""
+    """Run `backward_impl` on values, from a graph that JAX traces."""
     _, inputs, outputs, asked, on_x, on_y = gradient
     down = gradient.down
 

@@ -1,4 +1,4 @@
-"""PythonFunction: functions of the user's own, with a backward rule on Variables or in nnabla's protocol."""
+"""PythonFunction: user-defined functions, with a backward rule on Variables or in nnabla's protocol."""
 
 from __future__ import annotations
 
@@ -41,18 +41,18 @@ class PythonFunction(CustomFunction):
     recorded: they are compiled, and gradients of any order follow. Methods that read values (`.d`, NumPy) are called
     from the compiled graph, on the host; the gradient of a `backward_impl` that does cannot be differentiated further.
 
-    A forward is traced, or recorded, in each call, with the attributes that the instance has then; a backward runs each
-    time that a gradient is asked for. What computes the same shares an executable. Attributes must be hashable; in
-    nnabla's protocol they need not be.
+    A forward is traced, or recorded, in each call, with the instance's present attributes; a backward runs each
+    time a gradient is asked for. Calls that compute the same share an executable. Attributes must be hashable, except
+    in nnabla's protocol.
 
-    Set `numpy = True` in a class whose `forward` is written on NumPy arrays; it is then called from the compiled
-    graph through `jax.pure_callback`. Its output shapes come from `infer`.
+    Set `numpy = True` in a class whose `forward` is written for NumPy arrays; the compiled graph then calls it
+    through `jax.pure_callback`. Its output shapes come from `infer`.
 
-    `rows = (0, 1)` in a class says that row b of the outputs depends on row b of these inputs alone (`nn.vmap`).
+    `rows = (0, 1)` in a class declares that row b of the outputs depends only on row b of these inputs (`nn.vmap`).
     """
 
     outputs: ClassVar[int] = 1
-    """How many outputs `forward` returns; more than one as a tuple."""
+    """The number of outputs of `forward`; several are returned as a tuple."""
     ctx: Any = None
     """nnabla's Context to run in; None for the one in force where the instance is called."""
     _in_nnablas_protocol: ClassVar[bool] = False
@@ -106,7 +106,7 @@ class PythonFunction(CustomFunction):
     # ---------------------------------------------------------------- written in nnabla's protocol
 
     def min_outputs(self) -> int:
-        """How many outputs there are."""
+        """The number of outputs."""
         return 1
 
     def setup_impl(self, inputs: list[Argument], outputs: list[Argument]) -> None:
@@ -124,8 +124,8 @@ class PythonFunction(CustomFunction):
     def backward_impl(
         self, inputs: list[Argument], outputs: list[Argument], propagate_down: list[bool], accum: list[bool]
     ) -> None:
-        """Write the grad of each input for which `propagate_down` is true; `accum` is false for all, since sums are
-        taken elsewhere. A grad that is not written to is zero."""
+        """Write the grad of each input for which `propagate_down` is true; `accum` is always false, since sums are
+        taken elsewhere. A grad that is not written is zero."""
 
     def grad_depends_input_data(self, i: int, j: int) -> bool:
         """Whether the gradient at input `i` depends on the data of input `j`."""
@@ -141,8 +141,8 @@ class PythonFunction(CustomFunction):
         """Apply the function to Variables, arrays or numbers.
 
         Args:
-            inputs: What it is applied to.
-            n_outputs: Accepted for nnabla's sake; `min_outputs` says how many there are.
+            inputs: The arguments.
+            n_outputs: Accepted for nnabla's sake; `min_outputs` gives the number.
             outputs: Not supported: a function of nngrad makes its outputs.
         """
         if type(self) is PythonFunction:

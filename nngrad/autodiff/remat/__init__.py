@@ -1,10 +1,10 @@
-"""Recompute instead of keep: gradient graphs that compute forward values again, where that saves memory.
+"""Rematerialisation: gradient graphs that recompute forward values instead of keeping them, where that saves memory.
 
     policies.py    what a user can ask for
     search.py      the candidates for a policy: ranked by structure, decided by the compiler
-    candidates.py  the graphs that a gradient can be computed by, those that contain gradients too, and what they cost
-    plan.py        what functions cost; what is computed again, said in one way: where the forward pass is cut into
-                   segments, how these are nested, what is not kept
+    candidates.py  the possible graphs of a gradient, including those that contain gradients, and their costs
+    plan.py        costs of functions; and plans, in one form: how the forward pass is cut into segments, how these are
+                   nested, and what is not kept
     rebuild.py     the gradient graph that follows a plan, in which functions wait for the segments that they depend on
     liveness.py    the memory that a program takes, estimated from its structure
 """

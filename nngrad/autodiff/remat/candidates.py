@@ -1,4 +1,4 @@
-"""Graphs of a gradient that compute something again, and the graphs that plans are made for: what they cost."""
+"""Candidates: gradient graphs with recomputation, the graphs that plans are made for, and their costs."""
 
 from __future__ import annotations
 
@@ -29,26 +29,26 @@ from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 
 
 class Overlay(NamedTuple):
-    """The passes of a graph that contains a gradient through its model, laid over each other.
+    """The passes of a graph that contains a gradient through its model, overlaid.
 
-    It runs through the model more than once: forward, back in the gradient, forward again in what is emitted for the
-    gradient's own functions, and back at last. Each pass reads values of those before it, so a cut through one pass
-    after the other would be crossed by nearly all of them. A cut through the *model* is crossed only by what each pass
-    hands on there. So every function has the place of the forward function that its backward rule was called for,
-    however indirectly; and all passes but the last are computed again for the last, segment by segment.
+    It runs through the model more than once: forward, backward in the gradient, forward again in what is emitted for
+    the gradient's own functions, and finally backward. Each pass reads values of earlier ones, so a cut through one
+    pass after the other would be crossed by nearly all of them. A cut through the *model* is crossed only by what each
+    pass hands on there. So every function gets the place of the forward function that its backward rule was called for,
+    however indirectly; and all passes but the last are recomputed for the last, segment by segment.
     """
 
     forward: Forward
-    """All but the last."""
+    """All passes but the last."""
     known: frozenset[Function]
-    """Those of `forward` that were there before: the pass that was emitted for the gradient is not among them."""
+    """The functions of `forward` that existed before, without the pass emitted for the gradient."""
     upward: frozenset[Function]
-    """That pass."""
+    """The pass emitted for the gradient."""
     top: Variable
-    """Where it ends."""
+    """The end of that pass."""
 
     def rebuilt(self, outputs: Sequence[Variable], gradients: list[Variable], plan: Plan, mark: Any) -> Rebuilt:
-        """The gradients by a graph that computes again, for the last pass and for that before it, what `plan` says."""
+        """The gradients by a graph that follows `plan` for the last pass and for the one before."""
         last = rebuild(self.known | self.upward, outputs, gradients, plan, mark, awaited=[self.top])
         # The same segments in the other order, for the pass that runs the other way.
         end = plan.tree.end
@@ -61,16 +61,16 @@ class Overlay(NamedTuple):
 def overlaid(
     outputs: Sequence[Variable], known: Sequence[Function], gradients: Sequence[Variable], emitted: Sequence[Function]
 ) -> Overlay | None:
-    """The passes of `outputs` and `gradients`; None where `outputs` contain no gradient.
+    """The overlaid passes of `outputs` and `gradients`; None if `outputs` contain no gradient.
 
     Args:
-        outputs: What was differentiated.
-        known: Its functions, inputs before readers.
-        gradients: Its gradients.
-        emitted: Their functions, inputs before readers.
+        outputs: The differentiated Variables.
+        known: The functions above them, in topological order.
+        gradients: Their gradients.
+        emitted: The functions of these, in topological order.
     """
     below: set[Function | None] = set()
-    """What belongs to a gradient in `outputs`, or depends on one."""
+    """The functions that belong to a gradient in `outputs`, or depend on one."""
     for f in known:
         if f.order or any([x.parent in below for x in f.inputs]):
             below.add(f)
@@ -89,14 +89,14 @@ def overlaid(
 
 
 def _root(f: Function) -> Function:
-    """The function of the model that `f` was emitted for."""
+    """The model's function that `f` was emitted for."""
     while (origin := f.origin) is not None:
         f = origin
     return f
 
 
 def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -> frozenset[Function]:
-    """Those of `emitted` that were emitted for `functions` and depend on nothing that was emitted for others."""
+    """Those of `emitted` that were emitted for `functions` and do not depend on what was emitted for others."""
     others: set[Function | None] = set()
     found: list[Function] = []
     for e in emitted:
@@ -108,7 +108,8 @@ def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -
 
 
 def _lay(place: dict[Function, int], functions: Iterable[Function], nearest: Callable[[list[int]], int]) -> None:
-    """Give `functions` places: a sum of gradients, which was emitted for none in particular, where it ends."""
+    """Assign places to `functions`; a sum of gradients, which was emitted for none in particular, goes where it
+    ends."""
     for f in functions:
         root = _root(f)
         if root in place:
@@ -123,34 +124,34 @@ ProgramOf = Callable[[list[Variable]], Program]
 """The program that runs with these gradients."""
 
 Emit = Callable[[Callable[[Function], tuple[int, ...]]], list[Variable]]
-"""Emits the gradients, where loops are cut into segments of the sizes that it is given."""
+"""Emits the gradients, with loops cut into segments of given sizes."""
 
 Named = Callable[[Function], Any]
 """Whether a function may be computed again."""
 
 
 def uncut_steps(f: Function) -> int | None:
-    """For a loop how many steps it has, 0 where it is settled how it is cut; None for other functions."""
+    """The number of steps of a loop, 0 if its segments are already chosen; None for other functions."""
     return f.op.steps_to_cut(f) if isinstance(f.op, ControlOp) else None
 
 
 def anything(f: Function) -> bool:
-    """Whatever it is."""
+    """Always True."""
     return True
 
 
 class Candidate(NamedTuple):
-    """A graph of the gradients, and what it costs."""
+    """A graph of the gradients, and its costs."""
 
     gradients: list[Variable]
     program: Program
-    """What is compiled if it is taken."""
+    """The program to compile if it is chosen."""
     peak: int
-    """Bytes of temporaries of that, as its structure has it."""
+    """Its temporaries in bytes, estimated from its structure."""
     extra: float = 0.0
-    """Arithmetic of what is computed again, as a share of that of the plain graph."""
+    """The recomputed arithmetic, as a fraction of the plain graph's."""
     sparing: Callable[[], Candidate] | None = None
-    """What comes of the same plan with less arithmetic; that may take more memory."""
+    """Makes a variant of the plan with less arithmetic, which may take more memory."""
 
 
 class Cutting(NamedTuple):
@@ -160,11 +161,11 @@ class Cutting(NamedTuple):
     follow: Callable[[Plan], Candidate]
 
     def __call__(self, nest: Nest, named: Named = anything) -> Candidate:
-        """What comes of computing again, by segments, the functions for which `named` is true."""
+        """The candidate that recomputes, by segments, the functions for which `named` is true."""
         return self.follow(self.forward.plan(nest, frozenset(filter(named, self.forward.droppable))))
 
     def partly(self, share: float) -> Candidate:
-        """What comes of computing the first `share` of the forward pass again, and keeping the rest."""
+        """The candidate that recomputes the first `share` of the forward pass, and keeps the rest."""
         nest = partly(binomial_plan(1, slots_for(1, self.forward.units)), share)
         plan = self.forward.plan(nest, self.forward.droppable)
         rest = plan.tree.end - 1
@@ -177,7 +178,7 @@ class PlanSource:
     Args:
         graphs: The graphs that it is one of.
         gradients: The gradients.
-        again: Arithmetic of what is computed again before any plan.
+        again: Arithmetic that is recomputed before any plan.
     """
 
     def __init__(self, graphs: Graphs, gradients: list[Variable], again: int = 0) -> None:
@@ -191,12 +192,12 @@ class PlanSource:
         self._emitted = [e for e in emitted if e.order == order]
         self._arithmetic = max(1, sum(map(arithmetic, (*graphs.known, *emitted))))
         self.schedule = in_order([*graphs.outputs, *[f.outputs[0] for f in standing]])
-        """The functions that were there before, in the order in which they run."""
+        """The functions that existed before, in execution order."""
         self.plain = self._weighed(Rebuilt(gradients, [], False))
 
     @cached_property
     def cuttings(self) -> list[Cutting]:
-        """The ways to cut it; the first is that along the order in which it runs."""
+        """The ways to cut it; the first cuts along the execution order."""
         outputs, gradients, mark = self._of.outputs, self._gradients, self._of.mark
         found = [Cutting(in_sequence(self.schedule, outputs, self._emitted), self.following)]
         overlay = overlaid(outputs, self._known, gradients, self._emitted)
@@ -207,7 +208,7 @@ class PlanSource:
         return found
 
     def following(self, plan: Plan) -> Candidate:
-        """The graph that follows a plan for the order in which it runs."""
+        """The graph that follows a plan for the execution order."""
         rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
         candidate = self._weighed(rebuilt)
         if plan.bases_stay or rebuilt.sums_split:
@@ -223,17 +224,17 @@ class PlanSource:
 
 
 class Graphs:
-    """The graphs of some gradients that plans are made for: as they were emitted, and with loops that are cut.
+    """The graphs of some gradients that plans are made for: as they were emitted, and with loops cut into segments.
 
-    A loop is one function, so no plan cuts it. What cuts it is its backward rule, which is told how many steps to take
-    at a time; so the gradients are emitted anew for each size of segments.
+    A loop is one function, so no plan cuts it. Its backward rule does, if it is told how many steps to take at a time;
+    so the gradients are emitted anew for each size of segments.
 
     Args:
-        outputs: What was differentiated.
-        gradients: Its gradients, as emitted.
+        outputs: The differentiated Variables.
+        gradients: Their gradients, as emitted.
         program_of: The program that runs with such gradients.
-        mark: The mark of functions that compute something again.
-        emit: Emits the gradients with loops that are cut; None where that cannot be.
+        mark: The mark of recomputing functions.
+        emit: Emits the gradients with loops cut; None if that is impossible.
     """
 
     def __init__(
@@ -242,9 +243,9 @@ class Graphs:
     ) -> None:  # fmt: skip
         self.outputs, self.program_of, self.mark, self._emit = outputs, program_of, mark, emit
         self.known = functions_of(outputs)
-        """The functions that were there before the gradients, inputs before readers."""
+        """The functions that existed before the gradients, in topological order."""
         self.whole = [PlanSource(self, gradients)]
-        """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory: the one
+        """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory; the one
         that takes least comes first."""
         if contains_recomputed(self.known):
             other = PlanSource(self, reading_originals(self.known, gradients))
@@ -253,8 +254,8 @@ class Graphs:
         self._cut: dict[tuple[tuple[Function, tuple[int, ...]], ...], PlanSource] = {}
 
     def cut(self, levels: int, named: Named = anything) -> list[PlanSource]:
-        """A graph for each of some sizes, in which the loops for which `named` is true are cut so many levels deep; the
-        one that takes least comes first."""
+        """A graph for each of several sizes, in which the loops for which `named` is true are cut to this many levels;
+        the one that takes least comes first."""
         found: dict[int, PlanSource] = {}
         loops = [(f, steps) for f in self.known if (steps := uncut_steps(f)) and named(f)] if self._emit else []
         for share in SHARES:

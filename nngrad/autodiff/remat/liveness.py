@@ -1,17 +1,17 @@
-"""The memory that a program takes while it runs, estimated from its structure: from shapes, dtypes and what is declared
-of its ops.
+"""The memory of a running program, estimated from its structure: from shapes, dtypes and declared facts of its ops.
 
-It ranks programs; what one of them really takes, its compiler tells (`execution/compiled.py`). The rules hold for any
+
+It ranks programs; the compiler reports what one of them really takes (`execution/compiled.py`). The rules hold for any
 compiler that fuses loops:
 
-- What is elementwise is computed within the loops that read it, unless something must find it in memory.
-- What is costly, or a sum of several arrays, has memory of its own if several functions read it.
-- First come, first served: each loop runs as soon as what it reads is there.
-- What has bodies takes what the largest of them takes, and stacks nothing that nobody reads.
-- A loop writes over what it is the last to read, if it can; and the memory of a result serves other things until the
-  result is there.
+- Elementwise operations are computed within the loops that read them, unless something must find them in memory.
+- A costly operation, or a sum of several arrays, gets a buffer of its own if several functions read it.
+- First come, first served: each loop runs as soon as its inputs are computed.
+- A function with bodies takes what the largest of them takes, and stacks nothing that nobody reads.
+- A loop overwrites an input that it is the last to read, if it can; and a result's buffer serves other values until the
+  result is computed.
 
-Leaves and results are counted apart, as compilers do in their own accounts.
+Leaves and results are counted separately, as compilers do.
 """
 
 from __future__ import annotations
@@ -34,26 +34,26 @@ from .plan import is_costly
 
 
 class LoopSteps(NamedTuple):
-    """What runs as one."""
+    """An operation, or several fused ones, that runs as one."""
 
     op: Op
     """The op whose results it leaves in memory."""
     made: dict[int, int]
-    """What it makes: bytes by the number of the value."""
+    """The sizes of its results in bytes, by the number of the value."""
     read: dict[int, bool]
-    """What it finds in memory, and whether it may write over that: where it reads each element only to make the one at
-    the same place."""
+    """Its inputs in memory, and whether it may overwrite each: if it reads each element only to compute the one at the
+    same place."""
     inner: int = 0
-    """Bytes that it takes besides while it runs, for bodies within it."""
+    """Additional bytes while it runs, for bodies inside it."""
 
 
 class Span(NamedTuple):
-    """How long something is there."""
+    """The lifetime of a value."""
 
     made: int
     """The step of the schedule."""
     last: int
-    """The step at which it is read last."""
+    """The step at which it is last read."""
     nbytes: int
 
 
@@ -61,17 +61,17 @@ class Timeline(NamedTuple):
     """A program's temporaries over the steps of its schedule."""
 
     steps: list[Op]
-    """The ops whose results get memory, in the order in which they run."""
+    """The ops whose results get buffers, in execution order."""
     live: list[int]
     """Bytes of temporaries while each of them runs."""
     values: dict[int, Span]
-    """When each temporary is made and last read, and its bytes; by its number in the program."""
+    """The lifetime of each temporary, by its number in the program."""
     made: list[int]
-    """The number of the value, the first of them, that each step leaves in memory."""
+    """The number of the first value that each step leaves in memory."""
 
     @property
     def peak(self) -> int:
-        """Most bytes that are live at once."""
+        """The most bytes that are live at once."""
         return max(self.live, default=0)
 
 
@@ -80,8 +80,8 @@ def timeline(program: Program, as_compiled: bool = True) -> Timeline:
 
     Args:
         program: The program.
-        as_compiled: Whether it is taken as the compiler of its platform gets it, where values have other numbers; if
-            not, they have the numbers that they have in `program`.
+        as_compiled: Whether to take it as its platform's compiler gets it, where values have other numbers; if not,
+            they have the numbers in `program`.
     """
     return _timeline((prepared(program) if as_compiled else program).block)
 
@@ -101,12 +101,12 @@ def _peak_of(body: Block) -> int:
 
 
 def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
-    """The loops, in an order in which they can run; and the results that they make."""
+    """The loops, in topological order; and the results that they make."""
     listed, specs = calls_of(block)
     computing, outputs = without_identities(block, listed)
     calls = read_calls(computing, outputs)  # nobody reads all that an inlined checkpoint computes
     held: dict[int, int] = {}
-    """For views: whose memory they have."""
+    """For views: the value whose buffer they share."""
     for call in calls:
         if call.op.view:
             held.update([(o, held.get(i, i)) for i, o in zip(call.ins, call.outs, strict=False)])
@@ -118,7 +118,7 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
             readers[i] = readers.get(i, 0) + 1
     loops: list[LoopSteps] = []
     through: dict[int, dict[int, bool]] = {i: {} for i in range(len(block.inputs))}
-    """What a loop reads that takes a value."""
+    """The inputs of a loop that reads a value, by value."""
     for call in calls:
         op, arguments, ins, outs = call
         in_place = op.view or op.fuses == "in place"
@@ -146,13 +146,13 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
 
 
 def _is_loop(op: Op) -> bool:
-    """Whether it can compute what it reads on the way."""
+    """Whether it can compute its inputs inside its loop."""
     return bool(op.fuses or op.reduction or op.view)
 
 
 def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
-    """Whether its result is rather kept than computed in each reader: it is costly, or a sum that would have several
-    arrays kept in its place."""
+    """Whether to keep its result rather than compute it in each reader: it is costly, or a sum in whose place several
+    arrays would be kept."""
     size = specs[call.outs[0]].size
     if is_sum(call.op) and len({i for i in call.ins if specs[i].size == size}) > 1:
         return True
@@ -160,7 +160,7 @@ def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
 
 
 def _schedule(loops: list[LoopSteps]) -> list[LoopSteps]:
-    """First come, first served: the loops in the order in which what they read is there."""
+    """First come, first served: the loops in the order in which their inputs become available."""
     maker = {i: n for n, loop in enumerate(loops) for i in loop.made}
     readers: list[list[int]] = [[] for _ in loops]
     missing: list[int] = []
@@ -211,9 +211,9 @@ def _lives(steps: list[LoopSteps], results: Sequence[int]) -> Timeline:
 
 
 def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[LoopSteps]) -> set[int]:
-    """The results, and what lies in their memory before they are computed.
+    """The results, and the values that occupy their buffers before they are computed.
 
-    The largest come first, and each goes to the smallest result with room for it, the last one among equals.
+    Large values come first; each goes to the smallest result with room for it, the last one among equals.
     """
     found = set(results)
     reads = {i: step.read for step in steps for i in step.made}
@@ -241,24 +241,24 @@ def _in_results(spans: dict[int, Span], results: Sequence[int], steps: list[Loop
 
 
 class Occupancy:
-    """Places by number, each free at all steps at first.
+    """Which places are occupied at which steps; initially none.
 
-    A segment tree over the steps, whose nodes hold sets of places as the bits of a number.
+    A segment tree over the steps, whose nodes hold sets of places as bits of an int.
 
     Args:
-        steps: How many steps there are.
+        steps: The number of steps.
     """
 
     def __init__(self, steps: int) -> None:
         self._first = 1 << max(steps - 1, 0).bit_length()
-        """The node of the first step; that above a node has half its number."""
+        """The node of the first step; a node's parent has half its number."""
         self._throughout = [0] * (2 * self._first)
-        """What was marked as taken at all steps below a node, and not at all of those below the node above it."""
+        """The places occupied at all steps below a node, but not at all of those below its parent."""
         self._somewhere = [0] * (2 * self._first)
-        """What was marked as taken at some step below a node, by it or by a node below."""
+        """The places occupied at some step below a node."""
 
     def take(self, place: int, first: int, last: int) -> None:
-        """Mark a place as taken from a step to another, both included."""
+        """Occupy a place from step `first` to step `last`, both included."""
         throughout, somewhere, bit = self._throughout, self._somewhere, 1 << place
         left, right = first + self._first, last + self._first
         for node in (left >> 1, right >> 1):
@@ -278,7 +278,7 @@ class Occupancy:
             right >>= 1
 
     def taken(self, first: int, last: int) -> int:
-        """The places that are taken at any step from a step to another, both included, as the bits of a number."""
+        """The places occupied at any step from `first` to `last`, both included, as bits of an int."""
         throughout, somewhere = self._throughout, self._somewhere
         left, right = first + self._first, last + self._first
         above_left, above_right = left >> 1, right >> 1

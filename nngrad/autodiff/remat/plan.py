@@ -1,8 +1,9 @@
-"""Plans: what a gradient computes again, and when; and what functions cost, from shapes and dtypes alone.
+"""Rematerialisation plans: what a gradient recomputes, and when; and costs of functions, from shapes and dtypes alone.
 
-A plan says it in one way, whoever chose it: which segment of the forward pass each function belongs to, which functions
-are not kept, and how the segments are nested. `rebuild.py` builds the gradient that follows it. A cut between segments
-costs what crosses it: values from before it that are read after it must be kept, or be computed again themselves.
+Whoever chose it, a plan has one form: the segment of the forward pass that each function belongs to, the functions
+whose results are not kept, and the nesting of the segments. `rebuild.py` builds the gradient that follows it. A cut
+between segments costs what crosses it: values from before it that are read after it must be kept, or recomputed
+themselves.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ _COSTLY = frozenset({
     "acos", "acosh", "asin", "asinh", "atan", "atan2", "atanh", "cos", "cosh", "div", "erf", "exp", "expm1", "log",
     "log1p", "logistic", "pow", "rsqrt", "sin", "sinh", "sqrt", "tan", "tanh",
 })  # fmt: skip
-"""Primitives that take several times the arithmetic of a product for each element."""
+"""Primitives that take several times the arithmetic of a product per element."""
 
 
 def reads(f: Function) -> tuple[Variable, ...]:
-    """The inputs that `f` computes its outputs from: not those that only say when, whose gradient it carries, or that
-    it passes on besides."""
+    """The inputs that `f` computes its outputs from: not those that only determine when, or whose gradient it carries,
+    or that it also forwards."""
     return f.inputs[: 1 if f.op.forwards_inputs else f.op.reads]
 
 
 def arithmetic(f: Function) -> int:
-    """About how many additions and multiplications `f` takes."""
+    """The approximate number of additions and multiplications of `f`."""
     op = f.op
     if op.cost is not None:
         return op.cost(f) if f.heavy else 8 * max([s.size for s in f.specs] + [x.size for x in f.inputs])
@@ -47,7 +48,7 @@ def arithmetic(f: Function) -> int:
 
 
 def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> bool:
-    """Whether `op` takes several times the arithmetic of a product for each element."""
+    """Whether `op` takes several times the arithmetic of a product per element."""
     if op.fuses == "moving":
         return False
     # One element stands for all where the op is diagonal.
@@ -57,16 +58,16 @@ def is_costly(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec]) -> boo
 
 @functools.lru_cache(maxsize=1 << 12)
 def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) -> frozenset[str]:
-    """The steps that JAX hands to the compiler for an op."""
+    """The primitives in an op's jaxpr."""
     with x64_if(arguments_need_x64(arguments) or any([spec.needs_x64 for spec in inputs])):
         jaxpr = jax.make_jaxpr(op.traceable(arguments))(*[spec.abstract() for spec in inputs]).jaxpr
     return frozenset(primitives_in(jaxpr))
 
 
 def in_order(outputs: Iterable[Variable]) -> list[Function]:
-    """What `outputs` depend on, each function as late as its readers allow: depth first, the longest way first.
+    """The functions that `outputs` depend on, each as late as its readers allow: depth first, the longest path first.
 
-    A schedule made like this keeps little alive: what is needed only near the end is computed near the end.
+    Such a schedule keeps little alive: what is needed only near the end is computed near the end.
     """
     roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=by_rank)
 
@@ -80,10 +81,10 @@ class Forward:
     """The places of functions in a forward pass, and what its gradient reads of it.
 
     Args:
-        place: The place of each function. Those of one place are never cut apart.
-        results: Functions that are not to be computed again, since their results stay in any case.
+        place: The place of each function. Functions at the same place are never separated by a cut.
+        results: Functions that need no recomputation, since their results stay in any case.
         emitted: The functions of the gradients.
-        originals: For functions that compute something again already: what they compute again.
+        originals: Maps functions that already recompute to what they recompute.
     """
 
     def __init__(
@@ -96,20 +97,21 @@ class Forward:
         self._place = place
         self._originals = originals
         self.droppable = frozenset(f for f in place if f.inputs and f not in results)
-        """The functions that can be computed again."""
+        """The functions that can be recomputed."""
         needed = {x for e in emitted for x in reads(e) if x.parent in place}
         saved = [0] * (1 + max(place.values(), default=0))
         for x in needed:
             if not x.parent.op.view:  # type: ignore[union-attr]
                 saved[place[x.parent]] += x.spec.nbytes  # type: ignore[index]
         self._sums = list(itertools.accumulate(saved))
-        """Bytes that the gradient wants of what is computed up to each place."""
+        """Bytes that the gradient reads of what is computed up to each place."""
         self.wanted = self._sums[-1]
-        """Bytes that it wants of all."""
+        """Bytes that it reads in total."""
         self._cost = self._crossing(needed)
 
     def _crossing(self, needed: set[Variable]) -> list[int]:
-        """For a cut after each place: bytes that cross it, twice where the gradient has no other use for them."""
+        """For a cut after each place: bytes that cross it, counted twice if the gradient does not otherwise need
+        them."""
         spans: dict[Variable, tuple[int, int]] = {}
         for f, t in self._place.items():
             for x in reads(f):
@@ -126,13 +128,13 @@ class Forward:
 
     @property
     def units(self) -> float:
-        """How many times what the gradient wants is as large as what crosses a good cut: the depth, in layers."""
+        """The ratio of what the gradient reads to what crosses a good cut: the depth, in layers."""
         costs = sorted([c for c in self._cost if c > 0])
         return max(1.0, self.wanted / costs[len(costs) // 10]) if costs else 1.0
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Places to cut so that about these shares of what the gradient wants lie in each segment, each moved to the
-        cheapest place near it."""
+        """Cuts after which the segments have about these shares of what the gradient reads, each moved to the cheapest
+        place nearby."""
         found: list[int] = []
         total, whole = self.wanted, sum(shares)
         upto, start = 0.0, 0
@@ -149,59 +151,59 @@ class Forward:
         return found
 
     def _first(self, value: float, start: int) -> int:
-        """The first place from `start` on up to which the gradient wants at least so many bytes."""
+        """The first place from `start` on up to which the gradient reads at least `value` bytes."""
         last = len(self._sums) - 1
         return min(bisect.bisect_left(self._sums, value, lo=min(start, last + 1)), last)
 
     def plan(self, nest: Nest, dropped: frozenset[Function]) -> Plan:
-        """Segments of these shares, nested so."""
+        """The plan with segments of these shares, nested accordingly."""
         shares, tree = nest
         ends = self.cuts(shares)
         return Plan({f: bisect.bisect_left(ends, t) for f, t in self._place.items()}, dropped, tree, self._originals)
 
 
 def in_sequence(schedule: Sequence[Function], outputs: Iterable[Variable], emitted: Iterable[Function]) -> Forward:
-    """The forward pass of `outputs` in the order in which it runs."""
+    """The forward pass of `outputs` in execution order."""
     return Forward({f: t for t, f in enumerate(schedule)}, {y.parent for y in outputs}, emitted)
 
 
 class Node(NamedTuple):
-    """A stretch of segments, numbered in the order of the forward pass, and the stretches that it is made of.
+    """A stretch of segments, numbered in forward order, and the stretches that it consists of.
 
-    What the last of its parts needs is computed together with the values on which the parts before it are based; each
-    of those is computed again from there, once the gradient has come back to its end.
+    Whatever its last part needs is computed together with the values that the earlier parts start from; each of those
+    is recomputed from there, once the gradient has come back to its end.
     """
 
     first: int
     end: int
     """One past the last of its segments."""
     parts: tuple[Node, ...] = ()
-    """In the order of the forward pass; none where all of it is computed at once."""
+    """In forward order; empty if all of it is computed at once."""
 
 
 class Plan(NamedTuple):
-    """What is computed again, and when."""
+    """What is recomputed, and when."""
 
     segment: Mapping[Function, int]
     """The segment that each forward function belongs to."""
     dropped: frozenset[Function]
-    """The functions whose results are not kept where the gradient needs them; all others' are."""
+    """The functions whose results are not kept for the gradient."""
     tree: Node
     originals: Mapping[Function, Function] = MappingProxyType({})
-    """For functions that compute something again already: what they compute again. They are read as that one."""
+    """Maps functions that already recompute to what they recompute, which is read in their place."""
     bases_stay: bool = False
-    """Whether a value that the segment after its own is computed again from stays for the gradient of its own segment,
-    which is next. That is less arithmetic, and in some graphs more memory."""
+    """Whether a value from which the next segment is recomputed stays for the gradient of its own segment, which
+    follows. That takes less arithmetic, and in some graphs more memory."""
 
 
 # ---------------------------------------------------------------- nests
 
 Nest = tuple[list[float], Node]
-"""Shares of segments, and how these are nested."""
+"""Shares of segments, and their nesting."""
 
 
 def in_a_row(count: int) -> Node:
-    """So many segments, one level."""
+    """`count` segments on one level."""
     return Node(0, count, tuple([Node(i, i + 1) for i in range(count)]))
 
 
@@ -211,7 +213,7 @@ def uniform_plan(count: int) -> Nest:
 
 
 def binomial_plan(levels: int, slots: int) -> Nest:
-    """The deepest nest of segments that `slots` values are enough for, when each is computed again `levels` times.
+    """The deepest nest of segments that `slots` kept values suffice for, if each is recomputed `levels` times.
 
     With k levels and m slots it has C(m + k, k + 1) steps: a stretch with m slots is cut into m stretches of one level
     less, the first with m slots and each next with one less, since one is taken by the value that it starts from
@@ -231,7 +233,7 @@ def binomial_plan(levels: int, slots: int) -> Nest:
 
 
 def slots_for(levels: int, steps: float) -> int:
-    """The least number of slots with which `levels` levels are enough for so many steps."""
+    """The least number of slots with which `levels` levels suffice for `steps` steps."""
     slots = 1
     while math.comb(slots + levels, levels + 1) < steps:
         slots += 1
@@ -239,24 +241,24 @@ def slots_for(levels: int, steps: float) -> int:
 
 
 def partly(nest: Nest, share: float) -> Nest:
-    """`nest` for the first `share` of the forward pass; the rest of it is kept."""
+    """`nest` for the first `share` of the forward pass; the rest is kept."""
     shares, tree = nest
     end = len(shares)
     return [*shares, sum(shares) * (1 / share - 1)], Node(0, end + 1, (tree, Node(end, end + 1)))
 
 
 _FEWEST_STEPS = 4
-"""Of a loop that is cut."""
+"""The fewest steps of a loop to cut."""
 
 SHARES = (0.35, 0.6, 1.0)
-"""Sizes of segments to try, as shares of that at which there would be as many segments as steps in each: what a step
-needs is mostly more than what it carries."""
+"""Sizes of segments to try, as fractions of the size at which there are as many segments as steps in each: a step
+usually needs more than it carries."""
 
 
 def sizes_of(steps: int, levels: int, share: float) -> tuple[int, ...]:
-    """For a loop, the numbers of steps of a segment, of a segment of that, and so on: so many levels, if it has enough.
+    """The numbers of steps of a loop's segments, of their segments, and so on, for up to `levels` levels.
 
-    The sizes are divisors where there are some near: what is left over is sliced off, and that is copied.
+    The sizes divide each other if possible: a remainder is sliced off, and thereby copied.
     """
     found: list[int] = []
     before = steps if steps >= _FEWEST_STEPS else 0
@@ -271,8 +273,8 @@ def sizes_of(steps: int, levels: int, share: float) -> tuple[int, ...]:
 
 
 def by_blocks(schedule: Sequence[Function], dropped: frozenset[Function]) -> Plan:
-    """A segment for each block: functions of `dropped` that pass values to each other; those of two `with
-    nn.recompute():` are of two blocks."""
+    """A segment for each block: functions of `dropped` that pass values to each other; two `with nn.recompute():` make
+    two blocks."""
     head: dict[Function | None, Function] = {}
 
     def head_of(f: Function) -> Function:
@@ -294,5 +296,5 @@ def by_blocks(schedule: Sequence[Function], dropped: frozenset[Function]) -> Pla
         if f in head:
             number = numbers[head_of(f)]
         segment[f] = number
-    # The plain graph comes last: no block is spared.
+    # The plain graph comes last, so that no block is exempt.
     return Plan(segment, dropped, in_a_row(len(numbers) + 1))

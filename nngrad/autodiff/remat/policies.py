@@ -1,4 +1,4 @@
-"""Policies: what a user says about the memory of a gradient."""
+"""Policies: a user's choices about the memory of a gradient."""
 
 from __future__ import annotations
 
@@ -19,19 +19,19 @@ if TYPE_CHECKING:
 
 
 class Policy(ABC):
-    """What to look for among the graphs that a gradient can be computed by."""
+    """How to choose among the graphs that can compute a gradient."""
 
     @abstractmethod
     def choose(self, search: Search) -> Candidate:
-        """The best of the candidates that `search` makes."""
+        """The best candidate of a search."""
 
     @property
     def mark(self) -> Policy | None:
-        """The mark of what is computed again: further gradients inherit it."""
+        """The mark of recomputing functions, which further gradients inherit."""
         return self
 
     def key(self, functions: Sequence[Function]) -> Hashable:
-        """Returns what tells the policy from others, for graphs of one structure whose functions are these."""
+        """A cache key for the policy, for graphs of one structure with these functions."""
         del functions
         return self
 
@@ -41,8 +41,8 @@ class MemoryBudget(Policy):
     """Recompute no more than it takes for the temporaries to fit.
 
     Args:
-        nbytes: Bytes that the temporaries of outputs and gradients may take, by the compiler's own account. Leaves and
-            results are not among them.
+        nbytes: The limit for the temporaries of outputs and gradients, as reported by the compiler. Leaves and results
+            do not count.
     """
 
     nbytes: float
@@ -52,7 +52,7 @@ class MemoryBudget(Policy):
             raise ValueError(f"MemoryBudget: nbytes must be a number of bytes, got {self.nbytes!r}")
 
     def choose(self, search: Search) -> Candidate:
-        """The candidate with the least arithmetic among those that fit; with a warning, the smallest if none does."""
+        """The candidate with the least arithmetic among those that fit; if none does, the smallest, with a warning."""
         found, best = search.fitting(self.nbytes)
         if not found:
             warn_user(f"MemoryBudget({self.nbytes}): no plan was found that fits; the lowest peak that was found is "
@@ -62,10 +62,10 @@ class MemoryBudget(Policy):
 
 @dataclass(frozen=True)
 class Segments(Policy):
-    """Cut the forward pass into segments, keep what passes from one to the next, and compute the rest again.
+    """Cut the forward pass into segments, keep what passes between them, and recompute the rest.
 
     Args:
-        levels: How often a value may be computed again. With 1, memory grows with the square root of the depth; with
+        levels: How often a value may be recomputed. With 1, memory grows with the square root of the depth; with
             k, segments are cut into segments k deep, and it grows with the (k+1)th root. The schedule is binomial
             (Griewank and Walther, 'Algorithm 799: revolve', ACM TOMS 26, 2000).
     """
@@ -77,7 +77,7 @@ class Segments(Policy):
             raise ValueError(f"Segments takes levels from 1 to 64, got {self.levels!r}")
 
     def choose(self, search: Search) -> Candidate:
-        """The smallest of so many levels."""
+        """The smallest candidate with this many levels."""
         return search.smallest(search.nested(self.levels), all_anew=True)
 
 
@@ -86,7 +86,7 @@ class LeastMemory(Policy):
     """The lowest peak that a limited amount of recomputation can reach.
 
     Args:
-        extra: The arithmetic that recomputation may add, as a share of that of outputs and gradients.
+        extra: The arithmetic that recomputation may add, as a fraction of that of outputs and gradients.
     """
 
     extra: float = 1 / 3
@@ -96,38 +96,38 @@ class LeastMemory(Policy):
             raise ValueError(f"LeastMemory: extra must be a share that is not negative, got {self.extra!r}")
 
     def choose(self, search: Search) -> Candidate:
-        """The smallest of any kind that adds no more arithmetic."""
+        """The smallest candidate of any kind that adds no more arithmetic."""
         graded = search.graded(lambda c: c.extra <= self.extra)
         tried = [c if c.extra <= self.extra else search.spared(c) for c in graded]
         return search.smallest([c for c in tried if c.extra <= self.extra])
 
 
 class Restricted(Policy):
-    """Recompute some functions, and no others."""
+    """Recompute only certain functions."""
 
     @abstractmethod
     def names(self, f: Function) -> Any:
-        """Whether `f` may be computed again."""
+        """Whether `f` may be recomputed."""
 
     def choose(self, search: Search) -> Candidate:
-        """The smallest that computes nothing else again."""
+        """The smallest candidate that recomputes only these."""
         return search.smallest(search.restricted(self.names))
 
 
 @dataclass(frozen=True)
 class Chosen(Restricted):
-    """Recompute what a predicate says."""
+    """Recompute the functions that satisfy a predicate."""
 
     predicate: Callable[[Function], Any]
 
     def names(self, f: Function) -> Any:
-        """Whether the predicate is true for it."""
+        """Whether `f` satisfies the predicate."""
         return self.predicate(f)
 
 
 @dataclass(frozen=True)
 class KeptVariables(Restricted):
-    """Recompute all but some Variables."""
+    """Recompute everything except some Variables."""
 
     variables: tuple[Variable, ...]
 
@@ -147,11 +147,11 @@ class KeptVariables(Restricted):
 
 @dataclass(frozen=True)
 class MarkedFunctions(Restricted):
-    """Recompute what was built within `nn.recompute()`."""
+    """Recompute functions built within `nn.recompute()`."""
 
     @property
     def mark(self) -> Policy | None:
-        """None: further gradients find the marks of what it was built in."""
+        """None: further gradients find the marks of the original functions."""
         return None
 
     def names(self, f: Function) -> bool:
@@ -168,8 +168,8 @@ _SINGLE = RecomputeScope()
 
 
 def _is_marked(x: Variable) -> bool:
-    """Whether gradients compute it again, and do not keep it, where that lowers the peak of memory. Setting it marks
-    the function that computes it, as if it had been built within `nn.recompute()`; a leaf has none."""
+    """Whether gradients recompute it instead of keeping it, if that lowers the peak of memory. Setting it marks the
+    function that computes it, as if it had been built within `nn.recompute()`; on a leaf it has no effect."""
     return x.parent is not None and isinstance(x.parent.mark, RecomputeScope)
 
 
@@ -191,11 +191,11 @@ _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
 def policy_of(given: Any) -> Policy | None:
-    """Returns what is given for `recompute=` as a policy; None leaves it to marks, and False to nothing.
+    """The policy for an argument `recompute=`; None if it is None, which leaves it to marks, or False.
 
     Raises:
         TypeError: It is no policy.
-        ValueError: It is a name that no policy has.
+        ValueError: It is an unknown name.
     """
     if given is None or given is False or isinstance(given, Policy):
         return given or None
@@ -216,7 +216,7 @@ def policy_of(given: Any) -> Policy | None:
 
 
 def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
-    """The policy of a graph that has marks of its own: that of the gradients in it, or that of `nn.recompute()`."""
+    """The policy of a graph with marks: that of the gradients in it, or that of `nn.recompute()`."""
     found: Policy | None = None
     for f in functions:
         if isinstance(f.mark, Policy):
@@ -227,8 +227,8 @@ def policy_of_marks(functions: Iterable[Function]) -> Policy | None:
 
 
 def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
-    """Returns what tells apart the executables that backward() makes of graphs of one structure, where `given` is the
-    policy: the policy, and for None the graph's marks, in the order of `functions`."""
+    """A cache key for executables that backward() makes with the policy `given` for graphs of one structure: the
+    policy, and for None the graph's marks, in the order of `functions`."""
     policy = None if given is None else policy_of(given)
     if policy is not None:
         return policy.key(functions)
@@ -240,22 +240,21 @@ def policy_key(given: Any, functions: Sequence[Function]) -> Hashable:
 
 
 class _Marking(Switched):
-    """Marks what is built within; each entry of it is another block."""
+    """Marks functions built within; each time it is entered makes a new block."""
 
     def value(self) -> dict[str, Any]:
-        """Returns what an entry puts in force."""
+        """The switches that entering the block puts in force."""
         return {"mark": RecomputeScope()}
 
 
 def recompute(on: bool = True) -> Switched:
-    """Gradients compute again, and do not keep, what functions that are built within this context give.
+    """Make gradients recompute the results of functions built within this block, instead of keeping them.
 
-    What passes from one such block to the next is kept: put each part of a model that is to be computed again by
-    itself into a block of its own. It has effect where a gradient is taken with no policy of its own, and only where
-    it lowers the peak of memory.
+    What passes between such blocks is kept: put each part of a model that is to be recomputed separately into a block
+    of its own. It affects gradients taken without a policy of their own, and only where it lowers the peak of memory.
 
     Args:
-        on: False exempts functions from a block around this one.
+        on: False exempts functions from a surrounding block.
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")

@@ -1,7 +1,6 @@
-"""The one way by which something is computed again: a gradient graph built anew, which reads some forward values from
-recomputations and not from the forward pass.
+"""Rebuild a gradient graph so that it reads some forward values from recomputations instead of the forward pass.
 
-A recomputation waits for gradients that must have arrived (`functions/control.py`). What the gradient reads is
+A recomputation waits for gradients that must have arrived (`functions/control.py`). The gradient reads
 `F.recomputed(clone, original)`, whose own gradient passes to the original: further derivatives are those of the plain
 graph.
 """
@@ -21,30 +20,31 @@ Outputs = tuple[Variable, ...]
 
 
 class Rebuilt(NamedTuple):
-    """What came of a plan."""
+    """A gradient graph rebuilt by a plan."""
 
     gradients: list[Variable]
     again: list[Function]
-    """The functions that compute something again."""
+    """The recomputing functions."""
     sums_split: bool
     """Whether sums of gradients were split into partial ones."""
 
 
 class Sweep:
-    """Recomputations that begin at one moment of the backward pass: what `node` needs, from what was kept before it."""
+    """Recomputations that begin at one moment of the backward pass: of what `node` needs, from what was kept before it.
+    """
 
     def __init__(self, node: Node, outer: Sweep | None, tokens: list[Variable]) -> None:
         self.first, self.end = node.first, node.end
         self.outer = outer
         self.recomputation = Recomputation(tokens)
         self.values: dict[Function, Outputs] = {}
-        """What stands for the outputs of a forward function."""
+        """The recomputed outputs of forward functions."""
         self.made: set[Function | None] = set()
         """The new functions."""
 
 
 class _Renewed:
-    """Functions that are built anew because they read something else, and what stands for their outputs."""
+    """Functions that are rebuilt because they read something else, and the replacements of their outputs."""
 
     def __init__(self) -> None:
         self.instead: dict[Function, Outputs] = {}
@@ -52,13 +52,13 @@ class _Renewed:
         """By op, arguments and inputs."""
 
     def now(self, x: Variable) -> Variable:
-        """What stands for `x`."""
+        """The replacement of `x`, or `x`."""
         new = None if x.parent is None else self.instead.get(x.parent)
         return x if new is None else new[x.index]
 
     def renew(self, f: Function, inputs: Outputs) -> None:
-        """Let `f` read `inputs`. What was one function for a value and another for the same value computed again is one
-        from then on."""
+        """Make `f` read `inputs`. Functions that differed only by reading a value or its recomputation are one from
+        then on."""
         if not inputs:
             return
         stops = [y.index for y in f.outputs if y._need_grad is False]
@@ -74,7 +74,7 @@ class _Renewed:
 
 
 class _Rebuilding(_Renewed):
-    """A gradient graph on the way to what a plan makes of it; see `rebuild`."""
+    """A gradient graph while it is rebuilt by a plan; see `rebuild`."""
 
     def __init__(
         self, plan: Plan, passing: BackwardPass, mark: Any, outputs: Sequence[Variable], awaited: Sequence[Variable]
@@ -85,11 +85,11 @@ class _Rebuilding(_Renewed):
         self._clones: dict[Hashable, Outputs] = {}
         """By op, arguments and inputs."""
         self._latest: dict[Function, Outputs] = {}
-        """What last stood for the outputs of a forward function."""
+        """The latest recomputed outputs of forward functions."""
         self._bases: dict[Function, Sweep] = {}
-        """Where the values are that a segment was computed again from, by the functions that compute them."""
+        """The sweeps with the values that a segment was recomputed from, by the functions that compute them."""
         self._marked: dict[tuple[Variable, Variable], Variable] = {}
-        """Recomputed values, by themselves and what they are in place of."""
+        """`F.recomputed` values, by the recomputed value and the original."""
 
     def run(self) -> None:
         """Go back through the segments."""
@@ -107,7 +107,7 @@ class _Rebuilding(_Renewed):
                     self._of_segment(segment, sweep)
 
     def _of_segment(self, segment: int, sweep: Sweep) -> None:
-        """Build the functions of the backward pass that wait for a segment anew, on what `sweep` has."""
+        """Rebuild the functions of the backward pass that wait for a segment, reading from `sweep`."""
         for e in self._pass.of_segment.get(segment, ()):
             self.renew(e, tuple([self._input(self._pass.split(x), sweep, e) for x in e.inputs]))
 
@@ -122,7 +122,7 @@ class _Rebuilding(_Renewed):
     # ---------------------------------------------------------------- forward values
 
     def _value(self, x: Variable, sweep: Sweep) -> Variable:
-        """What stands for the forward value `x` in `sweep`."""
+        """The replacement of the forward value `x` in `sweep`."""
         f = x.parent
         if f not in self._plan.dropped:
             return x
@@ -132,7 +132,7 @@ class _Rebuilding(_Renewed):
             return x
         segment = self._plan.segment[f]
         if segment >= sweep.end:
-            # Of a segment whose turn is over: what it was computed as then.
+            # A segment that is finished: use its last recomputed value.
             later = self._latest.get(f)
             return x if later is None else later[x.index]
         inner = sweep
@@ -149,7 +149,7 @@ class _Rebuilding(_Renewed):
         return sweep.values[f][x.index]
 
     def _compute(self, f: Function, sweep: Sweep) -> None:
-        """Compute `f` again in `sweep`, and all that it needs for that."""
+        """Recompute `f` in `sweep`, with all that it needs."""
         plan, needed, stack = self._plan, {f}, [f]
         while stack:
             for x in reads(stack.pop()):
@@ -170,7 +170,7 @@ class _Rebuilding(_Renewed):
             inputs = sweep.recomputation.begun(
                 inputs, range(len(inputs)), lambda given: created_like(g, F.optimization_barrier, given)[0]
             )
-        # What computes something again already may have the same clone as that which it computes.
+        # A function that already recomputes may have the same clone as its original.
         key = g.op, g.arguments, tuple(inputs)
         if key not in self._clones:
             self._clones[key] = created_like(g, g.op, tuple(inputs), g.arguments, self._mark)
@@ -192,16 +192,16 @@ def rebuild(
     readers: Container[Function] | None = None,
     awaited: Sequence[Variable] = (),
 ) -> Rebuilt:
-    """The same gradients by a graph that follows `plan`.
+    """Rebuild gradients as a graph that follows `plan`.
 
     Args:
-        forward: The functions that are there apart from the gradients.
-        outputs: What was differentiated.
-        gradients: The gradients' graph as it was emitted.
-        plan: What is computed again.
-        mark: The mark of the functions that compute it.
-        readers: The emitted functions that are to read what is computed again; None for all.
-        awaited: What must have been computed before anything is computed again.
+        forward: The functions that exist apart from the gradients.
+        outputs: The differentiated Variables.
+        gradients: The gradients, as emitted.
+        plan: The plan.
+        mark: The mark of recomputing functions.
+        readers: The emitted functions that are to read recomputed values; None for all.
+        awaited: Values that must be computed before anything is recomputed.
     """
     known = set(forward)
     emitted = [f for f in functions_of(gradients) if f not in known]
@@ -215,25 +215,25 @@ def rebuild(
     return Rebuilt(found, rebuilding.again, passing.splits_sums)
 
 
-# ---------------------------------------------------------------- gradients of gradients that compute something again
+# ---------------------------------------------------------------- gradients of gradients with recomputation
 
 
 def contains_recomputed(functions: Iterable[Function]) -> bool:
-    """Whether something is computed again among `functions`."""
+    """Whether there are recomputing functions among `functions`."""
     return any([computed_again(f) is not None for f in functions])
 
 
 def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) -> list[Variable]:
-    """The same gradients, of functions that read no recomputed value of `known`, but its original.
+    """The same gradients with recomputed values of `known` replaced by their originals.
 
-    Where a graph contains a rematerialised gradient, what is emitted for a further one reads values of both kinds: the
-    gradient of the first's functions reads what these read, which was computed again for them, and the gradient of the
-    model reads the model's own. Both would be kept, and be more than the plain graph keeps. As the values are equal,
-    one is enough.
+    If a graph contains a rematerialised gradient, a further gradient reads values of both kinds: the part for the first
+    gradient's functions reads what these read, which was recomputed for them, and the part for the model reads the
+    model's own values. Both would be kept, which is more than the plain graph keeps. As the values are equal, one is
+    enough.
 
     Args:
-        known: The functions that were there before, inputs before readers.
-        gradients: The gradients' graph as it was emitted.
+        known: The functions that existed before, in topological order.
+        gradients: The gradients, as emitted.
     """
     reading = _Renewed()
     for f in known:
@@ -252,7 +252,7 @@ def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) 
 
 
 NEVER = 1 << 60
-"""The stage of what depends on nothing that is computed again."""
+"""The stage of what depends on no recomputation."""
 
 _CONSTANT = NEVER + 1
 """The stage of what depends on no input at all."""
@@ -261,7 +261,7 @@ _CONSTANT = NEVER + 1
 def created_like(
     f: Function, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...] = (), mark: Any = None
 ) -> tuple[Variable, ...]:
-    """The outputs of `op` on `inputs`: made at the place of `f`, of its order, and writing to no leaf."""
+    """The outputs of `op` on `inputs`, made in the context of `f`, of its order, and updating no leaf."""
     origin = f.origin if f.order else f  # what sums gradients was emitted for no function
     result = create(op, inputs, arguments, (), None if origin is None else RuleCall(origin, ()), f.order)
     outputs: tuple[Variable, ...] = result if isinstance(result, tuple) else (result,)
@@ -272,14 +272,14 @@ def created_like(
 
 
 class BackwardPass:
-    """The functions of a backward pass by their stages.
+    """The functions of a backward pass by stage.
 
-    The *stage* of a function is the first of the segments (in the order of the forward pass) whose recomputed values
-    it depends on; so it can run when that one is computed again, and all later ones were before.
+    The *stage* of a function is the first of the segments (in forward order) whose recomputed values it depends on; so
+    it can run once that one, and before it all later ones, have been recomputed.
 
     Args:
-        plan: What is computed again.
-        emitted: The functions of the backward pass, inputs before readers.
+        plan: The plan.
+        emitted: The functions of the backward pass, in topological order.
     """
 
     def __init__(self, plan: Plan, emitted: list[Function]) -> None:
@@ -287,7 +287,7 @@ class BackwardPass:
         self._stage: dict[Function, int] = {}
         self._sums: dict[Function, Variable] = {}
         self.of_segment: dict[int, list[Function]] = {}
-        """The functions that wait for a segment, inputs before readers."""
+        """The functions that wait for a segment, in topological order."""
         lowest: dict[Variable, int] = {}
         for f in emitted:
             for g in self._parts(f):
@@ -302,7 +302,7 @@ class BackwardPass:
 
     @property
     def splits_sums(self) -> bool:
-        """Whether there are sums that were split into partial ones."""
+        """Whether any sums were split into partial ones."""
         return bool(self._sums)
 
     def split(self, x: Variable) -> Variable:
@@ -310,7 +310,7 @@ class BackwardPass:
         return x if x.parent is None else self._sums.get(x.parent, x)
 
     def arriving(self, end: int) -> list[Variable]:
-        """Gradients that pass from the segments from `end` on to those before it: known without any of the latter."""
+        """Gradients that pass from the segments from `end` on to earlier ones: computed without any of the latter."""
         return [x for made, low, x in self._spans if low < end <= made]
 
     def _stage_of(self, x: Variable) -> int:
@@ -320,10 +320,10 @@ class BackwardPass:
         return self._plan.segment[f] if f in self._plan.dropped else NEVER
 
     def _parts(self, f: Function) -> list[Function]:
-        """`f`; or, where it sums gradients of several stages, partial sums that need no more than one stage each.
+        """`f`; or, if it sums gradients of several stages, partial sums that each need only one stage.
 
-        A parameter that is used at every step of a long sequence has its gradient from all of them. Summed at the
-        end, all the parts would be alive until then.
+        A parameter that is used at every step of a long sequence gets gradients from all of them. Summed at the end,
+        all terms would be alive until then.
         """
         terms: dict[int, list[Variable]] = {}
         for x in map(self.split, f.inputs if f.op is F.add_n else ()):

@@ -1,10 +1,10 @@
-"""Which graph of a gradient is taken: candidates are ranked by their structure, and the compiler decides among the
-best.
+"""Choose a rematerialised graph of a gradient: rank candidates by their structure, and let the compiler decide among
+the best.
 
-It is asked when the gradient is asked for, about the program that runs then: of `backward()` and `train_step` that is
-the true one, of `nn.grad` the one that gives what was differentiated and the gradients. What becomes of a graph
-afterwards (it may be differentiated on, or be a part of a larger one) nobody knows yet; and were the decision put off
-until something runs, graphs would change after they were handed out.
+The choice is made when the gradient is asked for, for the program that will run: for `backward()` and `train_step` that
+is the actual one, for `nn.grad` the one that computes the differentiated outputs and the gradients. What becomes of a
+graph later (it may be differentiated again, or be part of a larger one) is not known yet; and if the choice were
+deferred until something runs, graphs would change after they were handed out.
 """
 
 from __future__ import annotations
@@ -34,21 +34,21 @@ def rematerialised(
     runs: bool = True,
     emit: Emit | None = None,
 ) -> list[Variable]:
-    """The gradients by a graph that computes some forward values again where they are needed, to save memory.
+    """Rebuild gradients to recompute some forward values where they are needed, to save memory.
 
     Args:
-        outputs: What was differentiated.
-        gradients: Its gradients, as emitted.
+        outputs: The differentiated Variables.
+        gradients: Their gradients, as emitted.
         recompute: The policy; see `nn.grad`.
-        program_of: The program that is going to run with such gradients.
-        seeds: Gradients at the outputs that were given.
-        inputs: With respect to what; None for all leaves that need a gradient. If there are others, a further gradient
-            is likely, and the plan is one along which that can be cut as well.
-        runs: Whether it is likely to run just so, and its executable is worth keeping.
-        emit: Emits the gradients anew, with loops that are cut into segments; None where that cannot be.
+        program_of: The program that will run with such gradients.
+        seeds: Given gradients at the outputs.
+        inputs: The inputs of the gradient; None for all leaves that need one. If others exist, a further gradient is
+            likely, and the plan is chosen so that this can follow it as well.
+        runs: Whether the program is likely to run as it is, so that its executable is worth keeping.
+        emit: Emits the gradients anew, with loops cut into segments; None if that is impossible.
 
     Returns:
-        Where there is nothing to do, or where no plan takes less memory, the gradients as they were emitted.
+        The gradients as emitted if there is nothing to do, or if no plan takes less memory.
     """
     pause_collector()
     set_switches(mark=None, builder=None, precision=None)
@@ -72,28 +72,28 @@ class Search:
     """The candidates for a policy.
 
     Args:
-        graphs: The graphs that plans are made for.
+        graphs: The graphs to make plans for.
         further: Whether a further gradient is likely.
     """
 
     def __init__(self, graphs: Graphs, further: bool = False) -> None:
         self._graphs, self._further = graphs, further
         self.plain = graphs.whole[0].plain
-        """The graph that computes nothing again."""
+        """The graph without recomputation."""
         self._cuttings = [cutting for source in graphs.whole for cutting in source.cuttings]
         self.wanted = any([cutting.forward.wanted for cutting in self._cuttings])
-        """Whether the gradients want anything of the forward pass."""
+        """Whether the gradients read anything of the forward pass."""
         self._trials: dict[Program, Trial] = {}
 
     # ---------------------------------------------------------------- which is best
 
     def smallest(self, candidates: Iterable[Candidate], all_anew: bool = False) -> Candidate:
-        """The candidate that takes the least memory; the plain graph where none takes less.
+        """The candidate that takes the least memory, or the plain graph if none takes less.
 
         Args:
-            candidates: Among what.
-            all_anew: Whether a segment's gradient is to read nothing but what was computed again for it, where a
-                further gradient is likely.
+            candidates: The candidates.
+            all_anew: Whether, if a further gradient is likely, a segment's gradient must read only what was recomputed
+                for it.
         """
         ranked = _ranked(candidates)[:MOST_FINALISTS]
         if not ranked or self.plain.peak * CLOSE < ranked[0].peak:
@@ -103,7 +103,7 @@ class Search:
         return self._decided(ranked, all_anew) if best is self.plain and len(close) < len(ranked) else best
 
     def _decided(self, candidates: list[Candidate], all_anew: bool) -> Candidate:
-        """The one of some candidates and the plain graph that takes least by the compiler's account."""
+        """The candidate, or the plain graph, that takes the least memory as reported by the compiler."""
         finalists = candidates if all_anew and self._further else list(map(self.spared, candidates))
         if self.plain.peak <= CLOSE_TO_PLAIN * candidates[0].peak:
             finalists = [*finalists, self.plain]
@@ -118,7 +118,7 @@ class Search:
         """The candidate with the least arithmetic among those that fit, or else the smallest; and whether it fits."""
         if self.plain.peak * CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
             return True, self.plain
-        # What the structure does not show is much the same in all candidates.
+        # What the structure does not show is about the same in all candidates.
         most = nbytes * self.plain.peak / self.bytes_of(self.plain)
         tried = list(self.graded(lambda c: c.peak > most))
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
@@ -130,19 +130,19 @@ class Search:
         return self.bytes_of(best) <= nbytes, best
 
     def spared(self, candidate: Candidate) -> Candidate:
-        """The same plan with less arithmetic, where that is worth it and takes no more memory."""
+        """A variant of the plan with less arithmetic, if that is worthwhile and takes no more memory."""
         if candidate.sparing is None:
             return candidate
         other = candidate.sparing()
         return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
-        """What it takes by the compiler's account; the predicted peak where there is none."""
+        """Its temporaries as reported by the compiler, or else the predicted peak."""
         nbytes = self._trial_of(candidate).nbytes
         return candidate.peak if nbytes is None else nbytes
 
     def keep(self, candidate: Candidate) -> None:
-        """Let its executable be found when it runs, if it was compiled."""
+        """Cache its executable for when it runs, if it was compiled."""
         if candidate.program in self._trials:
             self._trials[candidate.program].keep()
 
@@ -154,7 +154,7 @@ class Search:
     # ---------------------------------------------------------------- candidates
 
     def nested(self, levels: int) -> Iterator[Candidate]:
-        """Plans of so many levels that compute everything again."""
+        """Plans with this many levels that recompute everything."""
         for cutting in self._cuttings:
             yield from _nested(cutting, levels)
         depth = levels
@@ -166,8 +166,8 @@ class Search:
             depth //= 2
 
     def graded(self, more: Callable[[Candidate], bool]) -> Iterator[Candidate]:
-        """Plans of every kind, those that add less arithmetic than others first, for as long as `more` arithmetic than
-        that of a candidate is to be tried."""
+        """Plans of every kind, by increasing arithmetic, for as long as `more` is true of a candidate: then plans with
+        more arithmetic than its own are tried."""
         yield from self._in_a_row(lambda f: not f.heavy)
         for cutting in self._cuttings:
             full = list(_nested(cutting, 1))
@@ -194,7 +194,7 @@ class Search:
                 break
 
     def restricted(self, named: Named) -> Iterator[Candidate]:
-        """Plans that compute only functions again for which `named` is true."""
+        """Plans that recompute only functions for which `named` is true."""
         yield from [source.plain for source in self._graphs.cut(1, named)]
         for source in self._graphs.whole:
             dropped = frozenset(filter(named, source.cuttings[0].forward.droppable))
@@ -221,10 +221,10 @@ def _nested(cutting: Cutting, levels: int) -> Iterator[Candidate]:
 
 
 def _counts(*about: float) -> list[int]:
-    """Numbers of segments near these."""
+    """Numbers of segments near these values."""
     return sorted({max(2, round(n)) for n in about})
 
 
 def _ranked(candidates: Iterable[Candidate]) -> list[Candidate]:
-    """The candidates, each program once, those first that are predicted to take the least memory."""
+    """The candidates, each program once, by increasing predicted memory."""
     return sorted({c.program: c for c in candidates}.values(), key=lambda c: (c.peak, c.extra))
