@@ -1,7 +1,7 @@
-"""What an author's rule makes of a function's value where it is differentiated.
+"""Values of functions with custom derivative rules once they have been differentiated.
 
-`jax.custom_jvp` and `custom_vjp` set one derivative at a time. Where JAX differentiates such a function, the value is
-the one that the rule gives (`fwd` of `custom_vjp`), and the next derivative is that of the rule's own code:
+`jax.custom_jvp` and `custom_vjp` set one derivative at a time. Where JAX differentiates such a function, its value is
+the one that the rule returns (`fwd` of `custom_vjp`), and the next derivative is that of the rule's own code:
 
     clip.defvjp(lambda x: (x, None), lambda _, g: (jnp.clip(g, -1, 1),))
 
@@ -39,8 +39,8 @@ Call = tuple[Op, tuple[Any, ...]]
 
 
 def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: Sequence[Variable]) -> list[Variable]:
-    """`results` as they are to be differentiated again, once `ys` were differentiated by `moving`: functions on the way
-    between these are what their authors' rules make of them."""
+    """`results`, ready to be differentiated again after `ys` were differentiated by `moving`: custom functions on the
+    path between the two are replaced by the values that their rules return."""
     path, _, present = path_between(ys, moving)
     rules = {call: new for f in path for call, new in _with_new_values((f.op, f.arguments)).items()}
     if not rules:
@@ -61,7 +61,7 @@ def by_their_rules(ys: Sequence[Variable], moving: Sequence[Variable], results: 
 
 
 def with_opaque(ys: Sequence[Variable]) -> bool:
-    """Whether opaque functions are among those that `ys` are computed by, in bodies too."""
+    """Whether `ys` depend on opaque functions, including those in bodies of loops and branches."""
     functions = functions_of(ys)
     return any([f.op in _OPAQUE for f in functions]) or any(
         [not body.ops.isdisjoint(_OPAQUE) for f in functions for body in bodies_in(f.arguments)]
@@ -69,8 +69,8 @@ def with_opaque(ys: Sequence[Variable]) -> bool:
 
 
 def _with_new_values(call: Call) -> dict[Call, Call]:
-    """What calls become where they are differentiated, of this one and of those in its bodies, if it is another. For
-    bodies it is not known which of their inputs move: all do, as in JAX's loops."""
+    """Replacements for this call, and for calls in its bodies, whose value changes once they are differentiated. All
+    inputs of a body count as moving, as in JAX's loops."""
     op, arguments = call
     if op in _WITH_RULES:
         new = _value_of_rule(op, arguments) if arguments[0].custom else None
@@ -86,8 +86,8 @@ def _with_new_values(call: Call) -> dict[Call, Call]:
 
 
 def _replaced(call: Call, rules: Mapping[Call, Call]) -> Call:
-    """A call with others in its place, and in those of the steps of its bodies. So it is also for what derivatives
-    compute again."""
+    """The call with replacements applied, to itself and to the steps of its bodies, so that rematerialised code uses
+    them too."""
     op, arguments = call
     if op in _WITH_RULES:
         return rules.get(call, call)
@@ -136,7 +136,7 @@ def _key(closed: ClosedJaxpr) -> Hashable:
 
 
 def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: Sequence[int]) -> ClosedJaxpr:
-    """An op as it is where these inputs move, without what only derivatives read."""
+    """Trace an op as it is where these inputs move, without equations that only derivatives read."""
     run = op.traceable(arguments)
 
     def results(*x: Any) -> Any:

@@ -1,7 +1,7 @@
-"""What the drop-in transformations compute, on Variables.
+"""The drop-in transformations, computed on Variables.
 
-Each takes the function on Variables, its arguments, and which of these have rows: then the function is of all points,
-and derivatives are those of each. What cannot be had so raises `NotByRows`.
+Each takes the function on Variables, its arguments, and which of these have a row axis: then the function is evaluated
+at all points at once, and derivatives are per point. What cannot be computed that way raises `NotByRows`.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ def grad(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
     allow_int: bool,
 ) -> Any:  # fmt: skip
-    """The gradient, and what `fun` returns beside."""
+    """The gradient, with the auxiliary output of `fun` if it has one."""
     options = argnums, has_aux, holomorphic, allow_int
     _, gradients, auxiliary = _differentiated("grad", fun, args, kwargs, rows, *options)
     return (gradients, auxiliary) if has_aux else gradients
@@ -45,7 +45,7 @@ def value_and_grad(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
     allow_int: bool,
 ) -> Any:  # fmt: skip
-    """The value and the gradient."""
+    """The value and the gradient, with the auxiliary output of `fun` if it has one."""
     options = argnums, has_aux, holomorphic, allow_int
     y, gradients, auxiliary = _differentiated("value_and_grad", fun, args, kwargs, rows, *options)
     return ((y, auxiliary) if has_aux else y), gradients
@@ -81,7 +81,7 @@ def _check_complex(name: str, what: str, tree: Any) -> None:
 
 
 def _by_rules(results: Any, moving: Sequence[Variable], derivatives: Sequence[Variable]) -> tuple[Any, list[Variable]]:
-    """Results of `fun`, and derivatives of them, as the next transformation differentiates them."""
+    """Results and derivatives with the values that custom rules give them, for the next transformation."""
     leaves, tree = jax.tree.flatten(results)
     ys = [y for y in leaves if isinstance(y, Variable)]
     found = list(like([*ys, *derivatives], by_their_rules(ys, moving, [*ys, *derivatives])))
@@ -94,8 +94,8 @@ def jacobian(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, argnums: Argnums, has_aux: bool, holomorphic: bool,
     allow_int: bool, name: str,
 ) -> Any:  # fmt: skip
-    """The Jacobian, block by block. What there is of forward and of reverse mode is which dtypes the blocks have, and
-    which complex numbers are allowed: those of jax.jacfwd and jax.jacrev, by the name."""
+    """The Jacobian, block by block. The name decides the dtypes of the blocks and which complex numbers are allowed, as
+    in jax.jacfwd and jax.jacrev."""
     every, tree = _floating(name, args, argnums, holomorphic, allow_int)
     leaves = [x for x in every if not is_whole(x)]
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
@@ -115,13 +115,13 @@ def jacobian(
     found = iter(zip(parts, found_rows, strict=True))
 
     def blocks() -> Any:
-        """Those of the next part of a result."""
+        """The blocks of the next part of a result."""
         part, row = next(found)
         own = iter([_block(each, x, part, name) for each, x in zip(row, leaves, strict=True)])
         return tree.unflatten([_zeros(part, x, rows) if is_whole(x) else next(own) for x in every])
 
     def of(result: Any) -> Any:
-        """The blocks of a result, which are complex where it is, and where the arguments are."""
+        """The blocks of a result; they are complex if the result or the arguments are."""
         return jax.tree.map(ComplexPair, blocks(), blocks()) if is_pair(result) else conjugate(blocks())
 
     whole = jax.tree.unflatten(tree_of_results, [of(result) for result in results])
@@ -130,20 +130,20 @@ def jacobian(
 
 
 def _zeros(y: Variable, x: Variable, rows: RowAxes) -> Variable:
-    """The Jacobian of y by whole numbers: as JAX has it, such numbers."""
+    """The Jacobian of y by integers: zeros of the integer dtype, as in JAX."""
     shape = (*y.shape, *x.shape[len(rows.shape) :])
     return F.constant(val=0, shape=shape, dtype=x.dtype)
 
 
 def _block(block: Variable, x: Variable, y: Variable, name: str) -> Variable:
-    """A block of the Jacobian of y by x, in the dtype of JAX's mode."""
+    """A block of the Jacobian of y by x, in the dtype that JAX's mode gives it."""
     dtype = {"jacfwd": y, "jacrev": x}.get(name, block).dtype
     made = in_dtype(block, dtype)
     return like([y if name == "jacfwd" else x], [made])[0]
 
 
 def _jacobian(parts: list[Variable], leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
-    """The blocks for each result, as the next transformation differentiates them."""
+    """The blocks for each result, with the values that custom rules give them."""
     blocks = jacobian_of(parts, leaves, batched=rows.size is not None)
     found = iter(by_their_rules(parts, leaves, [block for row in blocks for block in row]))
     return [[next(found) for _ in leaves] for _ in parts]
@@ -186,14 +186,14 @@ def hessian(
 
 
 def _hessian(part: Variable, leaves: list[Variable], rows: RowAxes) -> list[list[Variable]]:
-    """The blocks of a number; where an author's rule is on the way, by a gradient that JAX would differentiate."""
+    """The blocks of a scalar's Hessian; with a custom rule on the path, the Jacobian of the gradient, as in JAX."""
     if by_their_rules([part], leaves, [part])[0] is part:
         return [*map(list, hessian_of(part, leaves, batched=rows.size is not None))]
     return _jacobian(by_their_rules([part], leaves, grad_of(part, leaves)), leaves, rows)
 
 
 def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
-    """The value, and the derivative along tangents of those arguments that are floating."""
+    """The value, and its derivative along tangents of the floating arguments."""
     given, along = args
     y, auxiliary = _with_auxiliary("jvp", fun(*given), has_aux)
     results, tree = jax.tree.flatten(y)
@@ -208,12 +208,12 @@ def jvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
 
 
 def tangents(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux: bool) -> Any:
-    """The derivative along tangents alone."""
+    """The output tangents alone."""
     return jvp(fun, args, kwargs, rows, has_aux)[1]
 
 
 def of_primals(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of `fun` where they are the first one, before vectors."""
+    """The arguments of `fun` where a call gives them first, before its vectors."""
     return args[0], kwargs
 
 
@@ -230,12 +230,12 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
 
 
 def called(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives, as it is where nothing was differentiated yet."""
+    """The result of `fun`, for when nothing has been differentiated yet."""
     return fun(*args, **kwargs)
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """What `fun` gives, where it is differentiated beside."""
+    """The result of `fun` as it is when differentiated: with the values that custom rules give."""
     moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
     return _by_rules(fun(*args, **kwargs), moving, [])[0]
 
@@ -262,7 +262,7 @@ def of_rows(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Any],
     argnums: int, batched: bool,
 ) -> Any:  # fmt: skip
-    """A linear operator of one array, which knows itself what rows are; of complex numbers, that of both parts."""
+    """An operator of one array that handles the row axis itself; complex results go through it part by part."""
     y = fun(*args, **kwargs)
     ys = [_array_of(name, "what fun returns", part) for part in ([y.real, y.imaginary] if is_pair(y) else [y])]
     x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
@@ -278,7 +278,7 @@ def of_drawn_directions(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Variable],
     argnums: int, batched: bool, directions: int, kind: str,
 ) -> Any:  # fmt: skip
-    """An operator of one array, estimated from directions that follow from a key: the first argument."""
+    """An operator of one array, estimated along random directions drawn from a key, the first argument."""
     if not args or not isinstance(args[0], KeyData | Variable):
         given = repr(args[0]) if args else "none"
         raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes; got {given}")
@@ -296,7 +296,7 @@ def of_drawn_directions(
 
 
 def after_key(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of `fun` where a key comes before them."""
+    """The arguments of `fun` in a call that starts with a key."""
     return args[1:], kwargs
 
 
@@ -357,7 +357,7 @@ def _check_number(name: str, y: Any, rows: RowAxes) -> None:
 def _floating(
     name: str, args: Any, argnums: Argnums, holomorphic: bool, allow_int: bool = False
 ) -> tuple[list[Variable], Any]:
-    """What to differentiate by; the derivative of a holomorphic function is that by the real part."""
+    """The arguments to differentiate by, checked; a holomorphic function is differentiated by the real part."""
     chosen = _chosen(name, args, argnums)
     if holomorphic:
         _check_complex(name, "arguments to differentiate by", chosen)
@@ -379,7 +379,7 @@ def _check_floating(name: str, leaves: Sequence[Any], what: str = "arguments") -
 
 
 def check_alike(name: str, what: str, wanted: Any, tree: Any, error: type[Exception] = TypeError) -> None:
-    """Raise an error unless a pytree has the structure that is wanted."""
+    """Raise an error unless a pytree has the expected structure."""
     given: Any = jax.tree.structure(tree)
     if given != wanted:
         raise error(f"{name}: {what} must have the structure {wanted}, got {given}")

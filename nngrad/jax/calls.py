@@ -1,4 +1,4 @@
-"""Calls of graphs as a primitive of JAX's: what its transformations do with what `nngrad.jax` returns."""
+"""A JAX primitive that calls a graph, and its rules for `jit`, `vmap`, `jvp` and transposition."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from ..graph.jaxpr import equations_in
 
 
 class Graph(Protocol):
-    """What is called. It holds nothing of the user's functions; what they are needed for takes their `owner`."""
+    """The graph that a call runs. It holds none of the user's functions; methods that need them take their `owner`."""
 
     inputs: Sequence[Spec]
     outputs: Sequence[Spec]
@@ -28,40 +28,40 @@ class Graph(Protocol):
     key: Hashable
     """All that decides what it computes."""
     run: Callable[..., Any]
-    """The arrays of the results from those of the inputs."""
+    """Computes the arrays of the results from those of the inputs."""
 
     @property
     def axes(self) -> Axes:
-        """Those that it has collectives over."""
+        """The named axes that it has collectives over."""
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """The function of all inputs, and of the tangents of those that move, to the results, and the tangents of those
-        of them that are floating."""
+        """The function from all inputs, and the tangents of the moving ones, to the results and the tangents of the
+        floating results."""
 
     def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for Variables of the inputs."""
+        """The results for these Variables as inputs."""
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """Which of the results depend on some of the inputs, by their values."""
+        """Which results depend on the values of the inputs that are marked."""
 
     def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
-        """The graph for as many points at once as there are rows along the first axis of some of the inputs.
+        """The graph for a batch of points, along the first axis of some of the inputs.
 
         Args:
-            owner: What the graph is made anew from.
+            owner: The function from which the graph is built anew.
             having_rows: Which of the inputs have that axis.
-            size: How long it is.
-            name: By which the graph has collectives over it; None if it has none.
+            size: Its length.
+            name: The axis name if the graph has collectives over it; else None.
         """
 
 
 @dataclasses.dataclass(frozen=True, eq=False)
 class GraphCall:
-    """What an equation calls; two are equal that compute the same."""
+    """The callee of an equation; two are equal if they compute the same."""
 
     graph: Graph
     owner: Any
-    """What the graph is made anew from where that is needed."""
+    """The function from which the graph is built anew where needed."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GraphCall) and (self.graph is other.graph or self.graph.key == other.graph.key)
@@ -82,10 +82,10 @@ def _empty() -> Jaxpr:
 
 
 def results_of_call(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
-    """The results of a graph for arrays, which JAX may trace.
+    """Call a graph on arrays, which may be tracers.
 
-    What JAX knows of an equation it keeps by its parameters, in tables that hold jaxprs weakly and all else for long.
-    So that functions and their arrays are released, the parameter is an empty jaxpr that holds the call as a constant.
+    JAX caches what it knows of an equation by its parameters, in tables that hold jaxprs weakly and anything else for
+    long. So that functions and their arrays are released, the parameter is an empty jaxpr with the call as a constant.
     """
     return list(CALLED.bind(*arrays, held=ClosedJaxpr(_empty(), [GraphCall(graph, owner)])))
 
@@ -97,7 +97,7 @@ def call_in(held: ClosedJaxpr) -> GraphCall:
 
 
 def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]] | None:
-    """What applies the graph that an equation calls to Variables; None if it calls something else."""
+    """The function that applies an equation's graph to Variables; None if the equation is no graph call."""
     if equation.primitive is not CALLED:
         return None
     call = call_in(equation.params["held"])
@@ -105,12 +105,11 @@ def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]
 
 
 Axes = dict[Any, frozenset[Any]]
-"""Names of axes of `jax.vmap` and `jax.shard_map`, each with the effects that say to JAX that there are collectives
-over it."""
+"""Axis names of `jax.vmap` and `jax.shard_map`, each with the effects that tell JAX of collectives over it."""
 
 
 def axes_in(jaxpr: Jaxpr) -> Axes:
-    """The axes that its equations have collectives over, beside those that are mapped within."""
+    """The named axes that the equations of a jaxpr have collectives over, except those mapped within it."""
     found: Axes = {}
     for equation in equations_in(jaxpr):
         if equation.primitive is CALLED:
@@ -127,10 +126,10 @@ def axes_in(jaxpr: Jaxpr) -> Axes:
 
 
 def acts(jaxpr: Jaxpr) -> bool:
-    """Whether it has equations that are there for what they do, such as `jax.debug.print`, and not for results.
+    """Whether a jaxpr has equations with side effects and no results, such as `jax.debug.print`.
 
     Raises:
-        NotImplementedError: There are others of the host's that act, and have results: they would act twice.
+        NotImplementedError: There are also ones with results (`io_callback`): one kind would be called twice.
     """
     if not jaxpr.effects:
         return False
@@ -145,7 +144,7 @@ def acts(jaxpr: Jaxpr) -> bool:
 
 
 def spans_devices(jaxpr: Jaxpr) -> bool:
-    """Whether it has a `jax.shard_map` over several devices, which JAX has to see in what it compiles for them."""
+    """Whether a jaxpr has a `jax.shard_map` over several devices, which JAX must see when it compiles."""
     return any([e.primitive.name == "shard_map" and e.params["mesh"].size > 1 for e in equations_in(jaxpr)])
 
 
@@ -170,7 +169,7 @@ HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 
 
 def _varies(aval: Any) -> bool:
-    """Whether an array's type says that it varies among devices, as JAX's versions have it."""
+    """Whether an aval says that it varies among devices; its attribute depends on the version of JAX."""
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
 
@@ -204,7 +203,7 @@ def _pushed(primals: Sequence[Any], tangents: Sequence[Any], *, held: ClosedJaxp
 
 
 def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held: ClosedJaxpr) -> Any:
-    """Under a map, of which `mapped` has the name and the size."""
+    """The batching rule; `mapped` has the axis name and size."""
     call = call_in(held)
     graph, owner = call.graph, call.owner
     if len(graph.axes) > 1 and not HAS_SEVERAL_AXES:
@@ -222,8 +221,8 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
 
 
 def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> list[Any]:
-    """Back through a graph that is linear in some inputs, as `jax.linear_transpose` has it of what `linearize` gives:
-    JAX's transpose of what the graph computes."""
+    """The transpose rule, for a graph that is linear in some inputs (as `jax.linear_transpose` of a result of
+    `linearize` asks): JAX transposes what the graph computes."""
     places = [i for i, a in enumerate(arrays) if ad.is_undefined_primal(a)]
     given = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in arrays]
     # Not `jax.linear_transpose`: before JAX 0.9 it takes no loop that computes what is not linear beside what is.

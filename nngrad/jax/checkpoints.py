@@ -1,4 +1,4 @@
-"""checkpoint: a function of arrays that gradients compute again."""
+"""`nngrad.jax.checkpoint`: rematerialise a function's intermediate values for gradients."""
 
 from __future__ import annotations
 
@@ -18,18 +18,18 @@ def checkpoint(
     fun: Callable[..., Any], *, prevent_cse: bool = True, policy: Callable[..., Any] | None = None,
     static_argnums: int | Sequence[int] = (),
 ) -> Callable[..., Any]:  # fmt: skip
-    """A function whose inner values gradients compute again, so that they need not be kept, as `jax.checkpoint`.
+    """Recompute a function's intermediate values for gradients instead of keeping them, as `jax.checkpoint`.
 
     Args:
         fun: A function of arrays.
-        prevent_cse: Is of no effect: what is computed again here is never one with what was computed first.
-        policy: One of `jax.checkpoint_policies`, or a function like them: what it saves is kept, so that first
-            derivatives do not compute it again, in loops and branches within `fun` neither. Such a loop keeps its
-            carries too. What a policy would move to the host's memory is computed again.
-        static_argnums: Which positional arguments `fun` is given as they are; they must be hashable.
+        prevent_cse: Has no effect: recomputed values are never merged with the first ones here.
+        policy: One of `jax.checkpoint_policies`, or a function like them. Values that it saves are kept, so that first
+            derivatives do not recompute them, in loops and branches within `fun` either. Such a loop keeps its carries
+            too. Values that a policy would offload to the host are recomputed.
+        static_argnums: Which positional arguments `fun` is given unchanged; they must be hashable.
 
     Raises:
-        TypeError: `fun` cannot be called, or `static_argnums` are no positions.
+        TypeError: `fun` is not callable, or `static_argnums` is not an int or a sequence of ints.
     """
     del prevent_cse
     if not callable(fun):
@@ -50,7 +50,7 @@ def checkpoint(
 
 @dataclass(frozen=True)
 class _Static:
-    """An argument that the function is given as it is; 1, 1.0 and True are three."""
+    """A static argument, compared by type too: 1, 1.0 and True differ."""
 
     kind: type
     value: Any
@@ -58,7 +58,7 @@ class _Static:
 
 @dataclass(frozen=True)
 class _Checkpointed:
-    """What `jax.checkpoint` makes of a function, some of whose arguments are `_Static`, or no arrays."""
+    """A function under `jax.checkpoint`, some of whose arguments are `_Static` or not arrays."""
 
     function: Callable[..., Any]
     policy: Callable[..., Any] | None
@@ -78,10 +78,10 @@ class _Checkpointed:
 
 
 def positions(name: str, what: str, given: int | Sequence[int]) -> tuple[int, ...]:
-    """Positions of arguments, as `argnums` gives them.
+    """Argument positions, given as for `argnums`, as a tuple.
 
     Raises:
-        TypeError: They are none.
+        TypeError: `given` is not an int or a sequence of ints.
     """
     listed = tuple(given) if isinstance(given, Sequence) else (given,)
     if any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):

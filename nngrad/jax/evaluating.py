@@ -1,4 +1,4 @@
-"""Single equations of a jaxpr, computed."""
+"""Evaluation of single equations of a jaxpr."""
 
 from __future__ import annotations
 
@@ -16,12 +16,12 @@ from .values import KnownArray, known, needs_x64
 
 
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
-    """What an equation gives for these arrays."""
+    """The results of an equation for these arrays."""
     return list(jaxpr_as_fun(alone(equation))(*arrays))
 
 
 def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArray]:
-    """What an equation gives whose inputs are all known."""
+    """The results of an equation whose inputs are all known."""
     on_host = _evaluated_on_host(equation, values)
     if on_host is not None:
         return [on_host]
@@ -75,7 +75,7 @@ takes longer than all else that is done with a small function. None where it can
 
 
 def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArray | None:
-    """What NumPy gives; None for an equation that it need not give the same for."""
+    """The results that NumPy computes; None for an equation where they might differ from JAX's."""
     function = _ON_HOST.get(equation.primitive.name)
     if function is None or equation.effects or any([is_key(v) for v in values]):
         return None

@@ -1,4 +1,4 @@
-"""from_jax: a JAX function as a function on Variables that is made of nngrad's own functions."""
+"""`from_jax`: open a JAX function, translating it into nngrad's own functions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ MOST_REPORTS = 64
 
 
 class OpenedFunction(JaxFunction):
-    """A JAX function on Variables, opened; made by `from_jax`."""
+    """A JAX function on Variables, opened equation by equation; made by `from_jax`."""
 
     def __init__(
         self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
@@ -39,10 +39,10 @@ class OpenedFunction(JaxFunction):
         self._unopened: dict[str, int] = {}
 
     def report(self) -> Opened:
-        """What became of the function's equations, in all shapes in which it was called.
+        """Which equations were opened and which stayed opaque, over all shapes of past calls.
 
         Raises:
-            RuntimeError: It was not called yet, so that nothing is known.
+            RuntimeError: The function has not been called yet.
         """
         reports = [*[trace.function.report for trace in self._traces.values()], *self._reports.values()]
         if not reports and not self._unopened:
@@ -55,7 +55,7 @@ class OpenedFunction(JaxFunction):
         return total
 
     def note_unopened(self, failed: Exception) -> None:
-        """Note that JAX has done a transformation of the whole, since nngrad's failed."""
+        """Record that JAX did a whole transformation, since nngrad's failed."""
         reason = f"{type(failed).__name__}: {failed}".split("\n")[0]
         known = self._unopened if len(self._unopened) < MOST_REPORTS else {}
         self._unopened = {**known, reason: known.get(reason, 0) + 1}
@@ -101,7 +101,7 @@ class OpenedFunction(JaxFunction):
 
 
 class PartedFunction(OpenedFunction):
-    """A JAX function on Variables, whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
+    """A JAX function on Variables whose complex arguments and results are pairs of Variables (`ComplexPair`)."""
 
     def __init__(self, fun: Callable[..., Any]) -> None:
         super().__init__(fun, (), (), ())
@@ -126,16 +126,16 @@ class PartedFunction(OpenedFunction):
         return outputs
 
     def _made(self, trace: Trace, inputs: list[Variable]) -> list[Variable]:
-        """What a function that was traced gives."""
+        """The results of a traced function."""
         return super()._outputs(trace, inputs)
 
 
 class _Graph:
-    """A jaxpr as a graph.
+    """A jaxpr opened as a graph.
 
     Args:
-        jaxpr: What was traced.
-        owner: What an error names.
+        jaxpr: The traced function.
+        owner: Its name in errors.
     """
 
     __slots__ = ("body", "constants", "jaxpr", "of_its_surroundings", "report")
@@ -158,14 +158,14 @@ class _Graph:
 
 @contained
 def _built(opening: Opening, jaxpr: ClosedJaxpr) -> tuple[list[Variable], list[Variable]]:
-    """The results and the inputs of a jaxpr, as a graph that none of the user's switches has a part in."""
+    """The results and the inputs of a jaxpr, as a graph built without the user's switches."""
     switch_to()
     inputs = [placeholder(spec_of(tuple(v.aval.shape), v.aval.dtype), "from_jax") for v in jaxpr.jaxpr.invars]
     return opened_with(opening, jaxpr, inputs), inputs
 
 
 def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -> list[Variable]:
-    """The results of a jaxpr for what stands for its inputs."""
+    """The results of a jaxpr for these values of its inputs."""
     outputs = []
     found = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
     for y, v in zip(found, jaxpr.jaxpr.outvars, strict=True):
@@ -186,25 +186,23 @@ def from_jax(
         u = f(params, x)
         (u_x,) = nn.grad(u, x)
 
-    `fun` is traced, and each of its equations becomes a function of F: so its graph is simplified, and its derivatives
-    of high order are those of a graph that was written with F. Calls are inlined, what depends on no argument is
-    computed at once, loops and branches become loops and branches of the graph. Functions whose derivative their author
-    has set, as `jax.custom_jvp` does, are opened where they are JAX's own and known, by what they compute; the others,
-    and equations for which there is no rule, stay opaque, each by itself: these are right, and cost more at each
-    further order. `report()` tells which these are.
+    `fun` is traced, and each of its equations becomes a function of F. So its graph is simplified, and its high-order
+    derivatives are those of a graph that was written with F. Calls are inlined, what depends on no argument is computed
+    at once, and loops and branches become loops and branches of the graph. Functions with custom derivatives
+    (`jax.custom_jvp`) are opened if they are JAX's own and recognised by what they compute. Others, and equations
+    without a rule, each stay opaque: they are right, and cost more at each further order. `report()` lists them.
 
     Arguments, tracing and pytrees are those of `F.jax_function`, whose result stays opaque as a whole.
 
     Args:
         fun: The function of arrays; whatever `jax.jit` takes.
-        static_argnums: Which positional arguments are handed to `fun` as they are; they must be hashable.
+        static_argnums: Which positional arguments are passed to `fun` unchanged; they must be hashable.
         static_argnames: Which keyword arguments are. Functions and strings always are.
-        rows: Which positional arguments have independent rows, as for `F.jax_function`; it is seen from the graph
-            where nothing stays opaque.
+        rows: Which positional arguments have independent rows, as for `F.jax_function`; where nothing stays opaque,
+            the graph shows it.
 
     Raises:
-        TypeError: `fun` is not callable, a static argument is not hashable, or an output has a dtype that a Variable
-            cannot hold, or `fun` works on references or tokens, which none can hold either. What `fun` itself raises
-            is passed on, with a note.
+        TypeError: `fun` is not callable, a static argument is not hashable, an output has a dtype that a Variable
+            cannot hold, or `fun` works on references or tokens. What `fun` itself raises is passed on, with a note.
     """
     return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "from_jax"))

@@ -1,4 +1,4 @@
-"""The graphs that calls of transformed functions stand for."""
+"""The graph behind a call of a transformed function, and its pushforwards and batched versions."""
 
 from __future__ import annotations
 
@@ -35,18 +35,18 @@ from .rows import NotByRows, RowAxes
 from .surroundings import Surroundings, surroundings_of_now, taking_from
 
 MOST_NUMBERS_OF_ROWS = 16
-"""For how many combinations of axes and sizes under `jax.vmap` a graph of one point keeps those of many."""
+"""How many batched graphs a graph of one point caches, one per combination of axes and sizes under `jax.vmap`."""
 
 
 NOT_LINEAR = tuple([each.name for each in LOWERING if each.platform is not None or each.name == "partition"])
-"""The passes that may make one function of what depends on tangents and of what does not: reverse mode of JAX's takes
-them apart, equation by equation."""
+"""The passes that may fuse what depends on tangents with what does not. JAX's reverse mode has to separate the two,
+equation by equation."""
 
 
 @functools.cache
 def jax_transposes_loops() -> bool:
-    """Whether JAX can transpose a scan that its own forward mode has not made, as JAX 0.8 cannot. Reverse mode asks
-    that of a pushforward; where JAX cannot, a graph with loops is a function to JAX like any other."""
+    """Whether JAX can transpose a scan that its own forward mode has not made; JAX 0.8 cannot. Reverse mode asks that
+    of a pushforward; where JAX cannot, a graph with loops is differentiated by JAX as a whole."""
 
     def loop(x: Any) -> Any:
         return jax.lax.scan(lambda h, _: (h + x, None), jnp.zeros(()), None, length=2)[0]
@@ -63,35 +63,35 @@ class Owner(Protocol):
 
     @property
     def key(self) -> Hashable:
-        """What is done to the function."""
+        """The transformations that are applied to the function."""
 
     def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
-        """What it gives for Variables, in pytrees."""
+        """Its results for Variables, as pytrees."""
 
 
 class CallArguments(NamedTuple):
-    """How arrays are put into the arguments of a call."""
+    """The pytree of a call's arguments, and which of its leaves are arrays."""
 
     tree: Any
     fixed: tuple[Fixed | None, ...]
-    """For each leaf what is handed on as it is; None for arrays."""
+    """For each leaf its static value; None for arrays."""
     weak: tuple[bool, ...]
-    """Which of the arrays are weakly typed: Python's numbers, say, whose dtype gives way to others'."""
+    """Which of the arrays are weakly typed, such as Python's numbers."""
 
 
 class GraphOfCall:
     """The graph of a transformed function for arguments of certain shapes.
 
-    It holds nothing of the user's function, but for what tracing has given.
+    It holds the trace of the user's function, but not the function.
 
     Args:
         owner: The transformed function.
-        arguments: How arrays are put into its arguments.
+        arguments: The pytree of its arguments.
         inputs: Shape and dtype of each array.
-        surroundings: What the function takes from JAX's traces around it.
-        having_rows: Which of the arrays, and of what it takes from its surroundings, have rows.
-        size: How many rows there are; None for one point.
-        name: By which the function has collectives over the rows; None if it has none.
+        surroundings: What the function closes over from JAX's traces around it.
+        having_rows: Which of the arrays, and of the values that it closes over, have a row axis.
+        size: The number of rows; None for one point.
+        name: The axis name if the function has collectives over the rows; else None.
     """
 
     def __init__(
@@ -120,11 +120,11 @@ class GraphOfCall:
 
     @classmethod
     def of_arrays(cls, owner: Owner, arguments: CallArguments, arrays: Sequence[Any]) -> GraphOfCall:
-        """The graph for arrays like these.
+        """The graph for arrays of these shapes and dtypes.
 
         Raises:
-            NotImplementedError: A rule in it reads what was computed around it, which is known while JAX differentiates
-                the function and no longer where it was traced before.
+            NotImplementedError: A rule in it reads a tracer from around it, which is known while JAX differentiates
+                the function, but no longer where it was traced before.
         """
         graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
         if graph.is_opaque and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
@@ -152,14 +152,14 @@ class GraphOfCall:
         return results, tree
 
     def called(self, owner: Owner, arrays: Sequence[Any]) -> Any:
-        """The pytree of results for arrays, which JAX may trace."""
+        """The pytree of results for arrays, which may be tracers."""
         results = results_of_call(self, owner, arrays)
         if any(self._weak_outputs):
             results = [weakly_typed(y) if weak else y for y, weak in zip(results, self._weak_outputs, strict=True)]
         return jax.tree.unflatten(self.tree_of_results, results)
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for Variables of the inputs; what they are derivatives of is remembered."""
+        """The results for Variables as inputs; their derivation is remembered."""
         if entangled(inputs):
             return self.copied(inputs)
         count = self._count
@@ -168,13 +168,12 @@ class GraphOfCall:
     def copied(
         self, inputs: Sequence[Variable], having_rows: tuple[bool, ...] = (), size: int = 0
     ) -> list[Variable]:
-        """A copy of the results, for Variables of the inputs, which may depend on one another: it is not known what
-        they are derivatives of.
+        """A copy of the results for Variables that may depend on one another; its derivation is not recorded.
 
         Args:
             inputs: The Variables.
-            having_rows: Which of them have rows; then all results have.
-            size: How many.
+            having_rows: Which of them have a row axis; if any has, all results have.
+            size: Its length.
         """
         around = surroundings_of_now()
         if around is not None:
@@ -187,19 +186,19 @@ class GraphOfCall:
 
     @functools.cached_property
     def _closed(self) -> tuple[Block, list[Variable]]:
-        """What computes the results from the inputs and then the arrays that the function closes over, and these."""
+        """A Block from the inputs and the arrays that the function closes over to the results, and those arrays."""
         own = {id(x) for x in self._inputs}
         constants = [x for x in leaves_of(self._outputs) if id(x) not in own]
         return close(self._outputs, [*self._inputs, *constants]), constants
 
     @functools.cached_property
     def is_opaque(self) -> bool:
-        """Whether there are opaque functions in it."""
+        """Whether it contains opaque functions."""
         return with_opaque(self._outputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """The function of all inputs, and of the tangents of those that move, to the results and the tangents of those
-        of them that are floating. Nothing that the results are computed by depends on a tangent."""
+        """The function from all inputs, and the tangents of the moving ones, to the results and the tangents of the
+        floating results. Nothing that the results are computed from depends on a tangent."""
         pushed = self._pushed.get(moving)
         if pushed is None:
             made, is_users = watching_for_users_code(lambda: self._pushed_forward(moving))
@@ -239,7 +238,7 @@ class GraphOfCall:
         return run
 
     def _pushed_by_jax(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """The same, by JAX's own forward mode of what the graph computes."""
+        """The pushforward by JAX's own forward mode of what the graph computes."""
         count = len(self.inputs)
 
         def run(*given: Any) -> list[Any]:
@@ -260,7 +259,7 @@ class GraphOfCall:
         return [id(y) in reached for y in self._outputs]
 
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
-        """The graph for many points at once; where it is not to be had, what JAX makes of this one."""
+        """The graph for a batch of points; if it cannot be built, `jax.vmap` of this one."""
         key = having_rows, size, name, named_axes()
         found: Graph | None = self._over_rows.find(key)
         return found or self._over_rows.keep(key, self._made_over_rows(owner, having_rows, size, name))
@@ -282,12 +281,12 @@ class GraphOfCall:
 
 
 class OverRowsByJax:
-    """What `jax.vmap` makes of a graph, its derivatives included.
+    """`jax.vmap` of a graph, and of its derivatives.
 
     Args:
         graph: The graph.
-        having_rows: Which of its inputs have rows.
-        size: How many.
+        having_rows: Which of its inputs have a row axis.
+        size: Its length.
         name: As for `GraphOfCall`.
     """
 
@@ -304,13 +303,13 @@ class OverRowsByJax:
         self.run: Callable[..., Any] = jax.jit(jax.vmap(graph.run, self._axes, axis_size=size, axis_name=name))
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for Variables of the inputs; of opaque functions JAX maps the rules too."""
+        """The results for Variables as inputs; JAX also maps the rules of opaque functions."""
         if isinstance(self._graph, GraphOfCall) and self._size and self._name is None and not self._graph.is_opaque:
             return self._graph.copied(inputs, self._having_rows, self._size)
         return opened_apart(self.run, inputs)
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """As that of the graph."""
+        """`jax.vmap` of the graph's pushforward."""
         if moving not in self._pushed:
             axes = (*self._axes, *[self._axes[i] for i in moving])
             each = self._graph.pushforward(moving)
@@ -318,21 +317,21 @@ class OverRowsByJax:
         return self._pushed[moving]
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """All, as far as is known."""
+        """All of them: nothing more precise is known."""
         return [True] * len(self.outputs)
 
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
-        """The same once more."""
+        """Map it once more."""
         return OverRowsByJax(self, having_rows, size, name)
 
 
 def weakly_typed(array: Any) -> Any:
-    """An array whose dtype gives way to others'."""
+    """The array with a weak type, whose dtype gives way to others."""
     return jax.lax.convert_element_type_p.bind(array, new_dtype=array.dtype, weak_type=True, sharding=None)
 
 
 def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
-    """What the functions from tangents to what is moved read of that which `inputs` give, tangents left out."""
+    """The residuals: values that depend on `inputs` but no tangent, which functions from `tangents` to `moved` read."""
     functions = functions_of(moved)
     path, moving = among(functions, tangents, of_values=True)
     _, given = among(functions, inputs, of_values=True)
@@ -341,7 +340,7 @@ def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs:
 
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
-    """The results of a function of arrays that takes nothing from around the function that it is met in."""
+    """Open a function of arrays that closes over nothing of its surroundings, and apply it."""
     around = surroundings_of_now()
     with taking_from(Surroundings()) as own:
         results = list(from_jax(run)(*inputs))
@@ -351,7 +350,7 @@ def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Va
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:
-    """Whether one of some Variables depends on another, or is it, so that a derivative by one would move both."""
+    """Whether some of these Variables depend on each other, or are the same, so that one derivative would move both."""
     floating = [x for x in inputs if x.spec.differentiable]
     if len({id(x) for x in floating}) < len(floating):
         return True
@@ -361,5 +360,5 @@ def entangled(inputs: Sequence[Variable]) -> bool:
 
 
 def with_rows(spec: Spec, size: int) -> Spec:
-    """A shape with an axis before it."""
+    """A shape with a leading axis of this size."""
     return spec_of((size, *spec.shape), spec.dtype)

@@ -1,4 +1,4 @@
-"""Derivatives at a point as functions of tangents or cotangents: what `linearize` and `vjp` return."""
+"""Derivatives at a point as functions of tangents or cotangents, for `linearize` and `vjp`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .values import parted
 
 @dataclass(frozen=True)
 class Vectors:
-    """What a derivative at a point takes: arrays of the shapes and dtypes of others, float0 where these are whole."""
+    """The expected pytree of tangents or cotangents: the shapes and dtypes of the primals, float0 for integers."""
 
     name: str
     """What takes them."""
@@ -32,17 +32,17 @@ class Vectors:
 
     @classmethod
     def like(cls, name: str, what: str, others: Any) -> Vectors:
-        """Those for a pytree of others."""
+        """The tangents or cotangents that belong to a pytree of others."""
         leaves, tree = jax.tree.flatten(others)
         return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), dtype_of_leaf(leaf)) for leaf in leaves]))
 
     def moving(self, given: Any, of_dtype: type[Exception] = ValueError) -> tuple[Any, ...]:
-        """Those of the floating ones, in order.
+        """The vectors of floating leaves, in order.
 
         Raises:
-            TypeError: They are not arranged as the others are; for vjp that is a ValueError, as in JAX.
-            ValueError: A shape is not the other's.
-            of_dtype: A dtype is not.
+            TypeError: The structure differs; for vjp a ValueError, as in JAX.
+            ValueError: A shape differs.
+            of_dtype: A dtype differs.
         """
         check_alike(self.name, self.what, self.tree, given, ValueError if self.name == "vjp" else TypeError)
         found = []
@@ -65,15 +65,15 @@ class Vectors:
 
 @jax.tree_util.register_pytree_node_class
 class LinearFunction:
-    """The derivative of a function at a point. It is a pytree of the arrays that it is computed from, so it may leave
-    `jax.jit`, and be given to it.
+    """The derivative of a function at a point. It is a pytree of the arrays that it is computed from, so `jax.jit` can
+    return it and take it as an argument.
 
     Args:
         call: The graph that computes it.
-        at: The arrays that come before those that it is called with.
+        at: The arrays that come before its arguments.
         around: Those that come after them.
-        takes: What it is called with.
-        is_one: Whether that is the one argument, and not all of them.
+        takes: The structure of its arguments.
+        is_one: Whether it takes one pytree, rather than a tuple of arguments.
     """
 
     def __init__(
@@ -88,25 +88,25 @@ class LinearFunction:
         return graph.called(owner, [*self._at, *along, *self._around])  # type: ignore[attr-defined]
 
     def tree_flatten(self) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-        """The arrays, and what else it is made of."""
+        """The arrays, and the static rest."""
         return (self._at, self._around), (self._call, self._takes, self._is_one)
 
     @classmethod
     def tree_unflatten(cls, rest: tuple[Any, ...], arrays: tuple[Any, ...]) -> LinearFunction:
-        """The function with other arrays."""
+        """The function with these arrays."""
         return cls(rest[0], *arrays, *rest[1:])
 
 
 def linear_function(
     transformed: Transformed, primals: tuple[Any, ...], vectors: Sequence[Any], takes: Vectors, is_one: bool
 ) -> Any:
-    """A function of vectors, from one of the primals and of these.
+    """The function of vectors that a transformed function of primals and vectors becomes at these primals.
 
     Args:
         transformed: The function of primals and of the floating vectors.
         primals: Its first argument.
-        vectors: Such as the others.
-        takes: What the result is called with.
+        vectors: Examples of the floating vectors.
+        takes: The structure of the result's arguments.
         is_one: As for `LinearFunction`.
     """
     if any([isinstance(leaf, Variable) for leaf in jax.tree.leaves(primals)]):
@@ -134,7 +134,7 @@ def _name(dtype: Any) -> str:
 
 
 def dtype_of_leaf(leaf: Any) -> Any:
-    """The dtype that JAX gives a leaf of a pytree, of random keys and float0 too."""
+    """The dtype that JAX gives a leaf of a pytree, including random keys and float0."""
     dtype = getattr(leaf, "dtype", None)
     if dtype is None:
         return jnp.result_type(leaf)

@@ -1,4 +1,4 @@
-"""Equations that stay opaque: each as a function of arrays, with what leads to it in dtypes that no Variable holds."""
+"""Opaque equations as functions of arrays, with the inputs that no Variable can hold computed within."""
 
 from __future__ import annotations
 
@@ -20,11 +20,10 @@ Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
 
 
 def require_compiled(equation: Any) -> None:
-    """Raise where JAX cannot compile an equation, or one inside: it is of a primitive that the user lets JAX run op by
-    op alone, with an `impl` and no lowering.
+    """Raise an error if JAX cannot compile an equation: a primitive in it has an `impl` but no lowering.
 
     Raises:
-        NotImplementedError: It is.
+        NotImplementedError: JAX cannot compile it.
     """
     for each in equations_in(alone(equation).jaxpr):
         run = each.primitive.impl
@@ -35,10 +34,10 @@ def require_compiled(equation: Any) -> None:
 
 
 def closure_of(equation: Any, given: list[Value]) -> Closure:
-    """What an equation computes as a function of the arrays of Variables; what is known is baked in.
+    """An equation as a function of the arrays of Variables; known inputs are baked in.
 
     Args:
-        equation: The equation, whose results Variables or keys can hold.
+        equation: The equation; Variables or keys can hold its results.
         given: Its inputs.
     """
     order = _in_order(equation, given)
@@ -67,7 +66,7 @@ def closure_of(equation: Any, given: list[Value]) -> Closure:
 
 
 def _in_order(equation: Any, given: list[Value]) -> list[tuple[Any, list[Value]]]:
-    """The equation after those that its delayed inputs come from, each with its inputs."""
+    """The equation and those that compute its delayed inputs, each with its inputs, in topological order."""
     found: dict[int, tuple[Any, list[Value]]] = {}
     pending = [(equation, given, False)]
     while pending:

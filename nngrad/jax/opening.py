@@ -1,4 +1,4 @@
-"""A traced JAX function as a graph: each equation as functions of nngrad's own, wherever that can be done."""
+"""Open a jaxpr: translate each equation into nngrad's own functions wherever possible."""
 
 from __future__ import annotations
 
@@ -44,12 +44,12 @@ from .values import (
 
 
 class Opening:
-    """Goes through the equations of a jaxpr, and applies functions of nngrad's for them.
+    """Interprets a jaxpr, applying nngrad's functions for its equations.
 
     Args:
         owner: What an error names.
-        inlined: Whether functions whose derivative their author has set are replaced by what they compute. Then
-            derivatives are wrong; what depends on what is all that may be asked of the result.
+        inlined: Whether functions with custom derivatives are replaced by what they compute. Derivatives are then
+            wrong, and the result may only be asked what depends on what.
     """
 
     def __init__(self, owner: str = "from_jax", inlined: bool = False) -> None:
@@ -63,13 +63,13 @@ class Opening:
         self.policy: Any = None
 
     def run(self, jaxpr: Jaxpr, consts: Sequence[Value], args: Sequence[Value]) -> list[Value]:
-        """What a jaxpr gives. Calls are followed; they are nested a few levels deep at most."""
+        """The results of a jaxpr. Recurses into calls, which are nested a few levels deep at most."""
         values: dict[Any, Value] = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*consts, *args), strict=True))
         self.follow(jaxpr.eqns, values)
         return read(jaxpr.outvars, values)
 
     def follow(self, equations: Iterable[Any], values: dict[Any, Value]) -> None:
-        """Add what equations give to the values of variables."""
+        """Evaluate equations, and store their results in `values`."""
         for equation in equations:
             results = self._results(equation, read(equation.invars, values))
             if self._saving is not None:
@@ -77,7 +77,7 @@ class Opening:
             values.update(zip(equation.outvars, results, strict=True))
 
     def constant(self, array: Any) -> Value:
-        """An array that the function closes over."""
+        """The value of an array that the function closes over."""
         value = value_of_constant(array)
         if isinstance(value, Variable) and not isinstance(array, Tracer):
             self._constants[id(value)] = array
@@ -85,16 +85,16 @@ class Opening:
         return value
 
     def run_closed(self, closed: ClosedJaxpr, args: Sequence[Value]) -> list[Value]:
-        """What a jaxpr with its constants gives."""
+        """The results of a closed jaxpr."""
         return self.run(closed.jaxpr, [known(c) for c in closed.consts], args)
 
     @contextlib.contextmanager
     def saving(self, saving: Saving | None = None, policy: Any = None) -> Iterator[None]:
-        """What is opened within is in a checkpoint.
+        """Open what follows as part of a checkpoint.
 
         Args:
-            saving: Takes what a policy saves, beside what is in loops and branches.
-            policy: That of the checkpoints that bodies of loops and branches are; None where they are none.
+            saving: Takes what a policy saves outside loops and branches.
+            policy: The policy of loop and branch bodies that are checkpoints themselves; None where they are none.
         """
         before, self._saving, self.policy = (self._saving, self.policy), saving, policy
         try:
@@ -134,8 +134,7 @@ class Opening:
         return self.run_closed(inner, given)
 
     def _whole(self, equation: Any, given: list[Value]) -> list[Value] | None:
-        """What stands for a call of a function that is known as a whole; None if it is not known, or an author's rule
-        raises when it is asked what it computes."""
+        """What replaces a call that is recognised as a whole; None if it is not, or if tracing a custom rule raises."""
         try:
             whole = recognised(equation, given)
         except Exception:
@@ -146,7 +145,7 @@ class Opening:
         return self._of_the_right_kind(equation, whole)
 
     def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
-        """What an equation gives. Where it cannot be opened, for whatever reason, it is left opaque."""
+        """The results of an equation. If it cannot be opened, for whatever reason, it stays opaque."""
         before = self.report.copy()
         try:
             return self._opened(equation, given)
@@ -160,10 +159,10 @@ class Opening:
         return self._opaque(equation, given, reason)
 
     def _opened(self, equation: Any, given: list[Value]) -> list[Value]:
-        """What an equation gives, as functions of nngrad's own.
+        """The results of an equation, by nngrad's own functions.
 
         Raises:
-            Unsupported: There are none.
+            Unsupported: There is no rule for it.
         """
         name = name_of(equation)
         held = all([is_held(v.aval) for v in equation.outvars])
@@ -194,7 +193,7 @@ class Opening:
         return self._of_the_right_kind(equation, results if isinstance(results, list) else [results])
 
     def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
-        """What an equation on complex numbers gives, which are pairs of Variables; None if it is none, or has no
+        """The results of an equation on complex numbers, as pairs of Variables; None if it is not one, or has no
         rule."""
         name = name_of(equation)
         rule = COMPLEX.get(name)
@@ -217,7 +216,7 @@ class Opening:
         return self._of_the_right_kind(equation, results)
 
     def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
-        """What an equation on complex numbers gives that is known to go element by element."""
+        """The results of an elementwise equation on complex numbers."""
         function, inputs, _ = closure_of(equation, given)
         pair = complex_pointwise(equation, function, inputs, _open_alone)
         if pair is None:
@@ -226,7 +225,7 @@ class Opening:
         return [pair]
 
     def _opaque(self, equation: Any, given: list[Value], reason: str) -> list[Value]:
-        """What an equation gives as a function of nngrad that is not looked into."""
+        """The results of an equation as one opaque function."""
         require_compiled(equation)
         name = name_of(equation)
         alike = len({tuple(v.aval.shape) for v in (*equation.invars, *equation.outvars)}) == 1
@@ -250,19 +249,19 @@ class Opening:
         ]
 
     def _baked(self, value: Value) -> Value:
-        """An array that the function closes over as an array, and what else there is as it is."""
+        """The plain array of a closed-over array; other values unchanged."""
         return known(self._constants[id(value)]) if id(value) in self._constants else value
 
     def _by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
-        """What an equation gives that goes element by element; None if that is not known. Arrays that are closed over
-        are part of the function."""
+        """The results of an elementwise equation; None if it is not known to be elementwise. Closed-over arrays become
+        part of the function."""
         function, inputs, _ = closure_of(equation, [*map(self._baked, given)])
         found = pointwise(equation, function, inputs, functools.partial(_is_seen, equation), _open_alone)
         return None if found is None else list(found)
 
     @staticmethod
     def _of_the_right_kind(equation: Any, results: Iterable[Any]) -> list[Value]:
-        """Results in the dtypes that the equation says, but for truths, which may be numbers 0 and 1."""
+        """Results cast to the dtypes of the equation, except booleans, which may be the numbers 0 and 1."""
         found: list[Value] = []
         for y, v in zip(results, equation.outvars, strict=True):
             if isinstance(y, Variable) and not is_key(v.aval):
@@ -280,8 +279,8 @@ def _open_alone(closed: ClosedJaxpr, inputs: Sequence[Variable]) -> Variable:
 
 
 def _is_seen(equation: Any, function: PointwiseFunction) -> bool:
-    """Whether a function goes element by element: it is known of the primitive, or its equations, and those of its
-    derivative, are made of functions that do."""
+    """Whether a function is elementwise: its primitive is known to be, or its equations and those of its derivative are
+    made of elementwise functions."""
     if name_of(equation) in POINTWISE or is_pointwise(equation):
         return True
     return all(map(_by_places, (function.closed, function.derivative())))
@@ -296,7 +295,7 @@ def _by_places(closed: ClosedJaxpr) -> bool:
 
 
 def _sum_of(equation: Any, given: list[Value]) -> Variable:
-    """Something that depends on what the one result of an equation depends on."""
+    """A value that depends on whatever the equation's one result depends on."""
     (y,) = [v.aval for v in equation.outvars]
     total = F.add_n(*[F.cast(variable(v), dtype=np.float32) for v in given])
     return F.cast(total if total.shape == y.shape else F.broadcast(total, shape=tuple(y.shape)), dtype=y.dtype)

@@ -1,15 +1,15 @@
-"""Equations that go element by element, and have no rule: they run as JAX's, and their derivatives are opened.
+"""Elementwise equations without a rule: JAX computes their values, and their derivatives are opened.
 
-With D_i the derivative of such a function f in its i-th input, which is a function of the same kind,
+With D_i the derivative of such a function f in its i-th input, which is elementwise too,
 
     d f(x1, x2, ...) / dx_i = gy D_i(x1, x2, ...)
 
-and JAX tells D_i: it is f's derivative along ones in the place of that input. So what f is made of is not looked into,
-but each element depends on those at its place alone, and so rows, forward mode and symmetry go through it.
+JAX gives D_i as f's derivative along a tangent of ones in input i. So f itself is not opened, but each element
+depends on the elements at its own place alone, and rows, forward mode and symmetry carry through it.
 
-A derivative that f's author has set need not be the true one. Where one input moves, the sequence f, D, D', ... is
-consistent in itself, and calculus holds of it whatever it is; where several do, mixed derivatives need not commute, and
-the op is one whose rule is not exact.
+A custom derivative need not be the true one. Where one input moves, the sequence f, D, D', ... is consistent in itself,
+and calculus holds of it whatever it is. Where several move, mixed derivatives need not commute, and the op counts as
+one whose rule is not exact.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .values import ComplexPair
 
 
 class PointwiseFunction(TracedFunction):
-    """A function of arrays of one shape, as it was traced, and the ways to its derivatives.
+    """A traced elementwise function of arrays of one shape, and its derivatives.
 
     Args:
         name: Its name.
-        closed: What was traced; it has one output.
-        open_jaxpr: Gives the result of a jaxpr for Variables of its inputs.
+        closed: Its jaxpr, with one output.
+        open_jaxpr: Opens a jaxpr, applied to Variables.
     """
 
     __slots__ = ("_open", "_partials", "closed")
@@ -54,25 +54,24 @@ class PointwiseFunction(TracedFunction):
         self._partials: dict[int, ClosedJaxpr] = {i: self._partial(i) for i in active} if moves else {}
 
     def of(self, closed: ClosedJaxpr) -> PointwiseFunction:
-        """Another function of the same inputs, opened as this one is."""
+        """Another function of the same inputs, opened in the same way."""
         return PointwiseFunction(self.name, closed, self._open)
 
     def _partial(self, i: int) -> ClosedJaxpr:
-        """The derivative in input `i`, traced; it raises where JAX has none."""
+        """The traced derivative in input `i`; raises if JAX has none."""
         return jaxpr_for(lambda *x: along(self, x, (i,), (jnp.ones_like(x[i]),))[1], self.inputs)
 
     def derivative(self) -> ClosedJaxpr:
-        """Its derivative along any directions, which come after its inputs, traced."""
+        """Its traced jvp: the tangents come after the inputs."""
         count = len(self.inputs)
         directions = [self.inputs[i] for i in self.active]
         return jaxpr_for(lambda *x: along(self, x[:count], self.active, x[count:])[1], [*self.inputs, *directions])
 
     def partial(self, i: int, inputs: Sequence[Variable]) -> Variable | None:
-        """The derivative in input `i`, as functions of Variables of the inputs; None where it is of no floating dtype.
+        """The derivative in input `i` as functions of Variables; None if that input is not floating.
 
-        In the shape in which it was traced it is opened; in another one, of which batches are, and where it reads
-        arrays that are no inputs, which gradients of loops' bodies have no place for, it is a function that goes
-        element by element like this one.
+        At the shape of the trace it is opened. At another shape (such as a batch), or if it closes over arrays,
+        which gradients of loop bodies have no place for, it is an elementwise function like this one.
         """
         if i not in self._partials:
             return None
@@ -90,7 +89,7 @@ class PointwiseFunction(TracedFunction):
         return y
 
     def __call__(self, *arrays: Any) -> tuple[Any, ...]:
-        """Its values for arrays that broadcast, of any shape: in parts of the shape in which it was traced."""
+        """Its values for arrays of any broadcastable shapes, computed in pieces of the traced shape."""
         arrays = tuple(jnp.broadcast_arrays(*arrays))
         shape, own = arrays[0].shape, self.inputs[0].shape
         if shape == own:
@@ -140,14 +139,14 @@ def pointwise(
     is_seen: Callable[[PointwiseFunction], bool],
     open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
 ) -> list[Variable] | None:
-    """What an equation gives, if it goes element by element; None if that is not known.
+    """The results of an elementwise equation; None if it is not known to be elementwise.
 
     Args:
         equation: The equation.
-        function: It as a function of arrays that gives all its results.
-        inputs: Those, as Variables.
-        is_seen: Whether a result, as a function of inputs that are all of one shape, goes element by element.
-        open_jaxpr: Gives the result of a jaxpr for Variables of its inputs.
+        function: The equation as a function of arrays that returns all its results.
+        inputs: Its inputs, as Variables.
+        is_seen: Decides whether a result, as a function of inputs of one shape, is elementwise.
+        open_jaxpr: Opens a jaxpr, applied to Variables.
     """
     shapes = {tuple(v.aval.shape) for v in equation.outvars}
     if len(shapes) != 1 or not inputs:
@@ -180,12 +179,12 @@ def complex_pointwise(
     inputs: list[Variable],
     open_jaxpr: Callable[[ClosedJaxpr, Sequence[Variable]], Variable],
 ) -> ComplexPair | None:
-    """What an equation on complex numbers gives that goes element by element; None if JAX has no derivative of it.
+    """The results of an elementwise equation on complex numbers; None if JAX has no derivative of it.
 
     Args:
         equation: The equation; it has one result.
         function: As for `pointwise`.
-        inputs: As for `pointwise`: the parts of complex numbers, each by itself.
+        inputs: As for `pointwise`: real and imaginary parts are inputs of their own.
         open_jaxpr: As for `pointwise`.
     """
     (shape,) = [tuple(v.aval.shape) for v in equation.outvars]
@@ -213,8 +212,8 @@ def _result(function: Callable[..., list[Any]], i: int) -> Callable[..., Any]:
 
 
 def depends_by_places(outputs: Sequence[Variable], inputs: Sequence[Variable]) -> bool:
-    """Whether each element of some Variables depends on the inputs' elements at its own place alone, as far as the
-    functions between them say so."""
+    """Whether the functions between inputs and outputs show that each output element depends only on input elements at
+    its own place."""
     found = {id(x): x.shape for x in inputs}
     for f in functions_of(outputs):
         shapes = [found[id(x)] for x in f.inputs if id(x) in found]

@@ -1,7 +1,7 @@
-"""Calls of functions that are known as a whole: by what they compute, and by their derivative, never by their names.
+"""Recognise calls of JAX's functions by their equations and derivatives, never by their names.
 
-A function whose derivative its author has set is known if both its equations and those of its derivative are those of a
-function of JAX's that stands in the table. A call of `jax.jit` has no derivative of its own, so its equations say all.
+A call with a custom derivative is recognised if its equations and those of its derivative are the same as those of a
+JAX function in the table. A call of `jax.jit` has no derivative of its own, so its equations decide.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .values import ComplexPair, Delayed, Keys, needs_x64
 
 
 class Reference(NamedTuple):
-    """A function of JAX's, and what stands for it."""
+    """A function of JAX's, and what replaces it."""
 
     function: Callable[..., Any]
     opened: Callable[..., list[Variable] | None]
@@ -40,8 +40,8 @@ class Reference(NamedTuple):
     """How many it has."""
 
     def can_be(self, equation: Any, names: Collection[str]) -> bool:
-        """Whether a call in which there are primitives of these names may be one of it, as far as can be told without
-        tracing the function."""
+        """Whether a call that contains these primitives may be this function, as far as can be told without tracing
+        it."""
         if self.sign not in names or len(equation.outvars) != self.results:
             return False
         shapes = [shape for shape, *_ in _described(equation)]
@@ -55,7 +55,7 @@ def _logaddexp(x: Any, y: Any) -> list[Variable]:
 
 
 def _sinc(x: Any) -> list[Variable]:
-    """`sin(pi x) / (pi x)`; that of F is without pi."""
+    """`sin(pi x) / (pi x)`; F.sinc has no pi."""
     return [F.sinc(F.mul_scalar(variable(x), val=math.pi))]
 
 
@@ -95,12 +95,12 @@ REFERENCES = (
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
     Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
 )
-"""What is known. Those of one argument work on all axes before those that they need, so they are known under `jax.vmap`
-too, which writes the equations of some in another way than they are for a batch."""
+"""The recognised functions. Those of one argument work on any leading axes, so they are recognised under `jax.vmap`
+too, where the equations of some differ from those for a batch."""
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
-    """The shape of elements at their places; None if there is none."""
+    """The broadcast shape; None if the shapes do not broadcast."""
     try:
         return np.broadcast_shapes(*shapes)
     except ValueError:
@@ -108,8 +108,8 @@ def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
 
 
 def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[int, ...]]:
-    """The axes over which a function may be mapped by `jax.vmap`, at most twice: for each way one axis for each map,
-    the outermost first."""
+    """The axes over which at most two calls of `jax.vmap` may map a function: one tuple for each possibility, the
+    outermost map first."""
     ranks = {len(shape) for shape, *_ in described}
     if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:  # else elements would change their places
         return [()]
@@ -118,7 +118,7 @@ def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[i
 
 
 def _axes_first(x: Variable, axes: tuple[int, ...]) -> Variable:
-    """`x` with the axes of maps before all others."""
+    """`x` with the mapped axes first."""
     order = list(range(x.ndim))
     front = [order.pop(a) for a in axes]
     return x if front + order == list(range(x.ndim)) else F.transpose(x, axes=(*front, *order))
@@ -133,13 +133,12 @@ POINTWISE = (
       if hasattr(special, name)],  # by what JAX there is
     (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
 )  # fmt: skip
-"""Functions with derivatives of their own of which it is known that they go element by element, where their equations
-do not show it: there are loops in them that end when all elements have converged, and tables. With each a primitive
-that is in it."""
+"""Elementwise functions with custom derivatives whose equations do not show that they are elementwise: they have
+tables, and loops that end when all elements have converged. With each comes a primitive that it contains."""
 
 
 def is_pointwise(equation: Any) -> bool:
-    """Whether a call is one of a function that is known to go element by element."""
+    """Whether a call is one of a JAX function known to be elementwise."""
     inner = called_function(equation)
     if name_of(equation) not in CUSTOM_RULES or inner is None:
         return False
@@ -154,13 +153,13 @@ def is_pointwise(equation: Any) -> bool:
 
 
 def _described(equation: Any) -> tuple[Any, ...]:
-    """The kinds of the inputs, but for what is closed over."""
+    """Shape, dtype and weak type of each input, except closed-over arrays."""
     given = equation.invars[int(equation.params.get("num_consts", 0)) :]
     return tuple([(v.aval.shape, v.aval.dtype, bool(getattr(v.aval, "weak_type", False))) for v in given])
 
 
 def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
-    """What stands for a call of a function that is known as a whole; None if it is not known.
+    """What replaces a call of a recognised function; None if it is not recognised.
 
     Args:
         equation: The call.
@@ -187,7 +186,7 @@ def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
 
 
 class Call:
-    """A call as others are compared with it: by what it computes, and where that is the same, by its derivative."""
+    """A call, comparable by its equations and, where these agree, by its derivative."""
 
     def __init__(self, equation: Any) -> None:
         self._equation = equation
@@ -198,13 +197,13 @@ class Call:
 
     @functools.cached_property
     def _structure(self) -> Hashable:
-        """What it computes, and the derivative of that if it has one of its own."""
+        """The structure of its equations, and of its custom derivative if it has one."""
         if name_of(self._equation) in CUSTOM_RULES:
             return structure_of_rules(self._equation)
         return structure_of_called(self._equation)
 
     def is_one_of(self, others: tuple[Call, ...]) -> bool:
-        """Whether it is the same as one of some."""
+        """Whether it equals one of the others."""
         return any([self._computed == each._computed and self._structure == each._structure for each in others])
 
 
@@ -212,8 +211,7 @@ class Call:
 def _calls_of(
     function: Callable[..., Any], elementwise: bool, described: Any, custom: bool, axes: tuple[int, ...]
 ) -> tuple[Call, ...]:
-    """The calls in which a function of JAX's is written, for inputs of these kinds, mapped over
-    axes of these."""
+    """The calls that JAX traces for a function with inputs of these kinds, mapped over these axes."""
     for a in reversed(axes):
         moved = tuple([a if shape else None for shape, *_ in described])
         function = jax.vmap(function, in_axes=moved, out_axes=a if elementwise else 0)

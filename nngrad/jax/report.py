@@ -1,4 +1,4 @@
-"""What became of a function that was opened."""
+"""The report of `from_jax`: which equations were opened, and which stayed opaque."""
 
 from __future__ import annotations
 
@@ -25,23 +25,23 @@ user's may have any name."""
 
 @dataclass(frozen=True)
 class Kept:
-    """Equations that stayed opaque, of one kind."""
+    """A kind of equations that stayed opaque."""
 
     primitives: tuple[str, ...]
-    """Their primitives: one, or more where results between them are of a dtype that no Variable holds."""
+    """Their primitives: several where results between them have a dtype that no Variable holds."""
     reason: str
     """Why."""
     place: str
     """Where the user wrote it: file and line; empty where that is not known."""
     differentiable: bool
-    """Whether gradients may pass. Where not, nothing is lost."""
+    """Whether gradients may pass through it. If not, nothing is lost."""
     keeps_rows: bool
-    """Whether it is seen that rows which are independent before it are so after it."""
+    """Whether independent rows are known to stay independent through it."""
     keeps_symmetry: bool
-    """Whether its rule counts as its true derivative, so that derivatives through it are seen to commute."""
+    """Whether its rule counts as its true derivative, so that derivatives through it are known to commute."""
 
     def cost(self) -> str:
-        """What it costs at higher orders."""
+        """Its cost at higher orders, in words."""
         if not self.differentiable:
             return "nothing: no gradient passes"
         ways = [("independent rows", self.keeps_rows), ("symmetry", self.keeps_symmetry)]
@@ -52,9 +52,9 @@ class Kept:
 
 @dataclass
 class Opened:
-    """What became of the equations of a function: how many are functions of nngrad's own now, and which stayed opaque.
+    """Which equations of a function were opened, as nngrad's own functions, and which stayed opaque.
 
-    An opaque equation is right at every order, by JAX's own derivatives, but it is not looked into. `print` tells what
+    An opaque equation is right at every order, by JAX's own derivatives, but cannot be simplified. `print` shows what
     that costs.
     """
 
@@ -63,17 +63,17 @@ class Opened:
     opaque: Counter[Kept] = field(default_factory=Counter)
     """How many stayed opaque."""
     transformed: int = 0
-    """How many are transformations of nngrad's own. Where there are any, the graph is made anew in each use: what it is
-    the derivative of is part of it."""
+    """How many are transformations of nngrad's own. If there are any, the graph is built anew in each use, since its
+    derivation is part of it."""
 
     def keep(self, equation: Any, primitives: list[str], reason: str, functions: Sequence[Function]) -> None:
-        """Note that an equation stays opaque.
+        """Record that an equation stays opaque.
 
         Args:
             equation: The equation.
-            primitives: Those in it, and in what leads to it.
+            primitives: Its primitives, and those that compute its delayed inputs.
             reason: Why.
-            functions: What stands for it.
+            functions: The functions that compute it in the graph.
         """
         differentiable = any([jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars]) and any(
             [jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.invars]
@@ -86,16 +86,16 @@ class Opened:
     """How many calls were left to JAX as a whole, and why."""
 
     def copy(self) -> Opened:
-        """The same, as it is now."""
+        """A copy of the current counts."""
         return Opened(self.opened.copy(), self.opaque.copy(), self.transformed)
 
     def go_back_to(self, before: Opened) -> None:
-        """Forget what was noted since `before` was copied."""
+        """Restore the counts of an earlier copy."""
         self.opened, self.opaque, self.transformed = before.opened, before.opaque, before.transformed
 
     @property
     def covered(self) -> float:
-        """The share of equations that were opened, of those that gradients may pass."""
+        """The share of opened equations among those that gradients may pass through."""
         closed = sum([n for kept, n in self.opaque.items() if kept.differentiable])
         return self.opened.total() / max(self.opened.total() + closed, 1)
 
@@ -112,7 +112,7 @@ class Opened:
 
 
 def _keep_rows(functions: Sequence[Function]) -> bool:
-    """Whether all results of some functions are seen to have the rows of whatever they read that has any."""
+    """Whether the results of some functions are known to keep the rows of every input that has any."""
     for f in functions:
         for x in f.inputs:
             if x.ndim and x.spec.differentiable:
@@ -123,7 +123,7 @@ def _keep_rows(functions: Sequence[Function]) -> bool:
 
 
 def location_of_equation(equation: Any) -> str:
-    """Where the user wrote an equation, as file and line; empty where that is not known."""
+    """Where the user wrote an equation, as file and line; empty if unknown."""
     traceback = getattr(getattr(equation, "source_info", None), "traceback", None)
     frames = [] if traceback is None else traceback.frames
     for frame in frames:

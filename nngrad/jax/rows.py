@@ -1,7 +1,7 @@
-"""Functions of one point, applied to many at once: what `jax.vmap` makes of what `nngrad.jax` returns.
+"""Functions of one point applied to a batch: `jax.vmap` of what `nngrad.jax` returns.
 
-The function is opened for all points together, and its derivatives are those of independent rows: products of the
-points with a matrix are one product, where JAX would make as many small ones of the derivatives of one point.
+The function is opened for all points together, and its derivatives are those of independent rows. Products of the
+points with a matrix are one product, where JAX would make many small ones from the derivatives at one point.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from .values import ComplexPair, Keys, Value, needs_x64
 
 
 class NotByRows(Exception):
-    """What is wanted is not to be had from the graph of all points; JAX does it with that of one."""
+    """The batched graph cannot give the result; JAX maps the graph of one point instead."""
 
 
 class RowAxes:
-    """Which Variables have a first axis of rows, one for each point.
+    """Which Variables have a leading row axis, with one row for each point.
 
     Args:
-        size: How many rows there are; None for one point, without such an axis.
-        having: Each Variable of the inputs, and whether it has it.
-        name: By which functions have collectives over the rows; None if nothing has.
+        size: The number of rows; None for one point, without such an axis.
+        having: Each input Variable, and whether it has the axis.
+        name: The axis name if functions have collectives over the rows; else None.
     """
 
     def __init__(
@@ -46,42 +46,42 @@ class RowAxes:
 
     @property
     def shape(self) -> tuple[int, ...]:
-        """The axis, or nothing."""
+        """The row axis as a shape; empty for one point."""
         return () if self.size is None else (self.size,)
 
     def has(self, x: Variable) -> bool:
-        """Whether a Variable has the axis."""
+        """Whether a Variable has the row axis."""
         if id(x) not in self._having:
             raise NotByRows
         return self._having[id(x)][1]
 
     def may_have(self, value: Value) -> bool:
-        """Whether a value has the axis, where it is an input; what is none has not."""
+        """Whether a value is an input that has the row axis."""
         x = value.data if isinstance(value, Keys) else value.real if isinstance(value, ComplexPair) else value
         return isinstance(x, Variable) and id(x) in self._having and self._having[id(x)][1]
 
     def stands_for(self, x: Variable, given: Variable) -> None:
-        """Let it be known of `x` what is known of `given`."""
+        """Give `x` the row axis if `given` has it."""
         if self.size is not None:
             self._having[id(x)] = x, self.has(given)
 
     def check(self, xs: Sequence[Variable]) -> None:
-        """Raise NotByRows unless all of `xs` have the axis: a derivative by what all points share is not of rows."""
+        """Raise NotByRows unless all of `xs` have the row axis: derivatives by shared values are not per row."""
         if self.size is not None and not all(map(self.has, xs)):
             raise NotByRows
 
     def check_independent(self, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
-        """Raise NotByRows unless all of `xs` have the axis, and rows of `ys` can be shown to be independent."""
+        """Raise NotByRows unless all of `xs` have the row axis and the rows of `ys` are known to be independent."""
         self.check(xs)
         if self.size is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise NotByRows
 
     def check_meant(self, owner: str, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
-        """Raise unless it is known what is meant: where rows depend on others by collectives, forward mode gives each
+        """Raise if the result is ambiguous: where collectives make rows depend on others, forward mode gives each
         result's derivative along all rows, and reverse mode that of all results by each row.
 
         Raises:
-            TypeError: It is not known.
+            TypeError: It is ambiguous.
         """
         if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise TypeError(
@@ -91,7 +91,7 @@ class RowAxes:
             )
 
     def along(self, x: Variable, t: Variable) -> Variable:
-        """A vector that belongs to `x` in the shape of `x`."""
+        """A vector for `x`, broadcast to the shape of `x`."""
         if self.size is None or self.has(t) == self.has(x):
             return t
         if self.has(t):
@@ -100,11 +100,11 @@ class RowAxes:
 
 
 class OpenedOverRows(PartedFunction):
-    """A JAX function of one point, on Variables of many points.
+    """A JAX function of one point, on Variables of a batch of points.
 
     Args:
         one: The function of one point.
-        rows: Which Variables are of many points.
+        rows: Which Variables have the row axis.
     """
 
     def __init__(self, one: PartedFunction, rows: RowAxes) -> None:

@@ -1,4 +1,4 @@
-"""Policies of `jax.checkpoint`: which values in it are kept for gradients."""
+"""Policies of `jax.checkpoint`: which intermediate values are kept for gradients."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .values import ComplexPair, Delayed, Value, is_complex, is_held
 
 
 class Saving:
-    """The values that a policy saves.
+    """Collects the values that a policy saves.
 
     Args:
         policy: One of `jax.checkpoint_policies`, or a function like them; None saves nothing.
@@ -27,8 +27,8 @@ class Saving:
         self.saved: list[Variable] = []
 
     def take(self, equation: Any, results: Sequence[Value]) -> None:
-        """Keep what an equation gives, if the policy saves it. As in JAX it is not asked of what holds equations.
-        What it would move to the host's memory is computed again: that takes no memory of the device either."""
+        """Keep the results of an equation if the policy saves them. As in JAX, equations that hold jaxprs are not
+        asked. Values to be offloaded to the host are recomputed instead, which takes no device memory either."""
         if _is_saved(equation, self._policy):
             self.saved += [y for y in results if isinstance(y, Variable)]
 
@@ -42,16 +42,16 @@ def _is_saved(equation: Any, policy: Any) -> bool:
 
 
 class Run(NamedTuple):
-    """Some of a checkpoint's equations, one after another."""
+    """Consecutive equations of a checkpoint."""
 
     equations: tuple[Any, ...]
     is_apart: bool
-    """Whether it is one loop or branching in which the policy saves something, and else a checkpoint."""
+    """Whether it is one loop or branch in which the policy saves something; else it is a checkpoint."""
 
 
 def runs_of(jaxpr: Jaxpr, policy: Any) -> list[Run]:
-    """The equations of a checkpoint in runs: each loop over known steps and each branching in which the policy saves
-    something is a run by itself. One run where what goes from one to the next is more than arrays."""
+    """The equations of a checkpoint in runs: each loop of known length and each branch in which the policy saves
+    something is a run by itself. One run if anything but real arrays passes between runs."""
     runs = [
         Run(tuple(equations), apart) for (apart, _), equations in itertools.groupby(
             jaxpr.eqns, lambda each: (True, id(each)) if _saves_within(each, policy) else (False, 0)
@@ -71,8 +71,8 @@ def _saves_within(equation: Any, policy: Any) -> bool:
 
 
 def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:
-    """Whether a call is of `jax.checkpoint`, and is one in the graph too. Not so where everything is saved, where JAX
-    has differentiated it, and where complex numbers go in or out."""
+    """Whether a call of `jax.checkpoint` is one in the graph too. It is not if everything is saved, if JAX has already
+    differentiated it, or if it takes or returns complex numbers."""
     parameters = parameters_of(equation)
     if name_of(equation) != "remat2" or parameters.get("differentiated", False):
         return False

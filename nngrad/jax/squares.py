@@ -1,4 +1,4 @@
-"""Squares of what is known by estimates alone, of JAX functions of a key."""
+"""`nngrad.jax.unbiased_square`: the square of an estimate, without bias, for JAX functions of a key."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from ..graph.arguments import checked_count
 
 
 def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..., Any]:
-    """An estimate, without a bias, of the square of what is estimated without one; see `nn.unbiased_square`.
+    """An unbiased estimate of the square of an expectation, from independent estimates; see `nn.unbiased_square`.
 
     Args:
-        estimate: A function of a key, and of more, whose mean over keys is what is to be squared:
-            `nj.laplacian(f, directions=4)`, or a residual that calls it. It returns an array, or a pytree of some.
-        draws: From how many independent estimates, at least 2.
+        estimate: A function of a key, and perhaps more, whose mean over keys is to be squared:
+            `nj.laplacian(f, directions=4)`, or a residual that calls it. It returns an array, or a pytree of arrays.
+        draws: The number of independent estimates, at least 2.
 
     Returns:
         A function of the same arguments, the key first.
@@ -38,7 +38,7 @@ def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..
 
 
 def _mean_of_products(*values: jax.Array) -> jax.Array:
-    """The mean of the products of two different ones."""
+    """The mean of the products of two different values."""
     before, total = values[0], values[0] * values[1]
     for last, each in pairwise(values[1:]):
         before = before + last

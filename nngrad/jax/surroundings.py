@@ -1,7 +1,7 @@
-"""What a function takes from the traces of JAX that it is called in, other than by its arguments.
+"""Values that a function closes over from JAX's traces around it.
 
-In `jax.jit(lambda params, x: nj.grad(lambda x: model(params, x))(x))`, `params` are such values: tracers, which are of
-that one trace, so that no graph can hold them. Each is an input of the graph, beside the arguments.
+In `jax.jit(lambda params, x: nj.grad(lambda x: model(params, x))(x))`, `params` are such values: tracers of that one
+trace, which no graph can hold. Each becomes an input of the graph, beside the arguments.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is
 
 
 class ArgumentKinds(NamedTuple):
-    """Of what kind the arguments of a function are."""
+    """The structure and avals of a function's arguments, as a cache key."""
 
     tree: Any
     described: tuple[Any, ...]
@@ -34,9 +34,9 @@ class ArgumentKinds(NamedTuple):
 
 
 class Surroundings:
-    """The tracers that a function closes over, what stands for each in a graph, and what tracing the function gave.
+    """The tracers that a function closes over, their Variables in a graph, and the function's traces.
 
-    The function is not traced again where its graph is made again for other Variables: its tracers may be of a trace
+    The function is not traced again when its graph is rebuilt for other Variables: its tracers may belong to a trace
     that has ended.
     """
 
@@ -49,18 +49,18 @@ class Surroundings:
         self.spans_devices = False
         """Whether the function has a `jax.shard_map` over several devices."""
         self.variables: list[Variable] = []
-        """What holds each of them; for random keys, their data."""
+        """The Variable of each tracer; for random keys, of their data."""
         self._values: dict[int, Value] = {}
         self._instead: dict[int, Variable] = {}
         self._parts: dict[int, tuple[Any, Any, Any]] = {}
-        """Tracers of complex numbers, with those of their parts, which are what is taken."""
+        """Tracers of complex numbers, with the tracers of their parts, which are taken in their place."""
         self.weak: dict[int, Variable] = {}
-        """Variables in the place of weakly typed arrays, whose dtype gives way to others'."""
+        """Variables of weakly typed arrays, whose dtype gives way to others'."""
         self.traces: dict[ArgumentKinds, Trace] = {}
 
     @property
     def key(self) -> Hashable:
-        """What the function computes, in which what is taken from around it is numbered."""
+        """A cache key of what the function computes, in which closed-over tracers are numbered."""
         places = {id(tracer): i for i, tracer in enumerate(self.tracers)}
         found = []
         for kind, trace in self.traces.items():
@@ -70,7 +70,7 @@ class Surroundings:
         return tuple(found)
 
     def held_by(self, variables: Sequence[Variable]) -> Surroundings:
-        """The same with other Variables, which may have a first axis more."""
+        """A copy with other Variables, which may have a leading axis more."""
         other = Surroundings()
         other.traces, other._parts = self.traces, self._parts
         for tracer, first, x in zip(self.tracers, self.variables, variables, strict=True):
@@ -79,15 +79,15 @@ class Surroundings:
         return other
 
     def now_held_by(self, x: Variable) -> Variable:
-        """What holds now what `x` held where the function was traced."""
+        """The Variable in the place of `x`, which the function was traced with."""
         return self._instead.get(id(x), x)
 
     def arrays(self) -> list[Any]:
-        """What is to be given for `variables`."""
+        """The arrays to pass in for `variables`."""
         return [jax.random.key_data(t) if is_key(t) else t for t in self.tracers]
 
     def value_of(self, tracer: Any) -> Value:
-        """What stands for a tracer."""
+        """The value of a tracer in the graph."""
         if is_complex(tracer):
             if id(tracer) not in self._parts:
                 self._parts[id(tracer)] = tracer, jax.lax.real(tracer), jax.lax.imag(tracer)
@@ -98,11 +98,11 @@ class Surroundings:
         return self._values[id(tracer)]
 
     def are_weak(self, made: Sequence[Variable], like: Iterable[bool]) -> None:
-        """Let Variables be weakly typed where `like` says so."""
+        """Mark Variables as weakly typed where `like` says so."""
         self.weak.update([(id(x), x) for x, weak in zip(made, like, strict=True) if weak])
 
     def traced(self, kind: ArgumentKinds, trace: Callable[[], Trace]) -> Trace:
-        """What tracing gave for arguments of a kind; `trace` is called once for each."""
+        """The trace for arguments of a kind; `trace` is called once for each kind."""
         if kind not in self.traces:
             self.traces[kind] = trace()
         return self.traces[kind]
@@ -119,7 +119,7 @@ _around: ContextVar[Surroundings | None] = ContextVar("surroundings", default=No
 
 @contextlib.contextmanager
 def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
-    """Let functions that are opened here take from `surroundings`."""
+    """Let functions that are opened in this scope take closed-over tracers from `surroundings`."""
     token = _around.set(surroundings)
     try:
         yield surroundings
@@ -128,12 +128,12 @@ def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
 
 
 def surroundings_of_now() -> Surroundings | None:
-    """Those that functions are opened in; None where a function is opened for Variables."""
+    """The surroundings of the current scope; None where a function is opened for Variables."""
     return _around.get()
 
 
 def value_of_constant(constant: Any) -> Value:
-    """What stands for an array that a function closes over."""
+    """The value of an array that a function closes over."""
     around = _around.get()
     if around is None or not isinstance(constant, jax.core.Tracer):
         return constant_of(constant)

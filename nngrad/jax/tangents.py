@@ -1,4 +1,4 @@
-"""Derivatives in the forms that JAX gives them: by complex and whole numbers, and weakly typed."""
+"""JAX's conventions for derivatives by complex numbers and integers, and for weak types."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .values import ComplexPair, is_pair
 
 
 def conjugate(tree: Any) -> Any:
-    """Gradients by complex numbers as JAX has them, or back: that by x + iy is the one by x less i times that by y."""
+    """Convert complex gradients to JAX's convention, or back: by x + iy it is that by x less i times that by y."""
 
     def of(value: Any) -> Any:
         return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
@@ -24,7 +24,7 @@ def conjugate(tree: Any) -> Any:
 
 
 def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Variable]:
-    """Derivatives, weakly typed where what they belong to is."""
+    """Derivatives, weakly typed where the Variables that they belong to are."""
     around = surroundings_of_now()
     if around is not None:
         around.are_weak(made, [id(x) in around.weak for x in others])
@@ -32,28 +32,28 @@ def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Varia
 
 
 def is_whole(x: Any) -> bool:
-    """Whether it is a Variable of whole numbers or truths."""
+    """Whether it is a Variable of integers or booleans."""
     return isinstance(x, Variable) and not x.spec.differentiable
 
 
 @jax.tree_util.register_pytree_node_class
 class WithoutTangent:
-    """The gradient by whole numbers, which have none: a pytree without leaves, in whose place there is JAX's array of
-    float0 where results become arrays.
+    """The gradient by integers, which have none: a pytree without leaves, which becomes JAX's array of float0 where
+    results become arrays.
 
     Args:
-        shape: That of the numbers.
+        shape: The shape of the integers.
     """
 
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape = shape
 
     def tree_flatten(self) -> tuple[tuple[()], tuple[int, ...]]:
-        """Nothing, and the shape."""
+        """No leaves, and the shape."""
         return (), self.shape
 
     @classmethod
     def tree_unflatten(cls, shape: tuple[int, ...], leaves: Any) -> Any:
-        """The array."""
+        """The float0 array."""
         del leaves
         return np.zeros(shape, jax.dtypes.float0)

@@ -1,4 +1,4 @@
-"""Taylor mode: the derivatives of a function along a curve, which is given by its own."""
+"""Taylor mode: a function's derivatives along a curve that is given by its derivatives."""
 
 from __future__ import annotations
 
@@ -32,16 +32,16 @@ def jet(
         y, (y1, y2) = nj.jet(f, (x,), ((x1, x2),))      # the curve is x + x1 t + x2 t^2/2
 
     Each order is the derivative of the one before along the curve, taken on one graph, so it adds a constant number of
-    matrix products. It goes through all that `nj.jvp` goes through: loops, branches, and rules of authors, which JAX's
-    does not ask.
+    matrix products. It handles whatever `nj.jvp` does: loops, branches, and custom derivative rules, which JAX's jet
+    ignores.
 
     Args:
         fun: A function of floating arrays.
         primals: Its arguments, which may be pytrees.
-        series: For each of them a list of the curve's derivatives at t = 0, the first one first, each in the structure
-            of the argument. All lists are of one length, the order.
-        factorial_scaled: Whether the nth terms, given and returned, are nth derivatives; else they are these divided by
-            n!, Taylor coefficients.
+        series: For each argument the list of the curve's derivatives at t = 0, the first one first, each in the
+            structure of the argument. All lists have the same length, the order.
+        factorial_scaled: Whether the nth terms, given and returned, are nth derivatives; if not, they are Taylor
+            coefficients, which are these divided by n!.
 
     Returns:
         The value, and in its structure lists of its derivatives along the curve.
@@ -66,7 +66,7 @@ def jet(
 
 
 def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
-    """The terms that belong to an argument, in its dtypes."""
+    """The terms of an argument, cast to its dtypes."""
     leaves, tree = jax.tree.flatten(x)
     structure: Any = tree
     for leaf in leaves:
@@ -96,8 +96,8 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
 def taylor(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, order: int, factorial_scaled: bool
 ) -> tuple[Any, Any]:
-    """The value, and its derivatives along a curve: each is the tangent of the one before where the point moves along
-    the first derivative of the curve, that along the second, and so on."""
+    """The value, and its derivatives along a curve. Each is the tangent of the one before, where the point moves along
+    the curve's first derivative, that along the second, and so on."""
     given, along = args
     results, tree = jax.tree.flatten(fun(*given))
     curve = [jax.tree.leaves(given)]
@@ -124,12 +124,12 @@ def taylor(
 
 
 def _zeros(y: Variable, factorial_scaled: bool) -> Variable:
-    """The derivatives of whole numbers, in the dtype that JAX gives them."""
+    """The derivatives of integers, in the dtype that JAX gives them."""
     return F.constant(val=0, shape=y.shape, dtype=jnp.result_type(float) if factorial_scaled else y.dtype)
 
 
 def _of_call(primals: Sequence[Any], series: Sequence[Sequence[Any]], *, held: Any) -> tuple[Any, Any]:
-    """What `jax.experimental.jet` makes of a call: what `jet` makes of its graph."""
+    """The rule of `jax.experimental.jet` for graph calls: `jet` of the graph."""
     call = call_in(held)
     moves = [jnp.issubdtype(jnp.result_type(x), jnp.inexact) for x in primals]
 

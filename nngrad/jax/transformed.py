@@ -1,4 +1,4 @@
-"""Transformed: a JAX function that is computed by a graph, which is built for each combination of shapes."""
+"""`Transformed`: a JAX function computed by a graph, which is built once per combination of shapes."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _as_given(args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 @dataclass(frozen=True)
 class Build:
-    """What a transformation computes: `function(fun, args, kwargs, rows, *options)`, on Variables."""
+    """A transformation on Variables: `function(fun, args, kwargs, rows, *options)`."""
 
     function: Callable[..., Any]
     """Takes the function on Variables, its arguments, and which of them have rows (`RowAxes`)."""
@@ -51,13 +51,13 @@ class Build:
 
 
 class Computation:
-    """What a transformed function computes, without that function itself: calls that JAX has traced hold it, and JAX
-    keeps these for as long as the function lives.
+    """A transformed function without the user's function itself. Traced calls hold it, and JAX keeps these for as long
+    as the function lives.
 
     Args:
-        inner: What is transformed.
-        build: How.
-        name: What it is called in messages.
+        inner: The function to transform.
+        build: The transformation.
+        name: Its name in messages.
     """
 
     def __init__(self, inner: Computation | PartedFunction, build: Build, name: str) -> None:
@@ -65,7 +65,7 @@ class Computation:
 
     @property
     def key(self) -> Hashable:
-        """What is done to the function, the last first."""
+        """The transformations, the last one first."""
         return self._name, self._build, self._inner.key if isinstance(self._inner, Computation) else None
 
     @property
@@ -77,7 +77,7 @@ class Computation:
         return inner
 
     def on_variables(self, rows: RowAxes, args: Any, kwargs: Any) -> Any:
-        """What is computed, on Variables, in pytrees: functions of the graph that they are in."""
+        """The results on Variables, as pytrees in the graph of the arguments."""
         inner = self._inner
         function: Callable[..., Any]
         if isinstance(inner, Computation):
@@ -102,20 +102,20 @@ def _on_variables(computation: Computation, rows: RowAxes, *args: Any, **kwargs:
 
 
 class Transformed:
-    """A function of arrays that is computed by a graph: what the drop-in transformations return.
+    """A function of arrays that is computed by a graph: the result of every drop-in transformation.
 
     It may be called with arrays, and under `jax.jit`, `vmap`, `grad`, `jvp`, `scan`, `shard_map` and `remat`. Its
-    derivatives, also those that JAX asks for, are derivatives of the graph. Where it is transformed again, or opened
-    within another function, what it stands for is done on the graph; under `jax.vmap` on the graph of all points.
+    derivatives, also those that JAX asks for, are derivatives of the graph. Transformations of it, and functions
+    opened around it, work on the graph; `jax.vmap` builds the graph of all points.
 
-    As JAX does, it traces `fun` in each call, so that what `fun` reads beside its arguments is as it is; in `jax.jit`
-    once. Where tracing gives what it gave before, the graph of then is taken. It is known for as long as `fun` lives,
-    so a loop may transform a function anew. It can be pickled if `fun` can.
+    As JAX does, it traces `fun` in each call, so that it sees changes of what `fun` reads beside its arguments; in
+    `jax.jit` once. If the trace equals an earlier one, that one's graph is reused. Graphs are cached for as long as
+    `fun` lives, so a loop may transform a function anew. It can be pickled if `fun` can.
 
     Args:
         fun: The function of arrays, or another Transformed.
-        build: What is computed.
-        name: What it is called in messages.
+        build: The transformation.
+        name: Its name in messages.
     """
 
     def __init__(self, fun: Callable[..., Any], build: Build, name: str) -> None:
@@ -138,10 +138,10 @@ class Transformed:
         functools.update_wrapper(self, fun, updated=())
 
     def report(self) -> Opened:
-        """What became of the function's equations when it was opened; see `nn.from_jax`.
+        """Which equations of the function were opened, and which stayed opaque; see `nn.from_jax`.
 
         Raises:
-            RuntimeError: It was not called yet.
+            RuntimeError: It has not been called yet.
         """
         return self.computation.function.report()
 
@@ -167,12 +167,12 @@ class Transformed:
         return graph.called(self.computation, given)
 
     def graph_of(self, *args: Any) -> tuple[GraphOfCall, list[Any]]:
-        """What a call with arrays is computed by, and the arrays of its inputs."""
+        """The graph that computes a call with arrays, and the arrays of its inputs."""
         leaves, tree = jax.tree.flatten(parted((args, {})))
         return self._found(leaves, tree, self._all_fixed(leaves))
 
     def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
-        """What a transformation of JAX's gives where the graph cannot be built. It is tried anew in each call."""
+        """The result of JAX's own transformation, if the graph cannot be built; each call tries it first."""
         found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
         self.computation.function.note_unopened(failed)
         return found
@@ -193,7 +193,7 @@ class Transformed:
         return graph, [*arrays, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
-        """The graph for arguments of a kind, if `fun` computes now what it did when that was built."""
+        """The cached graph for arguments of a kind, if `fun` still computes what it did when the graph was built."""
         if key not in self._kinds:
             return None
         before, kinds = self._kinds[key]
@@ -220,7 +220,7 @@ class Transformed:
         return tuple([self._fixed(leaf, i) for i, leaf in enumerate(leaves)])
 
     def _fixed(self, leaf: Any, i: int) -> Fixed | None:
-        """What is handed on as it is; None for an array or a number."""
+        """The static value of a leaf; None for an array or a number."""
         if isinstance(leaf, np.ndarray | np.generic | jax.Array | bool | int | float):
             return None
         try:

@@ -1,7 +1,7 @@
 """The drop-in transformations: JAX functions in, JAX functions out, derivatives by graphs in between.
 
-Arguments are those of JAX's own where it has the transformation. `fun` is a function of arrays, in pytrees; results
-are `Transformed`.
+Where JAX has the transformation, arguments are the same. `fun` is a function of arrays, in pytrees; results are
+`Transformed`.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ def grad(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Transformed:  # fmt: skip
-    """The gradient of a function that returns one number, as `jax.grad`.
+    """The gradient of a scalar-valued function, as `jax.grad`.
 
     Args:
         fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
         argnums: Which positional arguments to differentiate by; several give a tuple of gradients.
-        has_aux: Whether `fun` returns a pair; the result then is the gradient and the second of the pair.
-        holomorphic: Whether `fun` is one of complex numbers that is complex differentiable. Without it, the gradient of
-            a real number by x + iy is, as in JAX, the one by x less i times that by y.
-        allow_int: Whether arguments to differentiate by may hold whole numbers, too. In their place the gradient has
-            zeros of JAX's float0.
+        has_aux: Whether `fun` returns a pair; the result is then the gradient and the second item of the pair.
+        holomorphic: Whether `fun` is a holomorphic function of complex numbers. If not, the gradient of a real number
+            by x + iy is, as in JAX, the one by x less i times that by y.
+        allow_int: Whether arguments to differentiate by may hold integers, too. Their gradient is zeros of JAX's
+            float0.
 
     Raises:
-        TypeError: (when it is called) What is differentiated is not one floating number, or something in an argument
-            to differentiate by is not floating.
+        TypeError: (when it is called) The result to differentiate is not one floating number, or something in an
+            argument to differentiate by is not floating.
     """
     return Transformed(fun, Build(builds.grad, (_numbers("grad", argnums), has_aux, holomorphic, allow_int)), "grad")
 
@@ -66,7 +66,7 @@ def value_and_grad(
 def jacobian(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
-    """The Jacobian of a function, as `jax.jacrev` and `jax.jacfwd`: whichever is right follows from the graph.
+    """The Jacobian of a function, as `jax.jacrev` and `jax.jacfwd`; the graph decides which mode is best.
 
     Args:
         fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
@@ -87,8 +87,8 @@ def jacobian(
 def jacfwd(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False
 ) -> Transformed:
-    """The Jacobian of a function, as `jax.jacfwd`. It is `jacobian`: whether forward or reverse mode follows from the
-    graph.
+    """The Jacobian of a function, as `jax.jacfwd`. It is `jacobian`: the graph decides between forward and reverse
+    mode.
 
     Args:
         ...: As for `jacobian`.
@@ -101,8 +101,8 @@ def jacrev(
     fun: Callable[..., Any], argnums: Argnums = 0, has_aux: bool = False, holomorphic: bool = False,
     allow_int: bool = False,
 ) -> Transformed:  # fmt: skip
-    """The Jacobian of a function, as `jax.jacrev`. It is `jacobian`: whether forward or reverse mode follows from the
-    graph.
+    """The Jacobian of a function, as `jax.jacrev`. It is `jacobian`: the graph decides between forward and reverse
+    mode.
 
     Args:
         allow_int: As for `grad`; in their place the Jacobian has zeros of their own dtype.
@@ -132,13 +132,13 @@ def hessian(
 def jvp(
     fun: Callable[..., Any], primals: Sequence[Any], tangents: Sequence[Any], has_aux: bool = False
 ) -> tuple[Any, ...]:
-    """A function's value, and its derivative in one direction, as `jax.jvp`.
+    """A function's value and its directional derivative, as `jax.jvp`.
 
     Args:
         fun: A function of arrays.
         primals: Its arguments.
         tangents: The direction, in the structure of `primals`.
-        has_aux: Whether `fun` returns a pair, of which the second is handed on.
+        has_aux: Whether `fun` returns a pair, whose second item is returned too.
 
     Raises:
         TypeError: Structures, shapes or dtypes differ, or the two are not tuples or lists of arguments.
@@ -153,7 +153,7 @@ def jvp(
 
 
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """A function's value, and the function of tangents that gives its derivative along them, as `jax.linearize`.
+    """A function's value, and its derivative as a function of tangents, as `jax.linearize`.
 
     The function is a pytree: it may leave `jax.jit`, and be given to it. What the derivative needs of the value is
     computed again at each call, unless both are in one `jax.jit`.
@@ -161,7 +161,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
     Args:
         fun: A function of arrays.
         primals: Its arguments.
-        has_aux: Whether `fun` returns a pair, of which the second is handed on.
+        has_aux: Whether `fun` returns a pair, whose second item is returned too.
 
     Raises:
         TypeError: (when the function is called) The structure of tangents is not that of the arguments.
@@ -179,7 +179,7 @@ def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> 
 
 
 def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any]) -> Any:
-    """The Hessian of a function that returns one number, times vectors.
+    """The product of a scalar-valued function's Hessian with vectors.
 
     Args:
         fun: A function of arrays.
@@ -197,17 +197,17 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any])
 
 
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
-    """A function's value, and the function of cotangents that gives the gradients of the arguments, as `jax.vjp`.
+    """A function's value, and the function from cotangents to gradients of the arguments, as `jax.vjp`.
 
     The function is a pytree: it may leave `jax.jit`, and be given to it.
 
     Args:
         fun: A function of arrays.
         primals: Its arguments.
-        has_aux: Whether `fun` returns a pair, of which the second is handed on.
+        has_aux: Whether `fun` returns a pair, whose second item is returned too.
 
     Raises:
-        ValueError: (when the function is called) Cotangents are of other structures, shapes or dtypes than the results.
+        ValueError: (when the function is called) Cotangents differ from the results in structure, shapes or dtypes.
     """
     value = Transformed(fun, Build(builds.value), "vjp")(*primals)
     result, *auxiliary = value if has_aux else (value,)
@@ -224,16 +224,16 @@ def laplacian(
     fun: Callable[..., Any], argnums: int = 0, batched: bool = False, directions: int | None = None,
     kind: str = "sparse", with_gradient: bool = False,
 ) -> Transformed:  # fmt: skip
-    """The Laplacian of a function, the sum of its second derivatives by the elements of an argument.
+    """The Laplacian of a function: the sum of its second derivatives by the elements of an argument.
 
     Args:
         fun: Returns an array, one number or more, real or complex.
         argnums: The argument to differentiate by, one real array.
-        batched: Whether its first axis is one of rows that are independent: then the Laplacian of each.
+        batched: Whether its first axis is a batch of independent rows; the result is then the Laplacian of each.
         directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
-            then takes a key before the arguments of `fun`, from which they follow. None for the exact result.
-        kind: How they are distributed: "sparse", "rademacher" or "gaussian".
-        with_gradient: Whether the function returns `(value, gradient, laplacian)`, all of one pass; a ValueError with
+            then takes a key, which determines them, before the arguments of `fun`. None for the exact result.
+        kind: Their distribution: "sparse", "rademacher" or "gaussian".
+        with_gradient: Whether the function returns `(value, gradient, laplacian)`, from one pass; a ValueError with
             random `directions`, which do not make up the gradient.
 
     Raises:
@@ -276,7 +276,7 @@ def divergence(
 
 
 def nth_derivative(fun: Callable[..., Any], n: int, argnums: int = 0) -> Transformed:
-    """The derivative of order `n` by an argument of which each element of the result depends on one element.
+    """The derivative of order `n` of an elementwise function, by one argument.
 
     Args:
         fun: A function of one number, or of many points at once.
@@ -291,7 +291,7 @@ def nth_derivative(fun: Callable[..., Any], n: int, argnums: int = 0) -> Transfo
 
 
 def derivatives(fun: Callable[..., Any], wanted: Sequence[Sequence[int]]) -> Transformed:
-    """Several partial derivatives of a function at once, which share what they have in common.
+    """Several partial derivatives of a function at once, sharing their common subexpressions.
 
     Args:
         fun: A function of arrays, one for each coordinate: of one point, or of many at once.

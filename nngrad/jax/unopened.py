@@ -1,4 +1,4 @@
-"""Functions that cannot be opened, for whatever reason: JAX's own transformations do what nngrad's cannot."""
+"""Fallback to JAX's own transformations for functions that cannot be opened."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def refuse_where_all_is_left() -> None:
     """Raise where a graph is of no use to the transformation around it, which is JAX's.
 
     Raises:
-        NotImplementedError: It is.
+        NotImplementedError: It is of no use.
     """
     if _all_left.get():
         raise NotImplementedError("it is within a transformation that cannot be done on a graph, and is JAX's as well")
@@ -30,19 +30,19 @@ def refuse_where_all_is_left() -> None:
 def by_jax(
     name: str, failed: Exception, fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any
 ) -> Any:
-    """What JAX's transformation gives.
+    """The result of JAX's own transformation.
 
     Args:
-        name: That of what is built, as in `builds`, or of the transformation.
-        failed: Why it is not built.
-        fun: What is transformed.
-        options: Those of the build.
-        args: What the result is called with.
-        kwargs: What it is called with by name.
+        name: The name of the build, as in `builds`, or of the transformation.
+        failed: Why nngrad could not build it.
+        fun: The function to transform.
+        options: The options of the build.
+        args: The positional arguments of the call.
+        kwargs: Its keyword arguments.
 
     Raises:
-        Exception: JAX cannot do it either. `failed` where that says more of the same: what is wrong with the arguments,
-            in the class that JAX raises, or what `fun` has raised.
+        Exception: JAX cannot do it either. `failed` if it says more about the same error: what is wrong with the
+            arguments, in the class that JAX raises, or what `fun` has raised.
     """
     if name not in _CALLS:
         raise failed
@@ -101,7 +101,7 @@ def _jvp(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any
 
 
 def _taylor(fun: Callable[..., Any], options: Sequence[Any], args: Any, kwargs: Any) -> Any:
-    """By nested forward mode: JAX's Taylor mode does not ask authors' rules, and lacks many primitives."""
+    """By nested forward mode: JAX's Taylor mode ignores custom rules, and lacks many primitives."""
     order, factorial_scaled = options
     primals, along = args
     scales = [1 if factorial_scaled else math.factorial(n) for n in range(order + 1)]

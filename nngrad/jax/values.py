@@ -1,4 +1,4 @@
-"""What the equations of an opened function work on: Variables, arrays that are known, random keys."""
+"""The values that opened equations work on: Variables, known arrays, random keys, complex pairs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ class KnownArray:
 
     Args:
         array: A NumPy array, or a `jax.Array` of random keys.
-        number: What fills it, where that is one number; then `array` is made when it is asked for.
+        number: The number that it is filled with, if any; then `array` is made on demand.
     """
 
     __slots__ = ("_array", "_variable", "dtype", "number", "shape")
@@ -45,12 +45,12 @@ class KnownArray:
 
     @property
     def key(self) -> Any:
-        """Equal for equal ones, as far as that is cheap to know."""
+        """A key that is equal for equal arrays, as far as that is cheap to tell."""
         return id(self) if self.number is None else ("filled", repr(self.number), self.shape, str(self.dtype))
 
     def variable(self) -> Variable:
-        """It as a Variable: a constant of the graph where one number fills it, which is then open to simplification,
-        and else a leaf."""
+        """The array as a Variable: a constant of the graph if it is filled with one number, which can then be
+        simplified, and else a leaf."""
         if self._variable is None:
             if _fits_constant(self.number, self.dtype):
                 self._variable = constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
@@ -60,7 +60,7 @@ class KnownArray:
 
     @property
     def scalar(self) -> float | None:
-        """The number that fills it; None where there is none, or a float does not hold it."""
+        """The number that it is filled with; None if there is none, or a float cannot hold it."""
         n = self.number
         if n is None or (isinstance(n, int) and not isinstance(n, bool) and abs(n) > _MOST_EXACT):
             return None
@@ -80,7 +80,7 @@ def _fits_constant(number: Any, dtype: Any) -> bool:
 
 
 class Keys:
-    """An array of random keys: their data as a Variable, and how they are to be read."""
+    """An array of random keys: their data as a Variable, and the name of their generator."""
 
     __slots__ = ("data", "implementation", "shape")
 
@@ -89,11 +89,11 @@ class Keys:
 
 
 class Delayed:
-    """A result in a dtype that no Variable holds, such as complex numbers: it is computed within what uses it, and so
-    what lies between is one opaque function.
+    """A result in a dtype that no Variable holds. It is computed within the equations that use it, which become one
+    opaque function with it.
 
     Args:
-        equation: What computes it.
+        equation: The equation that computes it.
         values: The equation's inputs.
         index: Which of its results it is.
     """
@@ -106,8 +106,8 @@ class Delayed:
 
 @jax.tree_util.register_pytree_node_class
 class ComplexPair:
-    """An array of complex numbers: its real and its imaginary part, each a Variable or `KnownArray`. In a pytree it is
-    a node; where Variables become arrays, there is the array of complex numbers in its place."""
+    """An array of complex numbers: its real and imaginary parts, each a Variable or `KnownArray`. It is a pytree node,
+    and becomes an array of complex numbers where Variables become arrays."""
 
     __slots__ = ("imaginary", "real")
 
@@ -120,7 +120,7 @@ class ComplexPair:
 
     @classmethod
     def tree_unflatten(cls, _: None, parts: Any) -> Any:
-        """A pair, or an array of complex numbers."""
+        """A pair of Variables, or an array of complex numbers."""
         real, imaginary = parts
         if all([isinstance(p, jax.Array | np.ndarray) and p.dtype.kind == "f" for p in parts]):
             return jax.lax.complex(real, imaginary)
@@ -133,12 +133,12 @@ class ComplexPair:
 
     @property
     def dtype(self) -> Any:
-        """The dtype of a complex array with such parts."""
+        """The complex dtype that belongs to its parts."""
         return np.dtype(np.complex128 if self.real.dtype == np.float64 else np.complex64)
 
     @property
     def spec(self) -> str:
-        """How errors show it, as they show a Variable's."""
+        """Its shape and dtype as errors show them."""
         return f"{self.dtype.name}{list(self.shape)}"
 
 
@@ -146,7 +146,7 @@ Value = Variable | KnownArray | Keys | Delayed | ComplexPair
 
 
 def known(array: Any) -> KnownArray:
-    """An array as `KnownArray`; one that is filled with one number is recognised."""
+    """An array as `KnownArray`, noting whether it is filled with one number."""
     if is_key(array):
         return KnownArray(array)
     host = np.asarray(array)
@@ -164,8 +164,8 @@ def read(variables: Iterable[Any], values: Mapping[Any, Value]) -> list[Value]:
 
 
 def constant_of(array: Any) -> Value:
-    """An array that a function closes over. It is a leaf, and not folded into what is computed from it, so that
-    functions which differ in such arrays alone are one structure."""
+    """An array that a function closes over, as a leaf. It is not folded into constants, so that functions that differ
+    only in such arrays share one structure."""
     if is_key(array) or array.size <= 1 or not is_held(array):
         return known(array)
     return leaf_of(NdArray.from_numpy_array(array, array.dtype))
@@ -179,14 +179,14 @@ def _is_filled(host: np.ndarray[Any, Any]) -> bool:
 
 
 def implementation_of(described: Any) -> str:
-    """The name of what draws with these keys."""
+    """The name of the generator of these keys."""
     names: list[str] = []
     jax.eval_shape(lambda key: names.append(str(jax.random.key_impl(key))), jax.ShapeDtypeStruct((), described.dtype))
     return names[0]
 
 
 def is_held(described: Any) -> bool:
-    """Whether a Variable, or `Keys`, holds what is so described."""
+    """Whether a Variable, or `Keys`, can hold an array of this aval."""
     if is_key(described):
         return True
     try:
@@ -197,13 +197,13 @@ def is_held(described: Any) -> bool:
 
 
 def is_complex(described: Any) -> bool:
-    """Whether it is of a complex dtype, or described so."""
+    """Whether the dtype of an array or aval is complex."""
     return hasattr(described, "dtype") and bool(jax.numpy.issubdtype(described.dtype, jax.numpy.complexfloating))
 
 
 def parted(tree: Any) -> Any:
-    """A pytree with a `ComplexPair` in the place of each complex number and of each array of such, and with `KeyData`
-    in the place of random keys: what is left for leaves are arrays that Variables hold."""
+    """A pytree with `ComplexPair` in place of complex numbers and arrays, and `KeyData` in place of random keys, so
+    that Variables can hold all its leaves."""
 
     def parts_of(leaf: Any) -> Any:
         if not has_parts(leaf):
@@ -217,23 +217,23 @@ def parted(tree: Any) -> Any:
 
 
 def has_parts(leaf: Any) -> bool:
-    """Whether a leaf of arguments or results is a complex number or an array of such, or one of random keys."""
+    """Whether a leaf of arguments or results is complex, or an array of random keys."""
     dtype = getattr(leaf, "dtype", None)
     return dtype.kind == "c" if isinstance(dtype, np.dtype) else isinstance(leaf, complex) or is_key(leaf)
 
 
 def is_pair(value: Any) -> bool:
-    """Whether it is an array of complex numbers in parts: a leaf where a pytree is one of numbers."""
+    """Whether it is a `ComplexPair`: the `is_leaf` of a pytree of numbers."""
     return isinstance(value, ComplexPair)
 
 
 def complex_parts(value: KnownArray) -> KnownArray | ComplexPair:
-    """Complex numbers that are known as their parts; what is real as it is."""
+    """The parts of a known complex array; a real one unchanged."""
     if is_key(value) or not is_complex(value):
         return value
     return ComplexPair(known(np.real(value.array)), known(np.imag(value.array)))
 
 
 def needs_x64(described: Any) -> bool:
-    """Whether it has 64 bits."""
+    """Whether an array or aval has a 64-bit dtype."""
     return not is_key(described) and np.dtype(described.dtype).itemsize >= 8

@@ -1,4 +1,4 @@
-"""What stands for each primitive of JAX; one file per family. A primitive is added by a function under `opens`."""
+"""Rules that open JAX's primitives, one file per family. `@opens(name)` adds a primitive."""
 
 from . import (  # noqa: F401
     control,

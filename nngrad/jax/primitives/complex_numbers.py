@@ -1,7 +1,7 @@
 """Primitives on complex numbers, which are pairs of Variables: their real and imaginary parts.
 
-A function that is linear and real, as a reshape is, goes over both parts by itself. What is not here waits for what
-makes real numbers of it (`Delayed`).
+A function that is linear and real, such as a reshape, is applied to both parts. Results of primitives without a rule
+here are `Delayed` until an equation makes real numbers of them.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]
 
 
 def _real_rule(equation: JaxprEquation, *parts: Any) -> Any:
-    """What the rule for real arrays gives for some parts."""
+    """Apply the rule for real arrays to some parts."""
     rule = RULES[equation.name]
     values = [variable(v) if isinstance(v, KnownArray) and not rule.takes_known else v for v in parts]
     return rule.function(equation.of_parts(), *values)
@@ -73,7 +73,7 @@ def _product(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> Complex
 
 
 def _sum(a: Any, b: Any, sign: float) -> Any:
-    """`a + sign b`, where what is known to be 0 has no part in it."""
+    """`a + sign b`, leaving out known zeros."""
     if scalar(b) == 0:
         return a
     if scalar(a) == 0:
@@ -176,7 +176,7 @@ def _complex(equation: JaxprEquation, x: Any, y: Any) -> ComplexPair:
 
 
 def _of_shape(x: Any, shape: tuple[int, ...]) -> Any:
-    """A part in the shape of the whole: the primitive takes one that is smaller."""
+    """A part, broadcast to the shape of the result."""
     if tuple(x.shape) == shape:
         return x
     ones = (*[1] * (len(shape) - len(x.shape)), *x.shape)
@@ -196,7 +196,7 @@ def _zero(equation: JaxprEquation) -> KnownArray:
 
 
 def _pair_of(equation: JaxprEquation, x: Any) -> ComplexPair:
-    """A value as a pair, also if it is real."""
+    """A value as a pair, even if it is real."""
     return x if isinstance(x, ComplexPair) else ComplexPair(x, _zero(equation))
 
 

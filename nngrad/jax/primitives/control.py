@@ -1,4 +1,4 @@
-"""Primitives with functions in them: loops, branches and checkpoints, whose bodies are opened too."""
+"""Control flow: loops, branches and checkpoints, whose bodies are opened too."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .registry import JaxprEquation, controls, require
 
 
 def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Variable]:
-    """Values as Variables of the dtypes that are described; keys as their data."""
+    """Values as Variables of these avals' dtypes; keys as their data."""
     found = []
     for value, aval in zip(values, described, strict=True):
         require(is_held(aval), f"of {aval.dtype}")
@@ -46,7 +46,7 @@ def _leaf(value: KnownArray) -> Variable:
 
 
 def _as_values(variables: Sequence[Variable], described: Sequence[Any]) -> list[Value]:
-    """Variables as what they stand for."""
+    """Variables as values: keys for avals of keys, else themselves."""
     return [
         Keys(x, implementation_of(aval), tuple(aval.shape)) if is_key(aval) else x
         for x, aval in zip(variables, described, strict=True)
@@ -110,7 +110,7 @@ def _while(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[A
 
 
 def _chosen(holds: Variable, new: Variable, old: Variable) -> Variable:
-    """What is new where the loop of the leading axes goes on."""
+    """The new carry where a mapped loop goes on, and the old one where it has ended."""
     condition = F.reshape(holds, shape=(*holds.shape, *[1] * (new.ndim - holds.ndim)))
     return F.where(F.broadcast(condition, shape=new.shape), new, old)
 
@@ -139,15 +139,15 @@ def _checkpoint(opening: Any, equation: JaxprEquation, values: list[Value]) -> l
 
 
 def _run_body(opening: Any, closed: ClosedJaxpr, values: Sequence[Value]) -> list[Any]:
-    """What a step of a loop or a branch gives."""
+    """The results of a loop step or a branch."""
     if opening.policy is None:
         return list(opening.run_closed(closed, values))
     return _checkpointed(opening, closed, values, opening.policy)
 
 
 def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], policy: Any) -> list[Any]:
-    """What a checkpoint gives. A loop or a branching in which the policy saves something is no part of it: its bodies
-    are checkpoints, and what these save is kept as all is that the derivative of a loop reads."""
+    """The results of a checkpoint. A loop or branch in which the policy saves something runs outside it: its bodies are
+    checkpoints, and what they save is kept, as is everything that a loop's derivative reads."""
     jaxpr = closed.jaxpr
     found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, closed.consts), *values), strict=True))
     runs = runs_of(jaxpr, policy)
@@ -164,7 +164,7 @@ def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], po
 def _as_checkpoint(
     opening: Any, equations: Sequence[Any], found: dict[Any, Value], after: Sequence[Any], policy: Any
 ) -> None:
-    """Add to what is found what equations give that is read after them, computed by a checkpoint."""
+    """Compute equations within a checkpoint, and add to `found` those results that are read after them."""
     made = {v for each in equations for v in each.outvars}
     wanted = list(dict.fromkeys([v for v in after if not isinstance(v, Literal) and v in made]))
     taken = dict.fromkeys([v for each in equations for v in each.invars if not isinstance(v, Literal)])

@@ -1,4 +1,4 @@
-"""Primitives that go element by element."""
+"""Elementwise primitives."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ for _name, _function in _UNARY.items():
 
 @opens("log2")
 def _log2(equation: JaxprEquation, x: Variable) -> Variable:
-    """As JAX computes it: by the natural logarithm."""
+    """By the natural logarithm, as in JAX."""
     return F.mul_scalar(F.log(x), val=1 / math.log(2))
 
 
@@ -49,7 +49,7 @@ def _one_minus_square(equation: JaxprEquation, x: Variable) -> Variable:
 
 @opens("polynomial", takes_known=True)
 def _polynomial(equation: JaxprEquation, x: Any, *coefficients: Any) -> Variable:
-    """By Horner's rule; the constant comes first."""
+    """By Horner's rule; the leading coefficient comes first."""
     *rest, y = coefficients
     for c in reversed(rest):
         y = _add(equation, _mul(equation, y, x), c)
@@ -87,7 +87,7 @@ def _neg(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 def _with_number(equation: JaxprEquation, x: Any, y: Any) -> tuple[Variable | None, float, bool]:
-    """The one of two values that is no number and has the result's shape, the number, and whether that came first."""
+    """The array operand, which has the result's shape; the scalar operand; and whether the scalar came first."""
     for value, other, first in ((x, y, False), (y, x, True)):
         number = scalar(other)
         if number is not None and tuple(value.shape) == equation.shape:
@@ -229,7 +229,7 @@ def _convert_element_type(equation: JaxprEquation, x: Variable) -> Variable:
 
 @opens("reduce_precision")
 def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
-    """Itself where the dtype has no more digits. JAX's derivative is rounded alike."""
+    """The identity if the dtype has no more digits. JAX's derivative is rounded alike."""
     kept = jnp.finfo(equation.dtype)
     enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant
     require(enough, "to fewer digits than the dtype has")

@@ -1,4 +1,4 @@
-"""Primitives that factor matrices, and solve systems; and linear systems that a function solves."""
+"""Matrix factorisations and linear solves, including `custom_linear_solve`."""
 
 from __future__ import annotations
 
@@ -91,7 +91,7 @@ def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Val
         return packing.packed([variable(y) for y in found], "the function returns")
 
     def solver(closed: ClosedJaxpr, given: Sequence[Variable]) -> Any:
-        """How a system is solved is not looked into: no derivative asks for it."""
+        """The user's solver, opaque: no derivative differentiates it."""
         run = F.jax_function(jaxpr_as_fun(closed))
         return lambda vector: packing.packed(run(*given, *packing.unpacked(vector)), "the solver returns")
 

@@ -1,4 +1,4 @@
-"""Primitives that move elements, and compute nothing."""
+"""Primitives that only move elements: reshapes, transpositions, slices, padding."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def _same_each(equation: JaxprEquation, *xs: Any) -> list[Any]:
 
 
 def reshaped_once(x: Variable, shape: tuple[int, ...]) -> Variable:
-    """`x` in another shape, by one function, also where it has been reshaped before."""
+    """Reshape `x`; a chain of reshapes becomes one."""
     if x.shape == shape:
         return x
     if x.parent is not None and x.parent.op is F.reshape:
@@ -61,8 +61,7 @@ def _transpose(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 def transposed_once(x: Variable, order: tuple[int, ...]) -> Variable:
-    """`x` with its axes in another order, by one function, also where they have been moved before; a product of
-    matrices that is only turned round is made so."""
+    """Transpose `x`; a chain of transpositions becomes one, and the transpose of a matrix product becomes a product."""
     ndim = x.ndim
     f = x.parent
     if f is not None and f.op is F.transpose:
@@ -108,7 +107,7 @@ def _slice(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 def sliced(x: Variable, key: list[tuple[int, int, int]]) -> Variable:
-    """Of each axis so many elements from a start on, with a step: `(start, count, step)`."""
+    """Slice each axis by `(start, count, step)`."""
     if all([entry == (0, n, 1) for entry, n in zip(key, x.shape, strict=True)]):
         return x
     return F.take_slices(x, key=tuple(key))

@@ -1,4 +1,4 @@
-"""Primitives that take from an array, or put into it, at places that are values: windows at points."""
+"""Gather, scatter and dynamic slices: windows of an array at computed indices."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ _FILL = lax.GatherScatterMode.FILL_OR_DROP
 
 
 def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any) -> Variable:
-    """The points of the windows that begin at `starts`: `(*points, *sizes, k)`, for `k` axes that are indexed.
+    """The indices of all elements of windows: `(*points, *sizes, k)`, for `k` indexed axes.
 
     Args:
         starts: Where each window begins, `(*points, k)`.
-        shape: The sizes of the axes.
-        sizes: Those of the windows along them.
-        mode: What becomes of windows that lie, in part or whole, outside: they are moved inside, or left out.
+        shape: The sizes of the indexed axes.
+        sizes: The sizes of the windows along them.
+        mode: Whether windows that lie partly or wholly outside are moved inside or dropped.
     """
     most = np.asarray([n - s for n, s in zip(shape, sizes, strict=True)], np.int64)
     if isinstance(starts, KnownArray):
@@ -54,7 +54,7 @@ def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any
 
 
 def _places_known(starts: HostArray, most: HostArray, sizes: list[int], mode: Any) -> HostArray:
-    """`places` of windows whose starts are known."""
+    """The indices of windows whose starts are known."""
     if mode == _CLIP:
         starts = np.clip(starts, 0, most)
     windows = [1] * len(sizes)
@@ -66,7 +66,7 @@ def _places_known(starts: HostArray, most: HostArray, sizes: list[int], mode: An
 
 
 def _offsets(sizes: list[int]) -> HostArray:
-    """The places within a window, `(*sizes, k)`."""
+    """The indices within a window, `(*sizes, k)`."""
     return np.stack(np.meshgrid(*[np.arange(s) for s in sizes], indexing="ij"), -1) if sizes else np.zeros((0,), int)
 
 
@@ -75,7 +75,7 @@ def _leaf(array: HostArray) -> Variable:
 
 
 def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
-    """Points with their own positions along some of their first `lead` axes put before their indices."""
+    """Prepend to each point its own positions along `axes`, some of the first `lead` axes."""
     own = [
         np.broadcast_to(
             np.arange(points.shape[a]).reshape([-1 if i == a else 1 for i in range(points.ndim - 1)]),
@@ -132,7 +132,7 @@ def _fill_of(fill: Any, x: Variable) -> float:
 def _put(
     equation: JaxprEquation, shape: tuple[int, ...], indices: Any, updates: Variable
 ) -> tuple[Variable, Variable, tuple[int, ...]]:
-    """The updates with the axes of points first, the points, and the axes that they index."""
+    """The updates with the points' axes first, the points, and the axes that they index."""
     p, numbers = equation.params, equation.params["dimension_numbers"]
     indexed = tuple(map(int, numbers.scatter_dims_to_operand_dims))
     batch, their_batch = tuple(numbers.operand_batching_dims), tuple(numbers.scatter_indices_batching_dims)
@@ -168,7 +168,7 @@ def _scatter_add(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
 
 
 def _is_at_all(x: Variable, indices: Any, updates: Variable) -> bool:
-    """Whether there is one index, of no axes, as in `x.at[...]`, so that the updates are for all of the array."""
+    """Whether the updates cover the whole array, as in `x.at[...]`: one index of no axes."""
     return tuple(indices.shape) == (0,) and updates.shape == x.shape
 
 
@@ -207,7 +207,7 @@ def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
 
 
 def _are_distinct(points: Variable, indices: Any) -> bool:
-    """Whether no two points are the same: they are known, or there is just one."""
+    """Whether no two points are equal: they are known, or there is just one."""
     count = math.prod(points.shape[:-1])
     if count <= 1 or not isinstance(indices, KnownArray):
         return count <= 1
@@ -217,7 +217,7 @@ def _are_distinct(points: Variable, indices: Any) -> bool:
 
 
 def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], unique: bool) -> Variable:
-    """`x` with slices in the place of its own; of several at one point the last one stays."""
+    """`x` with slices overwritten; of several at one point the last one wins."""
     indexed = tuple([x.shape[a] for a in axes])
     lead = points.ndim - 1
     if unique:

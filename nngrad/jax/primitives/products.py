@@ -1,4 +1,4 @@
-"""Primitives that multiply and add up: products of matrices, and convolutions."""
+"""Matrix products (`dot_general`) and convolutions."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
 
 
 def _precision_of(equation: JaxprEquation) -> str | None:
-    """How exactly the equation multiplies: where it says so of each factor, as the more exact of the two."""
+    """The precision of the product; where it is given for each operand, the higher of the two."""
     given = equation.params["precision"]
     if isinstance(given, tuple):
         given = max(given, key=lambda each: each.value)
@@ -50,7 +50,7 @@ def _contraction(
     a: Variable, b: Variable, contracted: tuple[tuple[int, ...], ...], batch: tuple[tuple[int, ...], ...],
     how: str | None,
 ) -> Variable:
-    """A product with an index for each axis: those of the batch, then those of `a` alone, then those of `b` alone."""
+    """A product whose axes are those of the batch, then the free axes of `a`, then those of `b`."""
     numbers = itertools.count()
     of_a, of_b = [-1] * a.ndim, [-1] * b.ndim
     for i, j in (*zip(*batch, strict=True), *zip(*contracted, strict=True)):
@@ -103,7 +103,7 @@ def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> 
 def _spread_and_padded(
     x: Variable, first: int, dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...]
 ) -> Variable:
-    """`x` with zeros between its elements and around them, but where as many are put before as behind."""
+    """`x` dilated and padded with zeros, except for padding that is the same on both sides."""
     if any([d != 1 for d in dilation]):
         steps = [dilation[a - first] if first <= a < first + len(dilation) else 1 for a in range(x.ndim)]
         key = tuple([(0, n, step) for n, step in zip(x.shape, steps, strict=True)])

@@ -1,4 +1,4 @@
-"""Primitives on random keys. What draws stays opaque: it is right, and nothing is differentiated through it."""
+"""Primitives on random keys. Sampling stays opaque: it is right, and no gradient passes through it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Primitives that make one element of many, and those that do so along an axis."""
+"""Reductions, cumulative operations, sorting and windowed reductions."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ for _name, _function in {
 
 @opens("psum", "pmax", "pmin")
 def _over_mapped_axes(equation: JaxprEquation, *xs: Variable) -> list[Variable]:
-    """Under `jax.vmap` the axis that has a name there is one of each array, and is known by its number."""
+    """Collectives under `jax.vmap`: the named axis is an axis of each array here, known by its number."""
     axes = equation.params["axes"]
     require(all([isinstance(a, int | np.integer) for a in axes]), "over an axis with a name")
     require(equation.params["axis_index_groups"] is None, "in groups")
@@ -77,7 +77,7 @@ def _sort(equation: JaxprEquation, *xs: Any) -> list[Variable]:
 
 
 def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variable]:
-    """By the last key first: equal elements keep their order, so that each key before it has the last word."""
+    """Sort by the last key first: sorting is stable, so each earlier key takes precedence."""
     order: Variable | None = None
     for key in reversed(xs[:keys]):
         moved = as_zero_or_one(key) if order is None else F.take_along_axis(as_zero_or_one(key), order, axis=axis)
@@ -87,7 +87,7 @@ def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variabl
 
 
 def _counts(y: Any, axis: int) -> bool:
-    """Whether it is 0, 1, 2 and so on along an axis: what is sorted for the order."""
+    """Whether it is an arange along an axis, as an argsort sorts along with its keys."""
     if not isinstance(y, KnownArray) or not np.issubdtype(y.dtype, np.integer):
         return False
     own = np.arange(y.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(y.shape))])
@@ -139,7 +139,7 @@ _MOST_OFFSETS = 64
 def _dilated_windows(
     equation: JaxprEquation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
 ) -> Variable:
-    """Windows over elements that are apart: element by element of the window, which is one slice of all windows."""
+    """Dilated windows: one strided slice of the array for each element of the window."""
     require(math.prod(sizes) <= _MOST_OFFSETS, f"with dilation, of more than {_MOST_OFFSETS} elements")
     require(all([low >= 0 and high >= 0 for low, high in pads]), "with dilation, and parts cut off")
     name = equation.name.removeprefix("reduce_window_")

@@ -1,4 +1,4 @@
-"""Which functions of nngrad's stand for which primitive of JAX."""
+"""The registry of rules that open equations, by name of JAX's primitive."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ from ..values import KnownArray
 
 
 class Unsupported(Exception):
-    """An equation has parameters that its rule does not take; it stays opaque."""
+    """The rule does not support the equation's parameters; the equation stays opaque."""
 
 
 class JaxprEquation:
-    """What a rule is told of an equation: the primitive, its parameters, the shapes and dtypes that go in and out."""
+    """An equation as a rule sees it: the primitive, its parameters, and the avals of inputs and outputs."""
 
     __slots__ = ("dtype", "inputs", "name", "outputs", "params", "shape")
 
@@ -31,7 +31,7 @@ class JaxprEquation:
         self.dtype: Any = self.outputs[0].dtype if self.outputs else None
 
     def of_parts(self) -> JaxprEquation:
-        """The same for the real parts of complex numbers."""
+        """The same equation on the real parts of complex numbers."""
         parts = object.__new__(JaxprEquation)
         for name in JaxprEquation.__slots__:
             setattr(parts, name, getattr(self, name))
@@ -40,7 +40,7 @@ class JaxprEquation:
 
     @property
     def is_floating(self) -> bool:
-        """Whether what comes out is of a floating dtype."""
+        """Whether the output is floating."""
         return bool(jnp.issubdtype(self.dtype, jnp.floating))
 
 
@@ -50,7 +50,7 @@ Rule = Callable[..., Any]
 
 
 class PrimitiveRule(NamedTuple):
-    """A rule, and whether it takes what is known as `KnownArray`, and not as a Variable."""
+    """A rule, and whether it takes known inputs as `KnownArray` rather than as Variables."""
 
     function: Rule
     takes_known: bool
@@ -68,7 +68,7 @@ POINTWISE: set[str] = set()
 
 
 def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
-    """Let a function stand for primitives of these names."""
+    """Register the decorated function as the rule of these primitives."""
 
     def enter(function: Rule) -> Rule:
         for name in names:
@@ -79,7 +79,7 @@ def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
 
 
 def controls(*names: str) -> Callable[[Rule], Rule]:
-    """Let a function stand for primitives that have functions in them."""
+    """Register the decorated function as the rule of control-flow primitives, which hold jaxprs."""
 
     def enter(function: Rule) -> Rule:
         for name in names:
@@ -90,22 +90,22 @@ def controls(*names: str) -> Callable[[Rule], Rule]:
 
 
 def require(condition: object, what: str) -> None:
-    """Leave the equation opaque unless the condition holds; `what` is said in the report."""
+    """Leave the equation opaque unless the condition holds; the report shows `what`."""
     if not condition:
         raise Unsupported(what)
 
 
 def require_floating(equation: JaxprEquation) -> None:
-    """Leave an equation on whole numbers opaque."""
+    """Leave an equation on integers opaque."""
     require(equation.is_floating, f"on {equation.dtype}")
 
 
 def variable(value: Any) -> Variable:
-    """A value, known or not, as a Variable."""
+    """A value as a Variable, also if it is a known array."""
     y: Variable = value.variable() if isinstance(value, KnownArray) else value
     return y
 
 
 def scalar(value: Any) -> float | None:
-    """The number that fills a value which is known; None for all others."""
+    """The number that a known array is filled with; None for all other values."""
     return value.scalar if isinstance(value, KnownArray) else None

@@ -1,6 +1,6 @@
-"""Primitives that compare, and those on what is true or false.
+"""Comparisons and logical primitives.
 
-Where a jaxpr has bools, the graph has Variables of bools, or the numbers 0 and 1 that comparisons of nngrad give.
+A bool in the jaxpr is a bool Variable in the graph, or one of the numbers 0 and 1, as nngrad's comparisons return.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from .registry import JaxprEquation, opens, require, scalar, variable
 
 
 def as_zero_or_one(x: Variable) -> Variable:
-    """Bools as the numbers 0 and 1."""
+    """Booleans as the numbers 0 and 1."""
     return F.cast(x, dtype=np.float32) if x.dtype == bool else x
 
 
