@@ -1,4 +1,4 @@
-"""Results of a training step besides its loss: Variables of the graph, and what the step itself can tell."""
+"""Auxiliary results of a training step: Variables of the graph, and measures such as gradient norms."""
 
 from __future__ import annotations
 
@@ -17,10 +17,10 @@ MEASURES = ("gradient_norm", "gradient_norms", "parameter_norm", "finite")
 
 
 class Auxiliary:
-    """Auxiliary results in the structure that the user has given: Variables and names of `MEASURES`.
+    """Auxiliary results in the user's structure: Variables and names of `MEASURES`.
 
     Raises:
-        TypeError: Something else is among them.
+        TypeError: It contains anything else.
         ValueError: A name is unknown.
     """
 
@@ -47,14 +47,14 @@ class Auxiliary:
         self._given = [x if isinstance(x, str) else None for x in self._given]  # the graph is not kept
 
     def arranged(self, values: Sequence[Any], measured: dict[str, Any]) -> Any:
-        """The results in their structure: the graph's `values`, and what is `measured` of the step, by name."""
+        """The results in their structure, from the graph's `values` and the `measured` values by name."""
         left = iter(values)
         return jax.tree.unflatten(self._structure, [next(left) if m is None else measured[m] for m in self._given])
 
 
 def measures(wanted: frozenset[str], names: tuple[str, ...], params: Arrays, grads: Sequence[Any], finite: Any) -> Any:
-    """What is wanted of the step itself, by name: of the parameters before it, and of their gradients as the loss has
-    them. `finite` is None where nobody asks."""
+    """The requested measures by name, from the parameters before the step and the gradients without the loss scale.
+    `finite` is None if nobody asks for it."""
     found: dict[str, Callable[[], Any]] = {
         "gradient_norm": lambda: norm_of(grads),
         "gradient_norms": lambda: {name: norm_of([g]) for name, g in zip(names, grads, strict=True)},

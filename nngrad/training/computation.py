@@ -1,4 +1,4 @@
-"""What a training step computes, as a function of arrays, and whether what is given fits its inputs."""
+"""The computation of a training step as a function of arrays, and checks of its inputs."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def check_count(arrays: Arrays, specs: list[Spec]) -> None:
 
 
 def input_array(value: Any, spec: Spec, name: str) -> Any:
-    """Returns what is given for an input, as an array that an executable takes."""
+    """The value of an input as an array that an executable accepts."""
     if isinstance(value, Variable):
         return value.data.raw()
     if isinstance(value, NdArray):
@@ -45,7 +45,7 @@ def input_array(value: Any, spec: Spec, name: str) -> Any:
 
 
 def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
-    """`arrays` in the dtypes of `specs`, checked against their shapes. It runs only while JAX traces."""
+    """`arrays` cast to the dtypes of `specs`, with their shapes checked. Runs only while JAX traces."""
     check_count(arrays, specs)
     fitted = []
     for array, spec, name in zip(arrays, specs, names, strict=True):
@@ -58,8 +58,8 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
 
 
 class StepComputation:
-    """What a training step computes, as a function of arrays. The graph is that of one part of a batch, and so are
-    `inputs`, the shapes and dtypes of its inputs; in messages these have `names`."""
+    """A training step as a function of arrays. The graph, and `inputs` (the shapes and dtypes of its inputs), are those
+    of one part of a batch; `names` are the inputs' names in messages."""
 
     def __init__(
         self,
@@ -100,7 +100,7 @@ class StepComputation:
 
     @property
     def described(self) -> str:
-        """All that it does besides running the program and moving the parameters, in text."""
+        """A text that identifies everything it does besides running the program and moving the parameters."""
         inputs = [(spec.shape, spec.dtype.name) for spec in self.input_specs]
         scaled = isinstance(self._solver.scaling, DynamicLossScale)
         auxiliary = None if self._auxiliary is None else self._auxiliary.described
@@ -111,7 +111,7 @@ class StepComputation:
         ))  # fmt: skip
 
     def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
-        """The loss with what is returned beside it, the new values of leaves, the new parameters and the new state."""
+        """The loss with the auxiliary results, the new values of leaves, the new parameters and the new state."""
         lr, arrays, live = arguments
         solver = self._solver
         scaling = solver.scaling
@@ -152,16 +152,16 @@ class StepComputation:
         return own, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
 
     def _summed(self, results: Sequence[Any], params: Arrays) -> list[Any]:
-        """The gradient of each parameter, as the loss scale has it."""
+        """The gradient of each parameter, with the loss scale in it."""
         return [
             sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
             for numbers, p in zip(self._gradients, params, strict=True)
         ]
 
     def _loss_of(self, sources: list[Any], state: Any) -> Callable[[Arrays], Any]:
-        """The loss as a function of the parameters, for line searches: all else is as in this step, random numbers too.
+        """The loss as a function of the parameters, for line searches; all else, random numbers too, is the same.
 
-        Its derivative is the program's own, since JAX could not go through all that a program may contain.
+        Its derivative is the program's own, since JAX cannot differentiate everything that a program may contain.
         """
         own, scaling = sources[LeafSource.PARAMETERS], self._solver.scaling
         divisor = 1.0 if scaling is None else divisor_of(scaling, state)
@@ -186,7 +186,7 @@ class StepComputation:
         return loss
 
     def _run(self, sources: list[Any]) -> Sequence[Any]:
-        """The results of the program, of the whole batch."""
+        """The results of the program for the whole batch."""
         if self._count == 1:
             return self._program(*[sources[k][i] for k, i in self._places])
         _, arrays, live, _ = sources
@@ -207,14 +207,14 @@ class StepComputation:
         )
 
     def _flags(self, loss: Any, grads: Sequence[Any]) -> Any:
-        """For the loss and for each gradient whether it is finite; None where nobody asks."""
+        """Whether the loss and each gradient are finite; None if nobody asks."""
         scales = isinstance(self._solver.scaling, DynamicLossScale)
         if self._on_nan is None and "finite" not in self._wanted and not (scales and self._averages):
             return None
         return jnp.stack([jnp.isfinite(loss), *[jnp.isfinite(g).all() for g in grads]])
 
     def _allowed(self, flags: Any) -> Any:
-        """Whether the step is taken, as a traced bool; None where that is the solver's to say."""
+        """Whether to take the step, as a traced bool; None if the solver decides."""
         if self._on_nan is not None:
             return flags.all()
         scales = isinstance(self._solver.scaling, DynamicLossScale)
@@ -231,13 +231,13 @@ class StepComputation:
 
 
 def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], list[Place]]:
-    """Where the values of an average are read, and where what they follow is to be found after a step: among the
+    """Where to read an average's values, and where to find the values that it follows after a step: among the
     parameters, or among the new values of other leaves.
 
     Its leaves are among those that the step writes from now on.
 
     Raises:
-        ValueError: The step moves something of it in neither way, or something else writes the averages.
+        ValueError: The step changes a value that it follows in neither way, or something else writes the averages.
     """
     updated = {id(x.cell): i for i, x in enumerate(graph.updated[: len(graph.places_of_updated)])}
     followed: list[Place] = []

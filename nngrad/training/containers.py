@@ -1,4 +1,4 @@
-"""Parameters that are made by hand, and Modules that are made of others."""
+"""`Parameter`, and Modules made of other Modules: `Sequential`, `ModuleList`, `ModuleDict`."""
 
 from __future__ import annotations
 
@@ -10,23 +10,23 @@ from .modules import Module
 
 
 def Parameter(data: Any, need_grad: bool = True, dtype: Any = None) -> Variable:  # noqa: N802
-    """A leaf with `need_grad`, which a Module that it is assigned to has as a parameter.
+    """A trainable leaf; a Module that it is assigned to has it as a parameter.
 
     Args:
-        data: Its first value: an array, a number, or a list of numbers.
-        need_grad: Whether it is trained. A Module takes in those that are; one that is frozen later stays.
-        dtype: Its dtype; that of the array, and float32 for Python's numbers, by default.
+        data: Its initial value: an array, a number, or a list of numbers.
+        need_grad: Whether it is trained. A Module registers only trained ones; one that is frozen later stays.
+        dtype: Its dtype; by default that of the array, and float32 for Python's numbers.
     """
     return Variable.from_numpy_array(data, need_grad=need_grad, dtype=dtype)
 
 
 class Sequential(Module):
-    """Modules and functions one after another: each gets what the one before gives; a tuple is given on as several
-    arguments.
+    """A chain of Modules and functions: each is applied to the result of the previous one, and a tuple is passed on as
+    several arguments.
 
     Args:
-        args: Modules, functions of Variables such as `F.relu`, or pairs of a name and one of these. The name of the
-            i-th Module is that of its class and i otherwise.
+        args: Modules, functions of Variables such as `F.relu`, or pairs of a name and one of these. The default name of
+            the i-th Module is that of its class and i.
 
     Raises:
         TypeError: Something else is given.
@@ -49,7 +49,7 @@ class Sequential(Module):
                 self._steps.append(step)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the last one gives. Each Module is called with `kwargs`."""
+        """The result of the last one. Each Module is called with `kwargs`."""
         result: Any = args if len(args) != 1 else args[0]
         for step in self:
             given = result if isinstance(result, tuple) else (result,)
@@ -69,13 +69,13 @@ class Sequential(Module):
 
 
 class ModuleList(Module):
-    """A list of Modules, whose names are their indices.
+    """A list of Modules, named after their indices.
 
     Args:
         modules: The Modules.
 
     Raises:
-        TypeError: One is no Module.
+        TypeError: An element is no Module.
     """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
@@ -86,7 +86,7 @@ class ModuleList(Module):
         """Add a Module at the end.
 
         Raises:
-            TypeError: It is none.
+            TypeError: It is no Module.
         """
         name = str(len(self._named))
         self._add(name, _checked(module, f"modules[{name}]"))
@@ -110,13 +110,13 @@ class ModuleList(Module):
 
 
 class ModuleDict(Module):
-    """A dict of Modules, whose names are their keys.
+    """A dict of Modules, named after their keys.
 
     Args:
         modules: The Modules by name.
 
     Raises:
-        TypeError: One is no Module, or a key no text.
+        TypeError: A value is no Module, or a key no string.
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:

@@ -1,7 +1,7 @@
-"""nn.precision: what functions compute in that are applied within a block.
+"""`nn.precision`: the dtype in which functions within a block compute.
 
-What an op wants is declared with it (the fact `precision`); here casts are put before it, which are functions of the
-graph. So a parameter stays in float32, and its gradient comes back through the cast, in float32.
+Each op declares the precision that it wants (the fact `precision`). Casts, which are functions of the graph, are put
+before it accordingly. So a parameter stays in float32, and its gradient comes back through the cast in float32.
 """
 
 from __future__ import annotations
@@ -22,27 +22,27 @@ _OFF = "float32"
 
 
 def precision(dtype: str) -> Switched:
-    """Functions applied within compute in `dtype`, where that does no harm.
+    """Let functions within the block compute in `dtype`, where that does no harm.
 
-    Products of matrices and convolutions take their float32 inputs in `dtype`, and give `dtype`. Sums, means, losses,
-    logarithms, powers and factorisations take inputs of 16 bits in float32, and give float32; softmax and averages over
-    windows compute in float32 inside. All other functions compute in the dtype that comes in. Where one has both, as
-    where a bias is added, parameters and other leaves are taken in 16 bits; what was computed in float32 stays so.
-    What a function wants, it says: `F.sum.precision` is 'high'.
+    Products of matrices and convolutions cast float32 inputs to `dtype`, and return `dtype`. Sums, means, losses,
+    logarithms, powers and factorisations cast 16-bit inputs to float32, and return float32; softmax and averages over
+    windows compute in float32 inside. All other functions compute in the dtype of their inputs. If inputs are mixed, as
+    where a bias is added, parameters and other leaves are cast to 16 bits; computed float32 values stay so.
+    `F.sum.precision`, which is 'high', tells what a function wants.
 
-    Parameters stay as they are, in float32, and so do their gradients, of any order. float64 is never changed. What is
-    emitted for gradients computes in the dtypes of what it is the gradient of.
+    Parameters stay in float32, and so do their gradients, of any order. float64 is never changed. Functions of
+    gradients compute in the dtypes of the functions that they differentiate.
 
-    float16 needs loss scaling, since its small gradients vanish: `solver.loss_scaling(nn.DynamicLossScale())`.
+    float16 needs loss scaling, since small gradients underflow: `solver.loss_scaling(nn.DynamicLossScale())`.
 
         with nn.precision("bfloat16"):
             loss = F.mean(F.softmax_cross_entropy(network(x), t))
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
 
-    It also decorates functions. It holds for this thread or asyncio task.
+    It is also a decorator. It holds for this thread or asyncio task.
 
     Args:
-        dtype: 'bfloat16' or 'float16'; or 'float32', which switches it off, as within a block in which it is on.
+        dtype: 'bfloat16' or 'float16'; or 'float32', which switches it off within an outer block.
 
     Raises:
         ValueError: It is another dtype.
@@ -56,7 +56,7 @@ def precision(dtype: str) -> Switched:
 
 
 class PrecisionPolicy:
-    """Puts casts to `narrow`, a dtype of 16 bits, before functions."""
+    """Inserts casts to `narrow`, a 16-bit dtype, before functions."""
 
     def __init__(self, narrow: np.dtype[Any]) -> None:
         self._narrow = narrow
@@ -85,7 +85,7 @@ class PrecisionPolicy:
         return self._cast(outputs, FLOAT32, narrow) if op.multiple_results else array.cast(outputs, narrow)
 
     def like(self, y: Variable, dtype: np.dtype[Any]) -> Variable:
-        """`y` in `dtype`, if it has 16 bits in place of 32 or the other way round."""
+        """`y` cast to `dtype` if one has 16 bits and the other 32."""
         ours = (self._narrow, FLOAT32)
         return array.cast(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
 
@@ -104,7 +104,7 @@ class PrecisionPolicy:
 
 
 def _is_of_leaf(x: Variable) -> bool:
-    """Whether it is a leaf, or a part or another form of one."""
+    """Whether it is a leaf, or a slice or another layout of one."""
     f: Function | None = x.parent
     while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.slice_keys is not None):
         f = f.inputs[0].parent

@@ -1,4 +1,4 @@
-"""Module: a part of a model that keeps its parameters itself."""
+"""`Module`: a part of a model that owns its parameters."""
 
 from __future__ import annotations
 
@@ -36,19 +36,19 @@ def _in_scope(method: Callable[..., Any]) -> Callable[..., Any]:
 
 
 class _Calls(Protocol[P, R]):
-    """What has a method `call`."""
+    """An object with a method `call`."""
 
     def call(self, *args: P.args, **kwargs: P.kwargs) -> R: ...
 
 
 class Module:
-    """A part of a model with parameters of its own, which may be made of other Modules.
+    """A part of a model with its own parameters, which may contain other Modules.
 
-    A subclass says in `call` what it computes. All its methods run in the module's own scope of parameters, so
-    parametric functions in them make the module's parameters, and no others see them. A Module that is assigned to an
-    attribute is a submodule; its parameters are the module's too, under `@` and the name of the attribute. So are
-    Modules in lists, tuples and dicts, under the name of the attribute and their index or key (`@blocks.0/affine/W`).
-    Leaves with `need_grad` there, such as `nn.Parameter` gives, are parameters:
+    A subclass defines `call`. All its methods run in the module's own parameter scope, so parametric functions in them
+    make the module's parameters, and no others see them. A Module that is assigned to an attribute is a submodule; its
+    parameters belong to the module too, under `@` and the name of the attribute. So do Modules in lists, tuples and
+    dicts, under the name of the attribute and their index or key (`@blocks.0/affine/W`). Leaves with `need_grad` there,
+    such as those of `nn.Parameter`, are parameters:
 
         class Block(nn.Module):
             def __init__(self, width):
@@ -81,29 +81,29 @@ class Module:
                 setattr(cls, name, _in_scope(method))
 
     def __call__(self: _Calls[P, R], *args: P.args, **kwargs: P.kwargs) -> R:
-        """Return what `call` returns; checkers of types know its arguments and its result."""
+        """Return the result of `call`; type checkers see its signature."""
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """What the module computes. A subclass writes it."""
+        """The forward computation, to be defined by a subclass."""
         raise NotImplementedError(f"{type(self).__name__} has no method `call`, which says what it computes")
 
     # ---------------------------------------------------------------- the tree of modules
 
     @property
     def submodules(self) -> OrderedDict[str, Module]:
-        """The modules that it is made of, by their names."""
+        """The submodules by name."""
         self._find()
         return OrderedDict(self._named)
 
     @property
     def _named(self) -> OrderedDict[str, Module]:
-        """The submodules as far as they were found, in the order in which they were."""
+        """The submodules found so far, in the order in which they were found."""
         found: OrderedDict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
         return found
 
     def _find(self) -> None:
-        """Take in what its attributes hold now: modules in lists, tuples and dicts, and parameters anywhere.
+        """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes.
 
         Raises:
             ValueError: The name of a parameter is that of a scope.
@@ -124,21 +124,21 @@ class Module:
 
     @property
     def parent(self) -> Module | None:
-        """The module that it was made a part of, the last one if there are several."""
+        """The module that it is a submodule of; the last one if there are several."""
         return self.__dict__.get("_parent")
 
     @property
     def name(self) -> str:
-        """Its name in its parent; without one, that of its class, in lower case."""
+        """Its name in its parent; without a parent, the name of its class in lower case."""
         own: str | None = self.__dict__.get("_name")
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower() if own is None else own
 
     def is_root(self) -> bool:
-        """Whether it is no part of another one."""
+        """Whether it is no submodule of another one."""
         return self.parent is None
 
     def get_path_name(self) -> str:
-        """The names of all modules from the outermost to this one, as in '@network/@first'."""
+        """The names of all modules from the outermost one to this one, as in '@network/@first'."""
         names = []
         module: Module | None = self
         while module is not None:
@@ -148,7 +148,7 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether the module is being trained, for `call` to ask. Setting it sets it for all submodules."""
+        """Whether the module is in training mode, for `call` to ask. Setting it sets it for all submodules."""
         found: bool = self.__dict__.get("training", True)
         return found
 
@@ -161,7 +161,7 @@ class Module:
         self.parameter_scope.pop(f"@{name}", None)
 
     def _let_go(self, name: str, value: Any) -> None:
-        """Forget the parameter that an attribute holds, which `value` takes the place of."""
+        """Unregister the parameter of an attribute that `value` replaces."""
         held = self.__dict__.get(name)
         if isinstance(held, Variable) and held is not value and self.parameter_scope.get(name) is held:
             del self.parameter_scope[name]
@@ -214,17 +214,17 @@ class Module:
 
     @property
     def parameter_scope(self) -> Scope:
-        """The scope that its parameters are in; those of its submodules are scopes within."""
+        """The scope of its parameters; those of its submodules are scopes within."""
         scope: Scope = self.__dict__.setdefault("_parameter_scope", OrderedDict())
         return scope
 
     def get_parameters(self, recursive: bool = True, grad_only: bool = True) -> OrderedDict[str, Variable]:
-        """The parameters by name, each once, as far as `call` has made them: at its first call it makes them all.
+        """The parameters by name, each once, as far as `call` has made them; its first call makes them all.
 
         Args:
-            recursive: Those of submodules too.
-            grad_only: Those alone whose `need_grad` is True, which are trained; False for all, running statistics
-                among them.
+            recursive: Whether to include those of submodules.
+            grad_only: Whether to list only those with `need_grad`, which are trained; False lists all, including
+                running statistics.
         """
         self._find_all()
         with parameter_scope("", self.parameter_scope):
@@ -238,7 +238,7 @@ class Module:
         return result
 
     def _find_all(self) -> None:
-        """`_find` in this module and those within."""
+        """`_find` in this module and its submodules."""
         waiting, seen = [self], {id(self)}
         while waiting:
             for module in waiting.pop().submodules.values():
@@ -247,7 +247,7 @@ class Module:
                     waiting.append(module)
 
     def _hold(self, key: str, param: Variable) -> None:
-        """Let the attribute hold a parameter that one holds by this name."""
+        """Let the attribute that holds a parameter of this name hold this one."""
         module = self
         *path, name = key.split("/")
         for part in path:
@@ -261,12 +261,12 @@ class Module:
             container[at] = param
 
     def set_parameter(self, key: str, param: Variable, raise_if_missing: bool = False) -> None:
-        """Put a parameter in the place of another one. Graphs that were built before keep the one that they have.
+        """Replace a parameter. Graphs that were built before keep the old one.
 
         Args:
-            key: Its name, as `get_parameters` gives it.
-            param: The parameter.
-            raise_if_missing: Whether a submodule that is not there is an error; else the parameter is left out.
+            key: Its name, as in `get_parameters`.
+            param: The new parameter.
+            raise_if_missing: Whether a missing submodule is an error; if not, the parameter is ignored.
 
         Raises:
             ValueError: There is no such submodule.
@@ -277,7 +277,7 @@ class Module:
                 set_parameter(key, param)
 
     def set_parameters(self, params: Mapping[str, Variable], raise_if_missing: bool = False) -> None:
-        """`set_parameter` for each of some parameters by name."""
+        """`set_parameter` for several parameters by name."""
         for key, param in params.items():
             self.set_parameter(key, param, raise_if_missing)
 
@@ -286,13 +286,13 @@ class Module:
         save_parameters(path, self.get_parameters(grad_only=False), extension)
 
     def load_parameters(self, path: str | Path, extension: str | None = None, raise_if_missing: bool = True) -> None:
-        """Read parameters from a file. Those that are there take over the values, so graphs that use them do; others
-        are made.
+        """Read parameters from a file. Existing ones take over the values, and so do graphs that use them; others are
+        created.
 
         Args:
             path: The file.
             extension: As for `nn.load_parameters`.
-            raise_if_missing: Whether a submodule that is not there is an error; else its parameters are left out.
+            raise_if_missing: Whether a missing submodule is an error; if not, its parameters are ignored.
 
         Raises:
             ValueError: There is no such submodule, or a parameter has another shape; nothing is changed then.
@@ -322,7 +322,7 @@ class Module:
             param.grad.zero()
 
     def _has_modules_of(self, key: str, raise_if_missing: bool) -> bool:
-        """Whether the submodules are there that a parameter's name speaks of."""
+        """Whether the submodules in a parameter's name exist."""
         module = self
         for part in key.split("/")[:-1]:
             if part.startswith("@"):
@@ -338,8 +338,7 @@ class Module:
         return True
 
     def summary(self) -> str:
-        """A table of its parameters: their names, shapes and dtypes, how many numbers each has, and which are not
-        trained."""
+        """A table of its parameters: names, shapes, dtypes, sizes, and which are not trained."""
         parameters = self.get_parameters(grad_only=False)
         rows = [
             (name, str(list(p.shape)), p.dtype.name, f"{p.size:,}", "" if p.need_grad else "not trained")
@@ -352,8 +351,7 @@ class Module:
 
 
 def named_parameters(parameters: Any) -> dict[str, Variable]:
-    """Parameters by name; those of a Module that are trained; those in a list by their numbers; those of a pytree by
-    their paths.
+    """Parameters by name: the trained ones of a Module, those in a list by index, those of a pytree by path.
 
     Raises:
         TypeError: One is no Variable.
@@ -378,8 +376,8 @@ def named_parameters(parameters: Any) -> dict[str, Variable]:
 
 
 def _held(attributes: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
-    """Modules in lists, tuples and dicts of a module's attributes, and leaves there and among these: their names, and
-    what holds them, at which index or key."""
+    """Names of the modules and leaves in a module's attributes (leaves also within lists, tuples and dicts), with the
+    container and the index or key of each."""
     waiting: list[tuple[str, Any, Any, Any]] = [
         (name, attributes, name, value) for name, value in reversed(attributes.items()) if not name.startswith("_")
     ]

@@ -31,10 +31,10 @@ _COUNT = "count"
 
 
 class MovingAverage:
-    """The exponential moving average of parameters: `average <- decay * average + (1 - decay) * parameter` at a step.
+    """Exponential moving average of parameters: `average <- decay * average + (1 - decay) * parameter` at each step.
 
-    A training step that is given it in `averages=` moves it within its own executable; in a loop with `solver.update()`
-    call `average.update()` after it. Averages are kept in float32 at least.
+    A training step with it in `averages=` updates it within its own executable; in a loop with `solver.update()` call
+    `average.update()` after it. Averages are kept in float32 at least.
 
         average = nn.MovingAverage(nn.get_parameters(), decay=0.999)
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t], averages=average)
@@ -46,10 +46,10 @@ class MovingAverage:
 
     Args:
         parameters: Variables by name, or in a list: leaves of floating dtypes.
-        decay: The share of the average that is kept at each step, at least 0 and below 1.
-        bias_correction: Whether the average is that of the steps so far alone, so that its first value is that of the
-            parameters after the first step: `decay` is (decay - decay^t) / (1 - decay^t) at step t then. Else it starts
-            with the parameters of now, which have a share of decay^t in it.
+        decay: The weight of the old average at each step, at least 0 and below 1.
+        bias_correction: Whether to average the steps so far alone, so that the first value is that of the parameters
+            after the first step: at step t, `decay` is (decay - decay^t) / (1 - decay^t) then. If not, the average
+            starts with the current parameters, which have the weight decay^t in it.
 
     Raises:
         TypeError: A parameter is no Variable, or not of a floating dtype.
@@ -76,30 +76,29 @@ class MovingAverage:
 
     @property
     def leaves(self) -> list[Variable]:
-        """What a step writes: the count of steps, and the averages."""
+        """The leaves that a step writes: the count of steps, and the averages."""
         return [self._count, *self._averages.values()]
 
     @property
     def named(self) -> OrderedDict[str, Variable]:
-        """What it is the average of."""
+        """The averaged parameters by name."""
         return self._params.copy()
 
     @property
     def count(self) -> int:
-        """How many steps are in it."""
+        """The number of steps averaged."""
         return int(self._count.data.raw())
 
     def get_parameters(self) -> OrderedDict[str, Variable]:
-        """The averages by the names of the parameters: leaves, of float32 at least, to which no gradient goes."""
+        """The averages by the names of the parameters: leaves without gradient, of float32 at least."""
         return self._averages.copy()
 
     def moved(self, before: Arrays, params: Arrays) -> Arrays:
-        """The count and the averages after one step more, after which the averaged parameters are `params`: a pure
-        function of arrays."""
+        """The count and the averages after another step, which ends at `params`: a pure function of arrays."""
         return _moved(before, params, *self.described)
 
     def update(self) -> None:
-        """Take the parameters of now as those after one step more."""
+        """Include the current parameters as those after another step."""
         check_process()
         cells = [x.cell for x in self.leaves]
         with x64_if(self._needs_x64):
@@ -109,14 +108,14 @@ class MovingAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the block the parameters have the values of their averages; afterwards those of before again, also
+        """Within the block, parameters have the values of their averages; afterwards they have their own again, also
         after an error.
 
-        What is written to parameters within is lost, so train outside. All threads see the averages.
+        Values written to parameters within the block are lost, so train outside. All threads see the averages.
 
         Raises:
-            RuntimeError: Parameters were replaced within, by a training step or by loading. They have the values of
-                before the block again.
+            RuntimeError: Parameters were replaced within, by a training step or by loading. They have their values
+                from before the block again.
         """
         cells = [p.cell for p in self._params.values()]
         with x64_if(self._needs_x64):
@@ -141,11 +140,11 @@ class MovingAverage:
         return OrderedDict((name, np.array(array)) for name, array in zip(self._names(), arrays, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over what `get_states` of an average of these parameters gave: all or nothing.
+        """Take over the result of `get_states` of an average of these parameters: all or nothing.
 
         Raises:
             TypeError: `states` is no mapping of names to arrays.
-            ValueError: Names, shapes or dtypes are others, or the count is negative.
+            ValueError: Names, shapes or dtypes differ, or the count is negative.
         """
         if not isinstance(states, Mapping):
             raise TypeError(f"set_states: expected arrays by name, got {type(states).__name__}")
@@ -154,14 +153,14 @@ class MovingAverage:
         put_together([x.cell for x in own.values()], [np.array(given[name]) for name in own])
 
     def save_states(self, path: str | Path) -> None:
-        """Write the count and the averages to a safetensors file, which is replaced as a whole or not at all."""
+        """Write the count and the averages to a safetensors file, which is replaced atomically."""
         write_arrays(path, self.get_states(), {"average": type(self).__name__})
 
     def load_states(self, path: str | Path) -> None:
         """Read the count and the averages from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
+            ValueError: The file is damaged, or its contents do not fit, as in `set_states`; nothing is changed then.
             OSError: It cannot be read.
         """
         read_into(path, lambda arrays, _: self.set_states(arrays))
@@ -171,7 +170,7 @@ class MovingAverage:
 
     @property
     def described(self) -> tuple[float, bool]:
-        """What it does, in numbers."""
+        """The settings that identify its computation."""
         return self.decay, self.bias_correction
 
     def __repr__(self) -> str:
@@ -179,7 +178,7 @@ class MovingAverage:
 
 
 def _average_of(name: str, p: Variable) -> Variable:
-    """A leaf for the average of a parameter, which has its value."""
+    """The leaf of a parameter's average, which starts with the parameter's value."""
     with x64_if(p.spec.needs_x64):
         dtype = np.dtype(jnp.promote_types(p.dtype, jnp.float32))
         cell = NdArray.of_host_array(np.array(p.data.raw()).astype(dtype))
@@ -187,7 +186,7 @@ def _average_of(name: str, p: Variable) -> Variable:
 
 
 def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) -> Arrays:
-    """The count and the averages after one step more."""
+    """The count and the averages after another step."""
     count = before[0] + 1
 
     def move(average: Any, p: Any) -> Any:

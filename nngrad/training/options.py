@@ -1,4 +1,4 @@
-"""What users ask of a training step besides the loss, checked."""
+"""The options of a training step, checked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ Decay: TypeAlias = float | Callable[[str], float]
 
 @dataclass
 class StepOptions:
-    """The options of `train_step`, with their meaning there, checked.
+    """The options of `train_step`, checked.
 
     Raises:
         TypeError: One is of the wrong kind.
@@ -57,8 +57,8 @@ class StepOptions:
 
 
 class GradientChange:
-    """What is done with gradients before parameters are moved along them, in this order: each element is brought within
-    bounds, then each gradient within a norm, then all together within one, and weight decay is added."""
+    """Gradient clipping and weight decay, in this order: by value, by each gradient's norm, by the global norm, then
+    weight decay is added."""
 
     def __init__(self, options: StepOptions, names: Iterable[str]) -> None:
         self._value = options.clip_grad_by_value
@@ -71,16 +71,16 @@ class GradientChange:
 
     @property
     def is_none(self) -> bool:
-        """Whether gradients stay as they are."""
+        """Whether gradients are unchanged."""
         return self.described == (None, None, None, None)
 
     @property
     def described(self) -> tuple[Any, ...]:
-        """What it does, in numbers."""
+        """The settings that identify its computation."""
         return self._value, self._norm, self._global_norm, self._decays
 
     def __call__(self, params: Arrays, grads: Arrays) -> Arrays:
-        """The gradients that parameters are moved along."""
+        """The gradients after clipping and weight decay."""
         changed = list(grads)
         if self._value is not None:
             changed = [within_bounds(g, self._value) for g in changed]

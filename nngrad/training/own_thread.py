@@ -1,7 +1,7 @@
-"""Work in a thread of its own, which an interrupt leaves either to be begun or to be ended, wherever it comes.
+"""A worker thread that stays consistent wherever an interrupt comes: its work is either still to begin or done.
 
-`threading.Thread.start` and the conditions of `threading` are written in Python: an interrupt within them may leave a
-thread of which nobody knows, or becomes a RuntimeError. What is used here is done as a whole or not at all.
+`threading.Thread.start` and the conditions of `threading` are written in Python: an interrupt within them may leave an
+orphaned thread, or becomes a RuntimeError. The operations used here are atomic.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ _SECONDS = 0.1
 
 
 class OwnThread:
-    """A thread that does `work` once, which raises nothing. Signals never interrupt it, since Python gives them to the
-    main thread."""
+    """A thread that runs `work` once; `work` raises nothing. Signals never interrupt it, since Python handles them in
+    the main thread."""
 
     def __init__(self, work: Callable[[], None]) -> None:
         self._work = work
@@ -28,12 +28,12 @@ class OwnThread:
         self._ident: int | None = None
 
     def start(self) -> None:
-        """Let it work, unless it does."""
+        """Start it unless it has started."""
         if not self._claim.locked():
             _thread.start_new_thread(self._run, ())  # it may be the second one, and then ends at once
 
     def wait(self, timeout: float = float("inf")) -> None:
-        """Wait until it has worked, after a start, for so many seconds at most."""
+        """Wait until a started thread is done, for `timeout` seconds at most."""
         until = time.monotonic() + timeout
         while not self._is_over and time.monotonic() < until:
             try:
@@ -42,7 +42,7 @@ class OwnThread:
                 continue
 
     def end(self, timeout: float) -> None:
-        """Never let it begin; or wait until it has worked, for so many seconds at most, but not for itself."""
+        """Prevent it from starting, or wait until it is done, for `timeout` seconds at most, but not for itself."""
         if self._claim.acquire(blocking=False):
             self._is_over = True
         elif self._ident != threading.get_ident():

@@ -1,4 +1,4 @@
-"""A batch in parts: what a step computes of each part in turn, and what it makes of that for the whole."""
+"""Gradient accumulation: run a step on parts of a batch in turn, and combine the results."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from ..solvers.loss_scale import like
 
 
 def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
-    """What an input is in each of `count` parts of a batch: a share of the rows along the first axis; what has no axes
-    is the same in all.
+    """The spec of an input in each of `count` parts of a batch: a share of the rows along the first axis; an input
+    without axes is the same in all.
 
     Raises:
         ValueError: `count` does not divide the first axis.
@@ -31,7 +31,7 @@ def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
 
 
 def spec_of_whole(spec: Spec, count: int) -> Spec:
-    """What is given for an input that is `spec` in each of `count` parts."""
+    """The spec of the whole batch of an input that is `spec` in each of `count` parts."""
     return spec if count == 1 or not spec.shape else spec_of((count * spec.shape[0], *spec.shape[1:]), spec.dtype)
 
 
@@ -45,9 +45,9 @@ def over_parts(
 ) -> list[Any]:
     """The results for a batch that is computed in parts, one after another, in the memory of one.
 
-    Means over the parts are returned, which are added up in float32 at least; those of places in `stacked` have a first
-    axis of the parts instead. The last ones are new values of the `carried` leaves, and each part finds those of the
-    part before. Of the `keys` of random functions each part gets others.
+    Returns means over the parts, accumulated in float32 at least; results at the positions in `stacked` get a first
+    axis of the parts instead. The last results are new values of the `carried` leaves, which go from part to part. Each
+    part gets its own version of the random `keys`.
     """
 
     def part(number: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -73,14 +73,14 @@ def over_parts(
 
 
 def _rows_of_part(array: Any, number: Any, count: int) -> Any:
-    """The rows of a part: `number`, `number + count`, `number + 2 count`, ... Where devices hold a stretch of the rows
-    each, every part has an equal share of those of each device, and none have to be moved.
+    """The rows of a part: `number`, `number + count`, `number + 2 count`, ... If devices hold contiguous shards of the
+    rows, every part has an equal share of each shard, and no rows have to move.
     """
     rows = array.reshape(array.shape[0] // count, count, *array.shape[1:])
     return jax.lax.dynamic_index_in_dim(rows, number, axis=1, keepdims=False)
 
 
 def _key_of_part(key: Any, number: Any) -> Any:
-    """The key of a random function, in the part of this number."""
+    """The key of a random function in the part of this number."""
     folded = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
     return jax.random.key_data(folded)

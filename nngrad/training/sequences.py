@@ -1,10 +1,10 @@
-"""Batches of sequences of several lengths, as nnabla's `nnabla.utils.rnn` has them: padded, or packed without padding.
+"""Batches of sequences of different lengths, padded or packed, as in nnabla's `nnabla.utils.rnn`.
 
     import nngrad.training.sequences as rnn_utils
 
     packed = rnn_utils.pack_sequence([a, b, c], enforce_sorted=False)
 
-How long the sequences are is read when a function is applied, as `F.pack_padded_sequence` says.
+The lengths are read when a function is applied, as `F.pack_padded_sequence` says.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..graph import Array, Variable, as_variable
 
 
 class PackedSequence(NamedTuple):
-    """Sequences without their padding: all first steps, then all second ones, and so on."""
+    """Sequences without padding: all first steps, then all second ones, and so on."""
 
     data: Variable
     """The elements, (sum of the lengths, ...)."""
@@ -32,12 +32,12 @@ class PackedSequence(NamedTuple):
 
 
 def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_value: float = 0.0) -> Variable:
-    """Sequences of several lengths as one array, those that are shorter padded at their end.
+    """Sequences of different lengths as one array, the shorter ones padded at their end.
 
     Args:
         sequences: B Variables, each (its length, ...).
         batch_first: Whether the result is (B, T, ...); else it is (T, B, ...), with T the length of the longest.
-        padding_value: What stands where a sequence has no element.
+        padding_value: The value of the padding.
 
     Raises:
         ValueError: There is no sequence, or they differ in more than their lengths.
@@ -60,13 +60,13 @@ def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_
 def pack_padded_sequence(
     padded_sequence: Array, lengths: Array, batch_first: bool = False, enforce_sorted: bool = True
 ) -> PackedSequence:
-    """A padded batch without its padding.
+    """Pack a padded batch: remove its padding.
 
     Args:
         padded_sequence: (T, B, ...).
-        lengths: (B,), whole numbers from 1 to T.
+        lengths: (B,), integers from 1 to T.
         batch_first: Whether `padded_sequence` is (B, T, ...).
-        enforce_sorted: Whether the longest must come first; else they are sorted here.
+        enforce_sorted: Whether the longest must come first; if not, they are sorted here.
 
     Raises:
         ValueError: A shape does not fit, or the lengths are out of range or not sorted.
@@ -83,12 +83,12 @@ def pack_padded_sequence(
 
 
 def pack_sequence(sequences: Sequence[Array], batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
-    """Sequences of several lengths, packed.
+    """Pack sequences of different lengths.
 
     Args:
         sequences: Variables, each (its length, ...).
-        batch_first: Has no effect: what is packed has no axis for the batch.
-        enforce_sorted: Whether the longest must come first; else they are sorted here.
+        batch_first: Has no effect: packed sequences have no batch axis.
+        enforce_sorted: Whether the longest must come first; if not, they are sorted here.
 
     Raises:
         ValueError: They differ in more than their lengths, or are not sorted.
@@ -101,12 +101,12 @@ def pack_sequence(sequences: Sequence[Array], batch_first: bool = False, enforce
 def pad_packed_sequence(
     sequence: PackedSequence, batch_first: bool = False, padding_value: float = 0.0, total_length: int | None = None
 ) -> tuple[Variable, Variable]:
-    """The padded batch of packed sequences, in the order in which they were given, and their lengths.
+    """Unpack sequences to a padded batch, in their original order, and their lengths.
 
     Args:
-        sequence: What was packed.
+        sequence: The packed sequences.
         batch_first: Whether the result is (B, T, ...); else it is (T, B, ...).
-        padding_value: What stands where a sequence has no element.
+        padding_value: The value of the padding.
         total_length: T; None for the length of the longest.
 
     Raises:

@@ -1,4 +1,4 @@
-"""The training step of a fixed graph; also as a plain JAX function, which changes nothing and can be traced."""
+"""The training step of a fixed graph; also as a pure JAX function, which can be traced."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ PureStep = Callable[..., tuple[Any, Carried]]
 def pure_step(
     computation: StepComputation, solver: Solver, live: Sequence[Variable], written: Sequence[Variable], raises: bool
 ) -> tuple[PureStep, Carried]:
-    """The step as a function, and what it is to be called with first, for a step that reads `live` leaves, and writes
-    some of them; where it `raises`, its results come with flags that say whether they are finite."""
+    """The step as a pure function of its `live` leaves and arguments, and its initial first argument. It returns new
+    values of the `written` leaves and, if it `raises`, flags of what is finite."""
     if solver.has_schedule:
         raise ValueError("to_jax: the solver's learning rate follows a schedule, which Python evaluates at each "
                          "step; set a number first, and carried['learning_rate'] in your loop")
@@ -83,13 +83,12 @@ R = TypeVar("R", covariant=True)
 class TrainStep(Generic[R]):
     """A training step of a fixed graph. Made by `train_step`.
 
-    Calling it with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists) moves the
-    parameters by one step and returns the loss before it, as a `jax.Array`; with auxiliary results it returns a pair of
-    loss and these.
+    Called with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists), it moves the parameters by
+    one step and returns the loss before the step as a `jax.Array`; with auxiliary results, the pair `(loss, aux)`.
 
-    Parameters, the solver's state, averages and what the graph updates change at one moment, when all of them have been
-    handed out: an error or an interrupt finds them as they were before the step or as they are after it, and so do
-    signal handlers and other threads that read them. Threads that call steps of one solver take turns.
+    Parameters, the solver's state, averages and whatever the graph updates change together, once all of them have been
+    dispatched: after an error or an interrupt, in signal handlers and in other threads they are either as before the
+    step or as after it. Threads that call steps of one solver take turns.
     """
 
     def __init__(
@@ -132,7 +131,7 @@ class TrainStep(Generic[R]):
         )
 
     def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:
-        """What gives a digest of the step, the same in every process; None where there is none."""
+        """The structure that is digested to identify the step, the same in every process; None if it has none."""
 
         def structure() -> bytes | None:
             computed, moved = digest_of_program(graph.program), self._solver.structure()
@@ -173,15 +172,15 @@ class TrainStep(Generic[R]):
         return given
 
     def to_jax(self) -> tuple[PureStep, Carried]:
-        """The step as a plain JAX function, to be traced, exported or lowered for another platform.
+        """The step as a pure JAX function, to be traced, exported or lowered for another platform.
 
             function, carried = step.to_jax()
             program = jax.export.export(jax.jit(function), platforms=["cuda"])(carried, x, t)
 
-        `loss, carried = function(carried, *inputs)` changes nothing: parameters, the solver's state and what else a
-        step writes go in and come out as `carried`, a pytree that begins with the values of now. Leaves that no step
-        writes are frozen at theirs. Where random functions are involved the function takes a JAX random key as
-        `key=`. With `on_nan="raise"` it skips a step instead. JAX's setting of x64 holds.
+        `loss, carried = function(carried, *inputs)` has no side effects: parameters, the solver's state and whatever
+        else a step writes go in and come out as `carried`, a pytree that starts with the current values. Leaves that no
+        step writes are frozen at theirs. If there are random functions, the function takes a JAX random key as `key=`.
+        With `on_nan="raise"` it skips a step instead. JAX's setting of x64 holds.
 
         Raises:
             ValueError: The step writes to one of its inputs.
@@ -202,7 +201,7 @@ class TrainStep(Generic[R]):
         return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
 
     def _checked(self, results: Any, flags: Any, arrays: Arrays) -> Any:
-        """The results of a step that was taken; else a FloatingPointError, which says what was not finite."""
+        """The results if the step was taken; else raises a FloatingPointError that says what was not finite."""
         finite = np.asarray(flags)
         if finite.all():
             return results
@@ -213,7 +212,7 @@ class TrainStep(Generic[R]):
                                  f"as they were before the step. {self._where(arrays)}")
 
     def _where(self, arrays: Arrays) -> str:
-        """Which function made the first NaN or infinity of a step that was not taken: of the loss, or else of the
+        """The function that made the first NaN or infinity of a rejected step: of the loss, or else of the
         gradients."""
         if self._loss is not None and self._mesh is None:
             with suppress(Exception), switched(auto_forward=False, no_grad=False):  # the error says more than this one

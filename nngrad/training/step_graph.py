@@ -1,4 +1,4 @@
-"""The graph of a training step as a program, and where the values of its leaves come from."""
+"""The graph of a training step as a program, and the sources of its leaves' values."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ Place = tuple[LeafSource, int]
 
 
 class StepGraph:
-    """Loss, auxiliary results and gradients of a graph.
+    """Loss, auxiliary results and gradients of a graph, as one program.
 
     The program's results are the loss, the auxiliary ones, the gradients, and the new values of leaves. For a solver
     that takes `residuals`, the loss is half the sum of their squares.
@@ -132,12 +132,12 @@ class StepGraph:
         return [i for i, x in enumerate(self.live) if x._source is not None]
 
     def place_of_parameter(self, x: Variable) -> Place | None:
-        """Where a parameter is among those that are trained; None for what is not."""
+        """The position of a trained parameter; None for other Variables."""
         number = self._owners.get(id(x.cell))
         return None if number is None else (LeafSource.PARAMETERS, number)
 
     def place_of(self, x: Variable) -> Place:
-        """Where the value of a leaf comes from, which is read from its cell if it comes from nowhere else."""
+        """The source of a leaf's value: its cell, if nothing else provides it."""
         if id(x) in self._numbers:
             return LeafSource.INPUTS, self._numbers[id(x)]
         if id(x.cell) in self._owners:
@@ -148,10 +148,10 @@ class StepGraph:
         return LeafSource.LEAVES, number
 
     def _targets(self, loss: Variable, solver: Solver) -> list[tuple[Variable, int]]:
-        """The leaves through which the loss depends on parameters, each with the number of its parameter.
+        """The leaves through which the loss depends on parameters, each with its parameter's number.
 
-        A parameter may be there as Variables that share its data (`fix_parameters`); those without
-        `need_grad` stand for constants.
+        A parameter may occur as several Variables that share its data (`fix_parameters`); those without `need_grad` are
+        constants.
         """
         own = {id(p) for p in solver._variables}
         return [
@@ -162,16 +162,16 @@ class StepGraph:
 
 
 def _narrows(program: Program) -> bool:
-    """Whether something wider is taken in float16 in it."""
+    """Whether it casts anything wider to float16."""
     block = program.block
     casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in block.steps])
     return casts and any([spec.dtype == np.float32 for spec in block.inputs])
 
 
 def seed_for(loss: Variable, solver: Solver) -> Variable | None:
-    """The gradient at the loss, which is what the solver's loss scaling multiplies it by; None for 1.
+    """The cotangent of the loss, which is the solver's loss scale; None for 1.
 
-    It is a leaf: a number in the graph would be moved to where it does the gradients no good.
+    It is a leaf: simplification would move a number to where it does not keep gradients from underflowing.
 
     Raises:
         ValueError: The dtype of the loss does not hold the scale.

@@ -1,4 +1,4 @@
-"""Training steps: forward, gradient and update of a graph as one executable; what they are made of, checked."""
+"""`nn.train_step`: forward, gradient and update of a graph as one executable, with its arguments checked."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .step import TrainStep
 def checked_step(
     loss: Any, aux: Any, parameters: Any, optimizer: Any, inputs: list[Variable], options: StepOptions
 ) -> TrainStep[Any]:
-    """The training step of a graph, whose parts are checked."""
+    """The training step of a graph, after checking all arguments."""
     solver = solver_of(optimizer)
     residuals = None
     if solver.takes_residuals:
@@ -54,7 +54,7 @@ def solver_of(optimizer: Any) -> Solver:
 
 
 def _check_takes_residuals(solver: Solver, options: StepOptions) -> None:
-    """Raise unless a solver that takes residuals can do what is asked of it."""
+    """Raise an error unless a solver that takes residuals supports the options."""
     name = solver.name
     if options.accumulate != 1:
         raise ValueError(f"accumulate: S.{name} solves with all residuals together, so it takes no parts of a batch")
@@ -81,8 +81,8 @@ R = TypeVar("R", covariant=True)
 
 
 class TrainStepByShape(Generic[R]):
-    """Training steps of the graphs that a function builds, one for each combination of shapes and dtypes in which the
-    inputs come. Made by `train_step`; called as a `TrainStep`. All have one solver, with its parameters and state."""
+    """Training steps of the graphs that a function builds, one per combination of input shapes and dtypes. Made by
+    `train_step`; called like a `TrainStep`. All share one solver, with its parameters and state."""
 
     def __init__(
         self, loss: Callable[..., Any], aux: Any, parameters: Any, solver: Solver, options: StepOptions
@@ -121,7 +121,7 @@ Parameters = Mapping[str, Variable] | Iterable[Variable]
 
 
 class _Options(TypedDict, total=False):
-    """The further arguments of `train_step`, for its overloads."""
+    """The keyword arguments of `train_step`, for its overloads."""
 
     accumulate: int
     clip_grad_by_value: float | None
@@ -184,64 +184,63 @@ def train_step(
 ) -> TrainStep[Any] | TrainStepByShape[Any]:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
-    The graph is differentiated once, here. At each call of the result parameters and all other leaves are
-    read from their cells, so values that were set in between count; random functions draw anew, and
-    running statistics are updated. Parameters and state are updated in place, in memory that the step before
-    used; an array that something else still refers to is copied first.
+    The graph is differentiated once, here. Each call of the result reads parameters and all other leaves from their
+    cells, so it sees values that were set in between; random functions draw anew, and running statistics are updated.
+    Parameters and state are donated and updated in place; an array that something else still refers to is copied
+    first.
 
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
         for images, labels in batches:
             value = step(images, labels)
 
-    The shapes of a graph are fixed. Where they differ, as those of a last, shorter batch do, `loss` is a function that
-    builds the graph. It is called with Variables of the shapes and dtypes that the arrays of a call have, once for each
-    combination of them, in the scopes in which `train_step` was called; parameters and state are the same for all:
+    The shapes of a graph are fixed. If they vary, as with a shorter last batch, let `loss` be a function that builds
+    the graph. It is called with Variables of the shapes and dtypes of a call's arrays, once for each combination, in
+    the scopes in which `train_step` was called; all graphs share parameters and state:
 
         step = nn.train_step(lambda x, t: F.mean(F.squared_error(network(x), t)), nn.get_parameters, S.Adam())
 
-    What a step does with gradients, in this order: it divides them by the loss scale, brings their elements within
-    `clip_grad_by_value`, each gradient within `clip_grad_by_norm`, all of them within `clip_grad_by_global_norm`, adds
+    A step processes gradients in this order: it divides them by the loss scale, clips their elements to
+    `clip_grad_by_value`, each gradient to `clip_grad_by_norm`, all together to `clip_grad_by_global_norm`, adds
     `weight_decay`, and moves the parameters.
 
     Args:
         loss: A floating Variable of shape (), or a function of Variables that returns one, or one and `aux`. For
-            `S.GaussNewton` it is the residuals in its place, a Variable of any shape or a list of some; the loss is
-            half the sum of their squares.
+            `S.GaussNewton` give the residuals in its place, a Variable of any shape or a list of some; the loss is half
+            the sum of their squares.
         parameters: Variables to train, by name or in a list, a pytree of them or a Module: leaves of floating dtypes.
-            Beside a function that builds it may be a function too, which is called once the first graph has made them:
+            If `loss` is a function it may be a function too, which is called once the first graph has made them:
             `nn.get_parameters`.
-        optimizer: A solver, which gets these parameters and may have a state for them already; or an
-            optax transformation. A solver with loss scaling scales the gradients of this step too; the loss that is
-            returned is not scaled. Of a solver the step uses the update alone: its methods `weight_decay`,
-            `clip_grad_by_norm` and `scale_grad` change gradients that `backward()` has left, and there are
-            none here; the arguments below do so.
-        inputs: Variables whose values are given at each call, of their shapes. A function that builds has none.
-        recompute: Which forward values are computed again, so that they need not be kept, as in `nn.grad`.
-        wait_for_best: Whether all calls run the best executable. Else the first calls of a large step run one that is
-            compiled quickly, and need the memory of parameters and state once more; how many follows from the
+        optimizer: A solver, which gets these parameters and may have a state for them already; or an optax
+            transformation. A solver with loss scaling scales the gradients of this step too; the returned loss is not
+            scaled. The step uses only the solver's update: its methods `weight_decay`, `clip_grad_by_norm` and
+            `scale_grad` change gradients left by `backward()`, of which there are none here; use the arguments below.
+        inputs: Variables whose values are given at each call, of their shapes. If `loss` is a function, there are none.
+        recompute: Which forward values to rematerialise rather than keep, as in `nn.grad`.
+        wait_for_best: Whether all calls run the optimised executable. If not, the first calls of a large step run one
+            that is compiled quickly, and need the memory of parameters and state once more; their number depends on the
             structure.
-        aux: Variables of any shape and dtype that are returned beside the loss, in lists, tuples and dicts: the step
-            returns `(loss, aux)` then, in the same structure. Among them may be names: 'gradient_norm' is the
-            L2 norm of all gradients together, before they are clipped and without a loss scale; 'gradient_norms' is a
-            dict of that of each by itself; 'parameter_norm' is that of the parameters before the step; 'finite' tells
-            whether loss and gradients are finite.
+        aux: Variables of any shape and dtype to return beside the loss, in lists, tuples and dicts: the step then
+            returns `(loss, aux)`, in the same structure. It may contain names: 'gradient_norm' is the L2 norm of all
+            gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norm of
+            each; 'parameter_norm' is that of the parameters before the step; 'finite' tells whether loss and gradients
+            are finite.
         accumulate: In how many parts a batch is computed, one after another and in the memory of one. The graph is that
-            of one part; the arrays of a call have that many times the rows along their first axis, of which part i has
+            of one part; the arrays of a call have that many times the rows along their first axis, of which part i gets
             rows i, i + accumulate, ...; those without axes are the same for all parts. Gradients and loss are means
-            over the parts, as those of a loss that is a mean over a batch are. Random functions draw anew for each
-            part, and running statistics are updated part after part. Floating results of `aux` without axes are means
-            too; all others have a new first axis of parts.
-        clip_grad_by_value: Elements of gradients are brought to between minus this and this.
+            over the parts, as for a loss that is a mean over a batch. Random functions draw anew for each part, and
+            running statistics are updated part after part. Floating results of `aux` without axes are means too; all
+            others have a new first axis of parts.
+        clip_grad_by_value: Elements of gradients are clipped to between minus this and this.
         clip_grad_by_norm: A gradient of a larger L2 norm is scaled to this norm, each parameter's by itself.
-        clip_grad_by_global_norm: If all gradients together have a larger L2 norm they are scaled to this norm.
-        weight_decay: What is added to each gradient, times the parameter; a function gets a parameter's name and
-            returns the number for it.
-        on_nan: What happens where the loss or a gradient is infinite or not a number. 'skip': the step leaves
-            parameters, state and what the graph updates as they are. 'raise': so too, and a FloatingPointError tells
-            what it was and, but on a mesh, which function made the first one; each call waits for its results. None:
-            nobody looks. A dynamic loss scale skips such steps by itself; with it 'raise' raises where the loss is
-            concerned, or the scale cannot become smaller.
-        averages: Moving averages of parameters, or of what the graph updates, that move along.
+        clip_grad_by_global_norm: If all gradients together have a larger L2 norm, they are scaled to this norm.
+        weight_decay: The factor of the parameter in the term that is added to its gradient; or a function from a
+            parameter's name to its factor.
+        on_nan: What to do if the loss or a gradient is infinite or NaN. 'skip': the step leaves parameters, state and
+            whatever the graph updates as they are. 'raise': it also raises a FloatingPointError that tells what it was
+            and, except on a mesh, which function made the first one; each call waits for its results. None: no check.
+            A dynamic loss scale skips such steps by itself; with it 'raise' raises if the loss is affected, or the
+            scale cannot become smaller.
+        averages: Moving averages of parameters, or of values that the graph updates, to update in the step.
 
     Raises:
         TypeError: Something is of the wrong kind.

@@ -1,3 +1,3 @@
-"""Checkpoints of training: written beside it, checked when they are read, and resumed from to the bit."""
+"""Checkpoints: written in the background, verified when read, and resumed from bit for bit."""
 
 from .checkpointer import Checkpointer as Checkpointer

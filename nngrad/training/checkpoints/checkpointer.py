@@ -1,4 +1,4 @@
-"""Checkpointer: saves all that a run needs to go on, and restores it."""
+"""`Checkpointer`: saves the whole state of a training run, and restores it."""
 
 from __future__ import annotations
 
@@ -25,13 +25,12 @@ from .storing import CheckpointStore
 
 
 class Checkpointer:
-    """Saves all that a run needs to go on, beside its steps, and restores it.
+    """Saves the whole state of a training run, while its steps go on, and restores it.
 
-    A checkpoint holds parameters, those that are not trained too, and their `need_grad`; state, learning rate and loss
-    scale of solvers; where random draws stand, and how often large programs were called; the step; the position of the
-    input; and what else is given. All of it is of one moment. It is written by orbax in threads of its own, while
-    further steps run, and gets its name only when it is complete. Digests of its files are kept with it, so that a
-    damaged one is recognised.
+    A checkpoint holds all parameters, also untrained ones, and their `need_grad`; state, learning rate and loss scale
+    of solvers; the state of random numbers; how often large programs were called; the step; the position of the input;
+    and anything in `extra`. It is a snapshot of one moment. Orbax writes it in threads of its own, while further steps
+    run, and it gets its name only when it is complete. It contains digests of its files, so that damage is detected.
 
         checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
         first = checkpointer.restore()                       # 0 where there is none yet
@@ -39,23 +38,23 @@ class Checkpointer:
             for done, (x, t) in zip(range(first + 1, 100_001), batches):
                 checkpointer.after_step(done, step(x, t))
 
-    Until an array is written it stays in memory, so the first step after a checkpoint makes a copy of what it updates:
-    parameters and state are there twice for that time.
+    Arrays stay in memory until they are written, so the first step after a checkpoint copies what it updates: for that
+    time, memory holds parameters and state twice.
 
     On several hosts every process calls each method, and all share the directory.
 
     Args:
-        path: The directory; one below it for each checkpoint has the step as its name.
+        path: The directory; each checkpoint is a subdirectory named after its step.
         solver: The solver, or several by name.
-        parameters: Variables by name, or a Module; by default all parameters below the scope that is the present one
-            here, whenever they are made.
-        feed: What gives the batches, with `get_state()` and `set_state(state)`: that of `nn.feed`.
-        extra: What else is saved, by name: objects with `get_state()` and `set_state(state)`, such as another feed;
-            or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are filled
-            anew when they are restored. States are arrays, bytes, and what JSON knows.
-        keep: How many of the last checkpoints stay; None for all.
-        best: The metric by which the best one is known, which stays too: a name in `metrics`, or "loss".
-        highest: Whether the best is the one with the highest metric, not the lowest.
+        parameters: Variables by name, or a Module; by default all parameters in the current scope and below, whenever
+            they are made.
+        feed: The iterator of batches, with `get_state()` and `set_state(state)`: that of `nn.feed`.
+        extra: Other state to save, by name: objects with `get_state()` and `set_state(state)`, such as another feed;
+            or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are
+            refilled when they are restored. States are arrays, bytes, and JSON values.
+        keep: How many of the last checkpoints to keep; None for all.
+        best: The metric that decides which checkpoint is best; that one is kept too. A name in `metrics`, or "loss".
+        highest: Whether the best is the one with the highest metric, rather than the lowest.
         every: After how many steps `after_step` saves; None for never.
 
     Raises:
@@ -94,7 +93,7 @@ class Checkpointer:
         self._at: int | None = None  # the step after which the run stands
 
     def hold(self, **holders: Any) -> None:
-        """Save and restore these too, as what is given in `extra`.
+        """Save and restore these too, like objects in `extra`.
 
         Raises:
             TypeError: One has no state.
@@ -110,19 +109,19 @@ class Checkpointer:
     # ---------------------------------------------------------------- saving
 
     def after_step(self, step: int, loss: Any = None, metrics: Mapping[str, Any] | None = None) -> None:
-        """Do what is due after a step: look at a loss, save, and end the run if a signal came.
+        """Check the loss, save if a checkpoint is due, and end the run if a signal came.
 
-        The loss that is looked at is that of some steps before, so that nothing waits for the device.
+        The loss that is checked is that of an earlier step, so that nothing waits for the device.
 
         Args:
-            step: How many steps are done, this one included.
-            loss: The loss of this step, which `train_step` returned: floating, of shape ().
-            metrics: Numbers by name, for `best`. The loss is in it as "loss" if nothing else is.
+            step: How many steps are done, including this one.
+            loss: The loss of this step, as `train_step` returned it: floating, of shape ().
+            metrics: Numbers by name, for `best`. The loss is added as "loss" unless there is one.
 
         Raises:
-            FloatingPointError: A loss, or at a checkpoint a parameter, is not finite. Nothing is saved then, and the
+            FloatingPointError: A loss, or a parameter at a checkpoint, is not finite. Nothing is saved then, and the
                 message names the step and the last good checkpoint.
-            SystemExit: A signal has come within `saving_on_signals`, and all is saved.
+            SystemExit: A signal has come within `saving_on_signals`, and everything is saved.
             OSError: A checkpoint could not be written.
         """
         self._at = step
@@ -137,7 +136,7 @@ class Checkpointer:
             self.save(step, numbers)
 
     def save(self, step: int, metrics: Mapping[str, Any] | None = None) -> None:
-        """Begin to save a checkpoint; wait only until the one before is written. Saving a step again does nothing.
+        """Begin to save a checkpoint, waiting only for the previous one. Saving a step again does nothing.
 
         Args:
             step: How many steps are done.
@@ -145,8 +144,8 @@ class Checkpointer:
 
         Raises:
             FloatingPointError: A parameter, or the loss of a step since the last checkpoint, is not finite.
-            ValueError: There are checkpoints of later steps, of another run or another branch of this one.
-            OSError: The checkpoint before could not be written.
+            ValueError: There are checkpoints of later steps, from another run or another branch of this one.
+            OSError: The previous checkpoint could not be written.
         """
         step = checked_count(step, "step", 0)
         if step == self._store.last:
@@ -169,17 +168,17 @@ class Checkpointer:
         """Wait until the last checkpoint is written.
 
         Raises:
-            OSError: It could not be.
+            OSError: It could not be written.
         """
         self._store.wait()
 
     def steps(self) -> list[int]:
-        """The steps of which there are checkpoints, in ascending order."""
+        """The steps that have checkpoints, in ascending order."""
         self.wait()
         return self._store.steps()
 
     def best_step(self) -> int | None:
-        """The step of the best checkpoint; None where none has the metric."""
+        """The step of the best checkpoint; None if no checkpoint has the metric."""
         self.wait()
         return self._store.best_step()
 
@@ -195,23 +194,22 @@ class Checkpointer:
     # ---------------------------------------------------------------- restoring
 
     def restore(self, step: int | str | None = None, only: Collection[str] | None = None) -> int:
-        """Restore the last checkpoint that is whole, or another one, into parameters, solvers and all else.
+        """Restore the last intact checkpoint, or the one that is named, into parameters, solvers and everything else.
 
-        Parameters that are not made yet are made. A run that is resumed comes to the same parameters as one that was
-        not interrupted, to the bit: where all is restored, calls of large programs are counted on from where they stood
-        (docs/compilation.md).
+        Missing parameters are created. A resumed run reaches the same parameters as an uninterrupted one, bit for bit:
+        if everything is restored, calls of large programs are counted on from where they stood (docs/compilation.md).
 
         Args:
-            step: Which one: how many steps were done, or "best"; None for the last.
+            step: Which one: its number of steps, or "best"; None for the last.
             only: Which parts: of "parameters", "random", "feed", and "solver" or the names in `solver` and `extra`;
                 None for all.
 
         Returns:
-            How many steps were done; 0 where there is no checkpoint and none was named.
+            How many steps were done; 0 if there is no checkpoint and none was named.
 
         Raises:
             FileNotFoundError: There is none of that step, or no best one.
-            ValueError: That of the step named is damaged; or something does not fit: names, shapes, dtypes, another
+            ValueError: The named checkpoint is damaged; or something does not fit: names, shapes, dtypes, another
                 solver. The message lists all of it, and nothing is changed.
 
         Warns:
@@ -241,17 +239,17 @@ class Checkpointer:
 
     @contextmanager
     def saving_on_signals(self, *signals: int) -> Iterator[Checkpointer]:
-        """Within the block a signal that ends the run lets the step finish, saves, and ends the process.
+        """Within the block, a signal to terminate lets the step finish, saves a checkpoint, and then ends the process.
 
-        `after_step` does it, by SystemExit with 128 and the signal's number, as a shell says it: 143 for SIGTERM. At
-        the end of the block all is written, also where it ends by an error. A second Ctrl-C is a KeyboardInterrupt.
+        `after_step` does so by raising SystemExit with 128 plus the signal's number, as shells do: 143 for SIGTERM. At
+        the end of the block everything is written, even after an error. A second Ctrl-C is a KeyboardInterrupt.
 
         Args:
             signals: Which ones; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
 
         Raises:
             RuntimeError: This is not the main thread.
-            ValueError: There are several processes and a signal other than SIGTERM, of which alone all get to know.
+            ValueError: There are several processes and a signal other than SIGTERM, the only one that JAX shares.
         """
         noted = NotedSignals(signals or (signal.SIGTERM,))
         noted.enter()
@@ -275,7 +273,7 @@ class Checkpointer:
         raise SystemExit(128 + ending)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is written, and end the threads that write. It can save no more."""
+        """Wait until the last checkpoint is written, and end the writing threads. No more can be saved then."""
         self._store.close()
 
     def __enter__(self) -> Checkpointer:
@@ -290,7 +288,7 @@ class Checkpointer:
 
 
 class NotedSignals:
-    """Notes signals between `enter` and `leave`, in place of what they would do. With several processes JAX notes
+    """Records signals between `enter` and `leave` instead of acting on them. With several processes JAX records
     SIGTERM, and lets all of them agree on the step after which they end.
 
     Raises:
@@ -307,10 +305,10 @@ class NotedSignals:
                              + ", ".join([s.name for s in self._signals]))
 
     def enter(self) -> None:
-        """Note signals from now on.
+        """Start recording signals.
 
         Raises:
-            RuntimeError: This is not the main thread, to which Python gives signals; or there are several processes,
+            RuntimeError: This is not the main thread, to which Python delivers signals; or there are several processes,
                 and JAX's preemption service is off.
         """
         if threading.current_thread() is not threading.main_thread():
@@ -323,7 +321,7 @@ class NotedSignals:
             self._before[number] = signal.signal(number, self._note)
 
     def leave(self) -> None:
-        """Let signals do what they did before."""
+        """Restore the previous signal handlers."""
         if self._are_several:
             processes.terminations -= 1
         for number, handler in self._before.items():
@@ -335,7 +333,7 @@ class NotedSignals:
         self._noted = signal.Signals(number)
 
     def noted_at(self, step: int) -> signal.Signals | None:
-        """The signal after which the run is to end with this step."""
+        """The signal because of which the run is to end with this step."""
         if self._are_several:
             return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
         return self._noted

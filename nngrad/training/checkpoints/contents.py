@@ -1,4 +1,4 @@
-"""What a checkpoint holds: parameters, solvers, random draws, and whatever has a state, as text and arrays."""
+"""The contents of a checkpoint: parameters, solvers, random state and other state, as text and arrays."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ _ARRAY, _BYTES = "nngrad.array", "nngrad.bytes"
 
 
 def state_of(holder: Any) -> Any:
-    """The state of `holder`: what its `get_state()` or `get_states()` returns, or the dict that it is."""
+    """The state of `holder`: the result of its `get_state()` or `get_states()`, or the dict itself."""
     return holder if isinstance(holder, dict) else getattr(holder, _methods_of(holder)[0])()
 
 
 def _methods_of(holder: Any) -> tuple[str, ...]:
-    """The names of its methods that give its state and take it; none where it has not both."""
+    """The names of its methods that get and set its state; none unless it has both."""
     for methods in (("get_state", "set_state"), ("get_states", "set_states")):
         if all([callable(getattr(holder, method, None)) for method in methods]):
             return methods
@@ -46,7 +46,7 @@ def check_holder(holder: Any, name: str) -> None:
 
 
 def restore_state(holder: Any, state: Any) -> None:
-    """Let `holder` have a state again; a dict is changed in place."""
+    """Give `holder` a saved state; a dict is changed in place."""
     if isinstance(holder, dict):
         holder.clear()
         holder.update(state)
@@ -55,15 +55,15 @@ def restore_state(holder: Any, state: Any) -> None:
 
 
 def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
-    """A state as JSON text, and the arrays in it by names that start with `name`.
+    """A state as JSON text, and its arrays by names that start with `name`.
 
     Args:
         state: None, bools, numbers, strings, bytes and arrays, in lists and in dicts with strings as keys. Tuples
             become lists, NumPy's scalars arrays.
-        name: What it is called in errors, and in the names of arrays.
+        name: Its name in errors, and in the names of arrays.
 
     Raises:
-        TypeError: Something else is in it.
+        TypeError: It contains anything else.
     """
     arrays: dict[str, Any] = {}
 
@@ -98,7 +98,7 @@ def _check_keys(state: Any, name: str) -> None:
 
 
 def unpacked(text: str, arrays: Mapping[str, Any]) -> Any:
-    """The state of which `packed` has made text and arrays."""
+    """The state that `packed` turned into text and arrays."""
 
     def other(found: dict[str, Any]) -> Any:
         if found.keys() == {_ARRAY}:
@@ -114,8 +114,8 @@ Arrays = dict[str, Any]
 
 
 class CheckpointContents:
-    """What is saved and restored: parameters by name, those that a Module has at the time, or all below the present
-    scope; solvers by name; and what else has a state, by name."""
+    """The objects to save and restore: parameters by name (a Module's current ones, or all in the current scope and
+    below), solvers by name, and other objects with state, by name."""
 
     def __init__(
         self,
@@ -136,7 +136,7 @@ class CheckpointContents:
         self.holders = dict(holders)
 
     def parameters(self) -> OrderedDict[str, Variable]:
-        """The parameters by name, those that are not trained too."""
+        """All parameters by name, including untrained ones."""
         if self.scope is None:
             return OrderedDict(self._given)
         with parameter_scope("", self.scope):
@@ -153,10 +153,9 @@ class CheckpointContents:
         )
 
     def snapshot(self) -> tuple[Arrays, dict[str, Any], list[str]]:
-        """All arrays of one moment, by names that say what they are, and the facts about them.
+        """All arrays at one moment, by descriptive names, and the facts about them.
 
-        They are the very arrays of now, not copies: as long as somebody holds them, a step that would update them in
-        place copies them first.
+        The arrays are not copied: while somebody holds them, a step that would update them in place copies them first.
 
         Returns:
             The arrays, the facts, and the names of those arrays that must be finite.
@@ -189,14 +188,14 @@ class CheckpointContents:
 
 
 def _writable(array: Any) -> Any:
-    """`array` as orbax takes it: what each of several processes has for itself is written by the first one."""
+    """`array` in a form that orbax accepts; of arrays that every process has, the first process writes its own."""
     if isinstance(array, jax.Array) and jax.process_count() > 1 and array.is_fully_addressable:
         return np.asarray(array)
     return array
 
 
 def _of_all_processes(facts: dict[str, Any]) -> list[dict[str, Any]]:
-    """The facts of each process."""
+    """The facts of every process."""
     if jax.process_count() == 1:
         return [facts]
     text = np.frombuffer(json.dumps(facts).encode(), np.uint8)

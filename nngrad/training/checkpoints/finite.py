@@ -1,4 +1,4 @@
-"""Losses and parameters that are no longer finite, found without waiting for the step that runs."""
+"""Detection of losses and parameters that are not finite, without waiting for the running step."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ all processes of a run stop at the same step."""
 
 
 class RecentLosses:
-    """The losses of the last steps, which are looked at some steps later."""
+    """The losses of recent steps, each checked some steps later."""
 
     def __init__(self) -> None:
         self._waiting: deque[tuple[int, Any]] = deque()
 
     def add(self, step: int, loss: Any) -> None:
-        """Note the loss of a step, and look at that of some steps before.
+        """Record the loss of a step, and check that of an earlier one.
 
         Raises:
-            FloatingPointError: That one is not finite.
+            FloatingPointError: The earlier loss is not finite.
         """
         self._waiting.append((step, loss))
         while len(self._waiting) > _LATE:
             self._look()
 
     def look_at_all(self) -> None:
-        """Look at all losses that were noted, and wait for them.
+        """Check all recorded losses, waiting for them.
 
         Raises:
             FloatingPointError: One is not finite.
@@ -45,7 +45,7 @@ class RecentLosses:
             self._look()
 
     def clear(self) -> None:
-        """Forget them."""
+        """Forget all recorded losses."""
         self._waiting.clear()
 
     def _look(self) -> None:
@@ -57,7 +57,7 @@ class RecentLosses:
 
 
 def names_not_finite(arrays: Mapping[str, Any]) -> list[str]:
-    """The names of those arrays that hold an infinite number, or something that is none."""
+    """The names of the arrays that contain an infinity or NaN."""
     on_host = {name: a for name, a in arrays.items() if _is_on_host(a)}
     elsewhere = {name: a for name, a in arrays.items() if name not in on_host}
     found = [name for name, a in on_host.items() if not np.isfinite(np.asarray(a)).all()]
@@ -70,7 +70,7 @@ def names_not_finite(arrays: Mapping[str, Any]) -> list[str]:
 
 
 def _is_on_host(array: Any) -> bool:
-    """Whether NumPy reads it without a copy."""
+    """Whether NumPy can read it without a copy."""
     return not isinstance(array, jax.Array) or (
         len(array.sharding.device_set) == 1 and all([device.platform == "cpu" for device in array.devices()])
     )

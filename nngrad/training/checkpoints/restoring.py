@@ -1,4 +1,4 @@
-"""Restoring what a checkpoint holds: all that is asked for, or nothing."""
+"""Restoring a checkpoint: everything that was requested, or nothing."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .storing import CheckpointStore
 
 
 class Restoring:
-    """The restoring of one checkpoint, or of the parts of it that `only` names."""
+    """The restoration of one checkpoint, or of the parts that `only` names."""
 
     def __init__(
         self, contents: CheckpointContents, store: CheckpointStore, step: int, only: Collection[str] | None
@@ -49,7 +49,7 @@ class Restoring:
         """Restore.
 
         Raises:
-            ValueError: Something does not fit; the message lists all that does not, and nothing is changed.
+            ValueError: Something does not fit; the message lists everything that does not, and nothing is changed.
         """
         self._check()
         arrays = self._arrays()
@@ -117,7 +117,7 @@ class Restoring:
         return found
 
     def _misfits_of_empty(self, key: str, facts: Mapping[str, Any]) -> list[str]:
-        """What keeps a solver that has no parameters yet from getting those that the saved one had."""
+        """Why a solver without parameters cannot take over those of the saved one."""
         if not self._wants("parameters"):
             return [f"{key} has no parameters yet, so that it cannot be restored without them"]
         return [
@@ -129,7 +129,7 @@ class Restoring:
     # ---------------------------------------------------------------- arrays
 
     def _arrays(self) -> dict[str, Any]:
-        """The arrays that are asked for: placed as those of the present run are, where that has several devices."""
+        """The requested arrays, sharded as in the current run if it has several devices."""
         present = self._present_shardings()
         shardings = {}
         arrays: dict[str, Any] = {}
@@ -149,7 +149,7 @@ class Restoring:
         return {name: arrays[name] for name in self._specs if name in arrays}
 
     def _present_shardings(self) -> dict[str, jax.sharding.Sharding]:
-        """How the arrays of the present run that lie on several devices, or are to, are divided."""
+        """The shardings of the current run's arrays that are, or will be, on several devices."""
         found: dict[str, jax.sharding.Sharding | None] = {}
         if self._wants("parameters"):
             found |= {f"parameters/{name}": _sharding_of(p) for name, p in self._parameters.items()}
@@ -179,7 +179,7 @@ class Restoring:
     # ---------------------------------------------------------------- changes
 
     def _made(self, arrays: Mapping[str, Any]) -> dict[str, Variable]:
-        """List what changes in the parameters that are there; returns those that are not, made anew."""
+        """Plan the changes to existing parameters, and return the missing ones, newly made."""
         made: dict[str, Variable] = {}
         if not self._wants("parameters"):
             return made
@@ -219,7 +219,7 @@ def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sharding_of(param: Variable) -> jax.sharding.Sharding | None:
-    """How a parameter is divided on the mesh in force, or as it lies; None if it is on one device."""
+    """The sharding of a parameter on the current mesh, or as it is; None if it is on one device."""
     mesh = build_options().running.mesh
     if mesh is None:
         return _present_sharding(param.data.raw())
@@ -238,5 +238,5 @@ def _is_placed(array: Any) -> bool:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """The dtype of this name, which may be one of those that NumPy has not."""
+    """The dtype of this name, including those that NumPy lacks."""
     return np.dtype(getattr(ml_dtypes, name, name))

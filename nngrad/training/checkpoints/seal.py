@@ -1,4 +1,4 @@
-"""The seal of a checkpoint: one file beside its arrays with all other facts, and with the digest of every file."""
+"""The seal of a checkpoint: a file beside its arrays with all other facts, and the digest of every file."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class DamagedCheckpoint(Exception):
 
 
 def write_seal(directory: Path, facts: Mapping[str, Any]) -> None:
-    """Write `facts`, which must be fit for JSON, and the digests of all files below `directory`."""
+    """Write `facts` (JSON values) and the digests of all files below `directory`."""
     files = {
         path.relative_to(directory).as_posix(): _digest_of(path)
         for path in sorted(directory.rglob("*"))
@@ -30,10 +30,10 @@ def write_seal(directory: Path, facts: Mapping[str, Any]) -> None:
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
-    """The facts in the seal, without a look at the other files.
+    """The facts in the seal, without checking the other files.
 
     Raises:
-        DamagedCheckpoint: The seal is missing, or not as it was written.
+        DamagedCheckpoint: The seal is missing or damaged.
         ValueError: A later nngrad has written it.
     """
     facts: dict[str, Any] = _content_of(directory)["facts"]
@@ -41,10 +41,10 @@ def read_facts(directory: Path) -> dict[str, Any]:
 
 
 def check_files(directory: Path) -> None:
-    """Read all files and compare their digests with the seal.
+    """Read all files, and compare their digests with the seal.
 
     Raises:
-        DamagedCheckpoint: A file is missing, or not as it was written; the message names it.
+        DamagedCheckpoint: A file is missing or damaged; the message names it.
         ValueError: A later nngrad has written it.
     """
     for name, digest in _content_of(directory)["files"].items():

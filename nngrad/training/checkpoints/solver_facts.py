@@ -1,4 +1,4 @@
-"""What a checkpoint knows of a solver, and whether it fits another one."""
+"""What a checkpoint records of a solver, and whether that fits another solver."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ...solvers import DynamicLossScale, Solver
 
 
 def facts_of_solver(solver: Solver, by_cell: Mapping[int, str]) -> tuple[dict[str, Any], dict[str, Any]]:
-    """Facts of a solver, fit for JSON, and the arrays of its state by name; `by_cell` has names of parameters by the
-    identity of their cells. Hold its lock."""
+    """Facts of a solver as JSON values, and the arrays of its state by name. `by_cell` maps the identity of a
+    parameter's cell to its name. The caller holds the solver's lock."""
     states: dict[str, Any] = solver.named_state() if solver.get_parameters() else {}
     facts = {
         "class": solver.name,
@@ -26,7 +26,7 @@ def facts_of_solver(solver: Solver, by_cell: Mapping[int, str]) -> tuple[dict[st
 
 
 def settings_of(solver: Solver) -> dict[str, Any]:
-    """What a solver was made with, as far as JSON can say it."""
+    """The constructor arguments of a solver, as far as JSON can represent them."""
     scaling = solver.scaling
     settings = {name.lstrip("_"): value for name, value in solver.settings().items() if isinstance(value, _SIMPLE)}
     settings.pop("initial_lr")  # the learning rate of now is kept
@@ -35,7 +35,7 @@ def settings_of(solver: Solver) -> dict[str, Any]:
 
 
 def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
-    """In what the settings of a solver differ from those in the facts of one, in words."""
+    """The differences between a solver's settings and the recorded ones, in words."""
     now, then = settings_of(solver), facts["settings"]
     return [
         f"{name} was {then.get(name)!r} and is {now.get(name)!r}"
@@ -45,8 +45,8 @@ def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
 
 
 def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, key: str) -> list[str]:
-    """Why what was saved of a solver, facts and the shapes and dtypes of arrays by name, does not fit the `solver` that
-    is called `key`, in words; nothing where it does."""
+    """Why a saved solver (its facts, and its arrays' shapes and dtypes) does not fit the `solver` called `key`, in
+    words; nothing if it does."""
     if facts["class"] != solver.name:
         return [f"{key}: the checkpoint is of {facts['class']}, this is {solver.name}"]
     parameters = solver.get_parameters()
@@ -69,13 +69,13 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
 
 
 def names_in_one_only(saved: Any, present: Any, what: str) -> list[str]:
-    """Which names are in one of two collections only, in words."""
+    """The names that only one of two collections has, in words."""
     found = [f"{what} {name!r} is in the checkpoint, and not here" for name in saved if name not in present]
     return found + [f"{what} {name!r} is here, and not in the checkpoint" for name in present if name not in saved]
 
 
 def other_spec(saved: list[Any], present: Any, what: str) -> list[str]:
-    """A sentence, if the shape or the dtype is another one."""
+    """A sentence if the shape or the dtype differs."""
     shape, dtype = saved
     if tuple(shape) == tuple(present.shape) and dtype == np.dtype(present.dtype).name:
         return []

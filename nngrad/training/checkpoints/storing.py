@@ -1,4 +1,4 @@
-"""Directories of checkpoints: written by orbax, one for each step, of which the last and the best stay."""
+"""Directories of checkpoints: one subdirectory per step, written by orbax, of which the last and the best are kept."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ def orbax() -> Any:
 
 
 class _Writing:
-    """A checkpoint that was begun, and will be written whatever interrupts the one who began it.
+    """A checkpoint that has been started, and will be written even if the caller is interrupted.
 
-    Orbax begins it in a thread of its own, by `begin`: in the midst of that it cannot be left. The arrays are not
-    changed while they are here.
+    Orbax starts it in a thread of its own, by `begin`, which cannot be abandoned halfway. The arrays are not changed
+    while they are here.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class _Writing:
             self._error = error
 
     def wait_until_begun(self) -> None:
-        """Wait until orbax writes in threads of its own; raises what it raised."""
+        """Wait until orbax writes in threads of its own; re-raises its errors."""
         self._thread.start()
         self._thread.wait()
         if self._error is not None:
@@ -72,8 +72,8 @@ class _Writing:
 
 
 class CheckpointStore:
-    """The checkpoints in one directory, which several hosts share; each of them calls each method, but for `steps`. It
-    is made with the first checkpoint. The arguments are those of `Checkpointer`."""
+    """The checkpoints in one directory, which several hosts share; each calls every method, except `steps`. It is
+    created with the first checkpoint. The arguments are those of `Checkpointer`."""
 
     def __init__(self, path: Path, keep: int | None, best: str | None, highest: bool) -> None:
         self.path = path
@@ -94,7 +94,7 @@ class CheckpointStore:
     # ---------------------------------------------------------------- writing
 
     def write(self, step: int, arrays: Mapping[str, Any], facts: dict[str, Any]) -> None:
-        """Begin to write a checkpoint, once the one before is written. The arrays are read until it is finished."""
+        """Begin to write a checkpoint once the previous one is written. Arrays are read until it is finished."""
         self.wait()
         if not self._is_tidy and jax.process_index() == 0:
             for left in self.path.glob(f"*{_UNFINISHED}*"):  # by a process that was killed
@@ -112,7 +112,7 @@ class CheckpointStore:
             raise
 
     def wait(self) -> None:
-        """Wait until what was begun is written, and delete what is not to stay.
+        """Wait until the current checkpoint is written, and delete those that are not to be kept.
 
         Raises:
             OSError: It could not be written.
@@ -134,8 +134,8 @@ class CheckpointStore:
                 shutil.rmtree(self._directory(superfluous), ignore_errors=True)
 
     def _seal(self) -> None:
-        """Put the seal into a checkpoint of which all else is written, before it gets its name. Orbax calls this in the
-        first process, in the thread that writes."""
+        """Add the seal to a checkpoint whose other files are written, before it gets its name. Orbax calls this in the
+        first process, in the writing thread."""
         if self._writing is None:
             raise RuntimeError("nothing is being written")
         (unfinished,) = self.path.glob(f"{self._writing.step}{_UNFINISHED}*")
@@ -152,14 +152,14 @@ class CheckpointStore:
     # ---------------------------------------------------------------- what is there
 
     def steps(self) -> list[int]:
-        """The steps of which there are checkpoints, in ascending order, whether they are damaged or not."""
+        """The steps that have checkpoints, in ascending order, damaged or not."""
         try:
             return sorted([int(found.name) for found in self.path.iterdir() if found.name.isdecimal()])
         except FileNotFoundError:
             return []
 
     def best_step(self) -> int | None:
-        """The step with the best metric; of equal ones the last. None where no checkpoint has it."""
+        """The step with the best metric, the last one of equals; None if no checkpoint has the metric."""
         if self._best is None:
             return None
         found = []
@@ -173,10 +173,10 @@ class CheckpointStore:
         return max(found)[1] if found else None
 
     def whole_step(self, step: int | None) -> int | None:
-        """The step of a checkpoint that is as it was written: `step`, or the last such one; None where there is none.
+        """The step of an intact checkpoint: `step`, or the last intact one; None if there is none.
 
-        Those that are damaged get another name, and a warning says which they are. On several hosts the first process
-        reads the files, and all get its answer.
+        Damaged ones are renamed, and a warning lists them. On several hosts the first process reads the files, and all
+        get its answer.
 
         Raises:
             FileNotFoundError: There is no checkpoint of `step`.
@@ -237,7 +237,7 @@ class CheckpointStore:
         return read_facts(self._directory(step))
 
     def arrays(self, step: int, shardings: Mapping[str, jax.sharding.Sharding | None]) -> dict[str, Any]:
-        """Arrays of a checkpoint: as a `jax.Array` with this sharding, or as a NumPy array where it is None."""
+        """The arrays of a checkpoint: as a `jax.Array` with its sharding, or as a NumPy array where that is None."""
         if not shardings:
             return {}
         library = self._library
@@ -253,7 +253,7 @@ class CheckpointStore:
         return arrays
 
     def close(self) -> None:
-        """Wait, and end the threads that write."""
+        """Wait, and end the writing threads."""
         self.wait()
         self._writer.close()
 
@@ -279,7 +279,7 @@ def _finish() -> None:
 
 
 def _end() -> None:
-    """Python takes no notice of what fails while it ends."""
+    """Errors that Python would ignore while it exits."""
     if _codes:
         sys.stdout.flush()
         sys.stderr.flush()

@@ -1,4 +1,4 @@
-"""`nn.feed`: batches that are on the devices before a step asks for them."""
+"""`nn.feed`: prefetch batches to the devices."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .sources import BatchSource, Position, source_of
 
 
 class Feed:
-    """Batches, moved to devices ahead of use. Made by `feed`; an iterator, which knows its position."""
+    """An iterator of prefetched batches that knows its position. Made by `feed`."""
 
     def __init__(self, source: BatchSource, ahead: int) -> None:
         self._source = source
@@ -48,14 +48,14 @@ class Feed:
         return batch
 
     def get_state(self) -> Position:
-        """The position after the last batch that was taken, fit for JSON; what waits ahead does not count."""
+        """The position after the last batch taken, as JSON values; prefetched batches do not count."""
         return self._position
 
     def set_state(self, state: Position) -> None:
-        """Go on from a position that `get_state` gave, of a feed of the same input.
+        """Continue from a position that `get_state` returned, of a feed of the same input.
 
         Raises:
-            ValueError: It is a position in input of another kind, or batches were taken of an iterator already.
+            ValueError: The position belongs to input of another kind, or batches were already taken from an iterator.
         """
         self._source.check(state)
         if self._ahead is not None:
@@ -67,8 +67,8 @@ class Feed:
         self._position = self._source.position()
 
     def close(self) -> None:
-        """End what works ahead. The next batch starts it again, from the position that was reached; not so for an
-        iterator, which cannot go back."""
+        """Stop prefetching. The next batch starts it again, from the current position; an iterator, which cannot go
+        back, is finished."""
         if self._ahead is not None:
             self._source.go_to(self._position)
             self._has_lost = self._source.is_once
@@ -88,32 +88,32 @@ class Feed:
 def feed(
     source: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2, epochs: int | None = 1
 ) -> Feed:
-    """Batches of `source`, read and moved to devices by a thread of its own, before a step asks for them.
+    """Batches of `source`, read and moved to devices by a separate thread, before a step asks for them.
 
         batches = nn.feed(lambda epoch: shuffled(images, labels, seed=epoch), epochs=10)
         for x, t in batches:
             loss = step(x, t)
 
-    Batches are arrays, in tuples, lists and dicts; NumPy arrays in them become arrays on the device of the context, or
-    on the mesh that is in force where the first batch is asked for, divided over `data`. With several processes each
-    gives its own part of every batch, all of the same shape: of a loader of grain with `ShardByJaxProcess`, of a data
-    set of grain with `ds[jax.process_index()::jax.process_count()]`. Anything else in a batch stays as it is.
+    Batches are arrays, in tuples, lists and dicts. NumPy arrays become arrays on the context's device, or on the mesh
+    that is current when the first batch is asked for, sharded over `data`. With several processes each yields its own
+    part of every batch, all of the same shape: from a loader of grain with `ShardByJaxProcess`, from a data set of
+    grain with `ds[jax.process_index()::jax.process_count()]`. Anything else in a batch stays as it is.
 
-    An error in `source` comes out of the loop where its batch would have come. The position, which a
-    `Checkpointer(feed=...)` saves, counts the batches that were taken, not those that wait. Loaders and data sets of
-    grain go there by themselves; for others batches are read again and dropped, from the beginning of the epoch on, so
-    they must be the same again: shuffled by a seed that follows from the epoch.
+    An error in `source` is raised in the loop in place of its batch. The position, which a `Checkpointer(feed=...)`
+    saves, counts the batches that were taken, not those that wait. Loaders and data sets of grain seek to it. For
+    others, batches are read again from the beginning of the epoch and dropped, so they must be reproducible: shuffled,
+    say, with a seed that depends on the epoch alone.
 
-    Code of `source` runs in the thread: `nn.random` draws there are not those of the loop.
+    Code of `source` runs in the thread, so `nn.random` has a state of its own there.
 
     Args:
         source: An iterable or an iterator of batches; a function that returns one for the number of an epoch, from 0
             on; or a DataLoader, MapDataset or IterDataset of grain.
         ahead: How many batches may wait on the devices, 1 or more.
-        epochs: How many times `source` is gone through; None for no end. An iterator is gone through once.
+        epochs: How many times to iterate over `source`; None for endlessly. An iterator is used once.
 
     Raises:
-        TypeError: `source` is nothing of that kind, or a number no int.
+        TypeError: `source` is nothing of that kind, or a number is no int.
         ValueError: A number is less than 1, or `epochs` is not 1 for an iterator, or for grain.
     """
     ahead = checked_count(ahead, "ahead")
@@ -123,7 +123,7 @@ def feed(
 
 
 def _ahead(source: BatchSource, count: int) -> Ahead:
-    """The batches of `source` on their devices, ahead of use."""
+    """The batches of `source`, prefetched to their devices."""
     options = build_options()
     mesh, context = options.running.mesh, options.applying.context
     device = None if context is None else context.device
@@ -140,7 +140,7 @@ def _ahead(source: BatchSource, count: int) -> Ahead:
 
 
 def placed(batch: Any, mesh: Mesh | None, device: jax.Device | None) -> Any:
-    """A batch, whose NumPy arrays are on devices when this returns, in memory of their own; all else stays as it is."""
+    """The batch with its NumPy arrays copied to devices, in memory of their own; everything else is unchanged."""
     made = jax.tree.map(lambda leaf: _placed_array(leaf, mesh, device) if isinstance(leaf, np.ndarray) else leaf, batch)
     # Waited for here, where nobody else waits, so that no more than was asked for is on its way.
     jax.block_until_ready([leaf for leaf in jax.tree.leaves(made) if isinstance(leaf, jax.Array)])
@@ -169,8 +169,8 @@ _PATIENCE = 5.0
 
 
 class Ahead:
-    """Results of the iterator that `start` gives, computed in a thread of its own in the context of the one that makes
-    it, from when the first is asked for. At most `count` of them wait."""
+    """Results of the iterator that `start` returns, computed by a thread in the context of its creator. The thread
+    starts when the first result is requested. At most `count` results wait."""
 
     def __init__(self, start: Callable[[], Iterator[Any]], count: int) -> None:
         self._between = _Between(count, weakref.ref(self))
@@ -183,7 +183,7 @@ class Ahead:
 
         Raises:
             StopIteration: There is none.
-            Exception: What the iterator raised, with its traceback.
+            Exception: Whatever the iterator raised, with its traceback.
         """
         self._thread.start()
         between = self._between
@@ -201,7 +201,7 @@ class Ahead:
 
 
 class _Between:
-    """What the thread and the one who reads both know. Nothing in it has a lock that an interrupt could leave held."""
+    """The state that thread and reader share. It has no lock that an interrupt could leave held."""
 
     def __init__(self, count: int, reader: weakref.ref[Any]) -> None:
         self.count = count
@@ -214,8 +214,8 @@ class _Between:
         self.to_thread: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def is_over(self) -> bool:
-        """Whether nobody will read any more. Python drops an interrupt that comes while an object is taken down, and
-        what was to be done then: so it is looked whether there is a reader."""
+        """Whether the reader is gone. Python drops an interrupt that comes during finalisation, together with what was
+        to be done then, so the thread checks whether there is a reader."""
         return self.is_closed or self.reader() is None
 
 
@@ -234,7 +234,7 @@ def _wait(bell: queue.SimpleQueue[None]) -> None:
 
 
 def _work(start: Callable[[], Iterator[Any]], between: _Between) -> None:
-    """What the thread does. It knows nothing of the one who reads, who may be gone."""
+    """The body of the thread. It holds no reference to the reader, which may be gone."""
     try:
         results = start()
         try:

@@ -1,4 +1,4 @@
-"""Where batches come from, and what their position is."""
+"""Sources of batches, and their positions."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ class BatchSource(Protocol):
     """Whether it is an iterator, which cannot be gone through again."""
 
     def batches(self) -> Generator[tuple[Any, Position], None, None]:
-        """The batches from where the source stands, each with the position after it."""
+        """The batches from the current position, each with the position after it."""
 
     def position(self) -> Position:
-        """Where it stands before the first batch."""
+        """The position before the first batch."""
 
     def check(self, position: Position) -> None:
         """Raise a ValueError unless it can go to a position."""
 
     def go_to(self, position: Position) -> None:
-        """Let `batches` go on from a position."""
+        """Let `batches` continue from a position."""
 
 
 class Counted:
-    """Batches of iterables that give the same ones each time: the position is how many were taken. `epoch` gives the
-    iterable of an epoch, by its number from 0 on; None for `epochs` is no end of them."""
+    """Batches of reproducible iterables; the position is how many were taken. `epoch` returns the iterable of an epoch,
+    numbered from 0; `epochs` is None for endlessly many."""
 
     def __init__(self, epoch: Callable[[int], Iterable[Any]], epochs: int | None, is_once: bool) -> None:
         self._epoch = epoch
@@ -72,7 +72,7 @@ class Counted:
 
 
 class Positioned:
-    """Batches of grain's loaders and data sets, whose iterators know their position: `get_state` and `set_state`."""
+    """Batches of grain's loaders and data sets, whose iterators have `get_state` and `set_state`."""
 
     is_once = False
 
@@ -104,12 +104,12 @@ class Positioned:
 
 
 def _as_text(state: Any) -> Any:
-    """A state of grain's as JSON can hold it: that of a loader is text in bytes."""
+    """A state of grain's as JSON can hold it; a loader's is text in bytes."""
     return {"bytes": state.decode()} if isinstance(state, bytes) else state
 
 
 def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSource:
-    """What `nn.feed` is given, as a source of batches; errors call it by `name`.
+    """The argument of `nn.feed` as a source of batches; errors call it `name`.
 
     Raises:
         TypeError: It is nothing of that kind.

@@ -1,4 +1,4 @@
-"""Runs of training: the loop with what belongs to it, and its parts for loops of one's own."""
+"""The training loop `nn.fit`, and its parts for loops of one's own."""
 
 from .fit import EarlyStopping as EarlyStopping
 from .fit import Run as Run

@@ -23,7 +23,7 @@ from .log import TrainingLog, training_log, value_of
 
 
 class FitBatches:
-    """Batches as `nn.fit` is given them, as arguments of a step. Nothing is read ahead of its use.
+    """The batches of `nn.fit`, as arguments of a step. Nothing is read ahead.
 
     Raises:
         TypeError: `data` is nothing of that kind.
@@ -69,7 +69,7 @@ class FitBatches:
         return self._position if self._feed is None else self._feed.get_state()
 
     def set_state(self, state: Position) -> None:
-        """Go on from a position that `get_state` gave, of the same data."""
+        """Continue from a position that `get_state` returned, of the same data."""
         if self._feed is not None:
             self._feed.set_state(state)
             return
@@ -87,7 +87,7 @@ def _module_of(data: Any) -> str:
 
 
 def _counts_epochs(data: Any) -> bool:
-    """Whether it is an iterator of nnabla's, which has no end and knows its epoch."""
+    """Whether it is one of nnabla's endless iterators, which know their epoch."""
     return all([hasattr(data, name) for name in ("next", "epoch", "size", "batch_size")])
 
 
@@ -97,7 +97,7 @@ def _until(data: Any, epochs: int) -> Iterator[Any]:
 
 
 def _steps_of(data: Any, epochs: int | None, steps: int | None) -> int | None:
-    """How many batches will be taken."""
+    """The number of batches that will be taken."""
     known = None
     if _counts_epochs(data):
         known = -(-(epochs or 1) * data.size // data.batch_size) if epochs is not None or steps is None else None
@@ -110,7 +110,7 @@ Evaluate = Callable[[], Mapping[str, Any]]
 
 
 class Run:
-    """A run of `nn.fit`: what callbacks are called with, and what it returns."""
+    """A run of `nn.fit`: the argument of callbacks, and the result."""
 
     def __init__(self, batches: FitBatches, log: TrainingLog, callbacks: list[Callable[[Run], object]]) -> None:
         self.step = 0
@@ -127,7 +127,7 @@ class Run:
 
     @property
     def history(self) -> list[dict[str, float]]:
-        """The lines of the log: what was measured, with `step` and `seconds`."""
+        """The lines of the log: the measured values, with `step` and `seconds`."""
         return self.log.lines
 
     def stop(self, reason: str = "a callback has stopped it") -> None:
@@ -135,12 +135,12 @@ class Run:
         self.stopped = reason
 
     def get_state(self) -> dict[str, Any]:
-        """What a checkpoint is to hold of the run: the position in the data, and the states of callbacks."""
+        """The state of the run for a checkpoint: the position in the data, and the states of callbacks."""
         states = [call.get_state() if _has_state(call) else None for call in self.callbacks]  # type: ignore[attr-defined]
         return {"data": self._batches.get_state(), "stopped": self.stopped, "callbacks": states}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` gave.
+        """Continue from a state that `get_state` returned.
 
         Raises:
             ValueError: The run had other callbacks, or other data.
@@ -174,44 +174,44 @@ def fit(
     checkpoints: Checkpointer | None = None,
     callbacks: Iterable[Callable[[Run], object]] = (),
 ) -> Run:
-    """A training loop: calls a step with each batch, and logs, evaluates, saves and stops as it is told to.
+    """Train: call a step with each batch, and log, evaluate, save and stop as requested.
 
         step = nn.train_step(loss_of, nn.get_parameters, solver, on_nan="raise")
         nn.fit(step, batches, epochs=10, evaluate=lambda: {"accuracy": accuracy()}, log="runs/one",
                checkpoints=nn.Checkpointer("runs/one/checkpoints", solver, every=1000))
 
-    With `checkpoints` the same call goes on after the last one, and comes to the same parameters, to the bit, as a run
-    that was not interrupted. The last step is saved too. Ctrl-C and SIGTERM let the step finish and save it; a second
-    Ctrl-C does not wait. A loss that is infinite or no number ends the run; a step of `nn.train_step(...,
-    on_nan="raise")` also names the function that made it.
+    With `checkpoints` the same call resumes after the last one, and reaches the same parameters, bit for bit, as an
+    uninterrupted run. The last step is saved too. Ctrl-C and SIGTERM let the step finish and save it; a second Ctrl-C
+    does not wait. A loss that is infinite or NaN ends the run; a step of `nn.train_step(..., on_nan="raise")` also
+    names the function that made it.
 
     Args:
-        step: What `nn.train_step` returns, or any function of a batch. It returns a loss, or a loss and a dict of
+        step: The result of `nn.train_step`, or any function of a batch. It returns a loss, or a loss and a dict of
             metrics, or such a dict; of these, numbers and arrays of one element are logged.
-        data: Batches: an iterable; a function that returns one for the number of an epoch, from 0 on; what `nn.feed`
-            returns; an iterator of nnabla's; or a loader of grain. A tuple or a list becomes the arguments of the
+        data: Batches: an iterable; a function that returns one for the number of an epoch, from 0 on; the result of
+            `nn.feed`; an iterator of nnabla's; or a loader of grain. A tuple or a list becomes the arguments of the
             step, anything else its only one. None: the step has no arguments.
-        epochs: How often `data` is gone through; by default once or, where `steps` is given, as often as it takes.
-        steps: After how many steps the run ends, if the data do not end before.
-        every: Of how many steps a line is logged; the first and the last one are, too.
-        evaluate: A function without arguments that measures how good the model is: it returns numbers by name.
-        evaluate_every: After how many steps it is called, and after the first and the last one; by default `every`.
-        log: A folder for `metrics.csv`, which `nngrad follow` reads, or what `nn.training_log` returns; by default
-            there is a progress bar alone.
-        checkpoints: What saves the run and restores it, with `every` and all else.
-        callbacks: Functions that are called after each step with the `Run`. What they return is not used. Those that
-            have `get_state` and `set_state` are saved in checkpoints.
+        epochs: How often to iterate over `data`; by default once or, if `steps` is given, as often as it takes.
+        steps: After how many steps the run ends, unless the data end before.
+        every: The number of steps between lines of the log; the first and the last step have one, too.
+        evaluate: A function without arguments that evaluates the model: it returns numbers by name.
+        evaluate_every: The number of steps between its calls, by default `every`; the first and last step have one too.
+        log: A folder for `metrics.csv`, which `nngrad follow` reads, or the result of `nn.training_log`; by default
+            there is only a progress bar.
+        checkpoints: Saves and restores the run, with its own `every`.
+        callbacks: Functions that are called after each step with the `Run`. Their results are ignored. Those that have
+            `get_state` and `set_state` are saved in checkpoints.
 
     Returns:
         The `Run`: its `history` is a list of the lines, each a dict.
 
     Raises:
         TypeError: An argument is of the wrong kind.
-        ValueError: Numbers do not go with the data; there are no batches; or `evaluate` gives a name that the step
-            has given already.
-        FloatingPointError: The loss is infinite or no number.
-        KeyboardInterrupt: It was interrupted; where there are checkpoints the message says what is kept.
-        SystemExit: SIGTERM has ended it, and all is saved.
+        ValueError: Numbers do not go with the data; there are no batches; or `evaluate` returns a name that the step
+            has returned already.
+        FloatingPointError: The loss is infinite or NaN.
+        KeyboardInterrupt: It was interrupted; with checkpoints the message says what was saved.
+        SystemExit: SIGTERM has ended it, and everything is saved.
     """
     for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("evaluate_every", evaluate_every)):
         if value is not None:
@@ -241,7 +241,7 @@ def fit(
 
 
 def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
-    """Within it signals end the run where a step is finished; Python gives them to the main thread alone."""
+    """Let signals end the run after the current step; only the main thread can, since Python delivers them there."""
     if checkpoints is None or threading.current_thread() is not threading.main_thread():
         return nullcontext()
     # On several hosts only SIGTERM does so, since all have to save the same step.
@@ -249,7 +249,7 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
 
 
 class _Loop:
-    """The loop of `fit`, with its arguments; `every` is after how many steps a line is written, and evaluated."""
+    """The loop of `fit`, with its arguments; `every` is the number of steps between log lines."""
 
     def __init__(
         self, run: Run, step: Callable[..., Any], steps: int | None, every: tuple[int, int], evaluate: Evaluate | None,
@@ -261,7 +261,7 @@ class _Loop:
         self._measured = self._evaluated = 0  # after which step that was at last
 
     def take_all(self, batches: Iterator[tuple[Any, ...]], most: int | None) -> None:
-        """Take the steps that are left, `most` with those before."""
+        """Run the remaining steps, up to a total of `most`."""
         run, begin = self._run, self._run.step
         while not run.stopped and (most is None or run.step < most) and (
             batch := next(batches, None)
@@ -318,7 +318,7 @@ class _Loop:
 
 
 def logged_of(result: Any) -> dict[str, Any]:
-    """What is logged of what a step returns: a loss, a loss and more, or a dict; it is not read yet."""
+    """The loggable part of a step's result (a loss, a loss and more, or a dict); nothing is read yet."""
     if result is None:
         return {}
     loss, more = result if isinstance(result, tuple) and len(result) == 2 else (result, None)
@@ -329,17 +329,17 @@ def logged_of(result: Any) -> dict[str, Any]:
 
 
 class EarlyStopping:
-    """A callback of `nn.fit` that ends the run when a metric has not become better for a number of measurements.
+    """A callback of `nn.fit` that ends the run when a metric has stopped improving.
 
         nn.fit(step, batches, epochs=100, evaluate=evaluate, callbacks=[nn.EarlyStopping("val_loss", patience=5)])
 
-    Checkpoints hold its state, so a resumed run ends where an undisturbed one does.
+    Checkpoints hold its state, so a resumed run ends where an uninterrupted one does.
 
     Args:
-        metric: A name of what the step or `evaluate` gives.
-        patience: How many measurements in a row may be no better than the best one before.
-        highest: Whether high values are good, and not low ones.
-        least: By how much a value must be better than the best one before to count.
+        metric: The name of a value that the step or `evaluate` returns.
+        patience: After how many measurements in a row without improvement the run ends.
+        highest: Whether higher values are better, rather than lower ones.
+        least: The least improvement on the best value that counts.
 
     Raises:
         TypeError: `patience` is no int.
@@ -353,7 +353,7 @@ class EarlyStopping:
         self._waited = 0
 
     def __call__(self, run: Run) -> None:
-        """Look at what was measured after a step."""
+        """Check the values that were measured after a step."""
         value = run.metrics.get(self._metric)
         if value is not None:
             better = self._sign * value < self._best - self._least
@@ -366,9 +366,9 @@ class EarlyStopping:
             run.stop(f"{self._metric} has not become better {self._waited} times in a row")
 
     def get_state(self) -> dict[str, Any]:
-        """The best value before, and how often none was better, fit for JSON."""
+        """The best value so far, and the number of measurements since, as JSON values."""
         return {"best": repr(self._best), "waited": self._waited}
 
     def set_state(self, state: dict[str, Any]) -> None:
-        """Go on from a state that `get_state` gave."""
+        """Continue from a state that `get_state` returned."""
         self._best, self._waited = float(state["best"]), state["waited"]

@@ -1,4 +1,4 @@
-"""`nn.training_log`: what a run measures, and how far it is, in files and on the terminal."""
+"""`nn.training_log`: metrics and progress of a run, in files and on the terminal."""
 
 from __future__ import annotations
 
@@ -29,8 +29,7 @@ SHOWN_EVERY = 0.1
 
 
 class Shown:
-    """A run as it is shown, from when this is made until `stop`: on a console, or on the standard error where that is a
-    terminal."""
+    """The progress bar of a run, until `stop`: on a console, or on standard error if that is a terminal."""
 
     def __init__(self, console: Console | None, steps: int | None, step: int) -> None:
         self._is_quiet = console is None
@@ -45,19 +44,19 @@ class Shown:
             self._bar.start()
 
     def stop(self) -> None:
-        """Leave the bar as it is."""
+        """Stop the bar, leaving it on the screen."""
         if self._bar is not None:
             self._bar.stop()
 
     def at(self, step: int) -> None:
-        """Move the bar, if it has not been moved just now."""
+        """Move the bar, unless it has moved just now."""
         now = time.monotonic()
         if self._bar is not None and (now >= self._next or step == self._steps):
             self._next = now + SHOWN_EVERY
             self._bar.update(self._task, completed=step)
 
     def values(self, step: int, values: Mapping[str, float]) -> None:
-        """Show what was measured after a step; on a terminal without losses and norms, to fit into 80 columns."""
+        """Show the values of a step; on a terminal without losses and norms, to fit into 80 columns."""
         if self._bar is not None:
             chosen = {name: value for name, value in values.items() if not name.endswith(("_loss", NORM))}
             self._bar.update(self._task, completed=step, values=in_words(chosen or values))
@@ -82,7 +81,7 @@ RATE = "rate"
 
 
 class TrainingLog:
-    """The log of a run. Made by `training_log`; a context, which can be called."""
+    """The log of a run, made by `training_log`: a context manager to be called with each step's values."""
 
     def __init__(
         self, folder: Path | None, step: int, steps: int | None, every: int, tensorboard: bool,
@@ -134,16 +133,16 @@ class TrainingLog:
                 self._tell(finished=True)
 
     def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Say what a step gave. Every so many steps, of the first and of the last one it is read and written.
+        """Log the values of a step. Only every so many steps, and the first and the last one, are read and written.
 
         Args:
-            step: How many steps are done, this one included.
+            step: How many steps are done, including this one.
             values: Numbers, and arrays of one element, by name.
             **named: The same.
 
         Raises:
             TypeError: A value is no number; the message names it.
-            ValueError: The step does not come after the one before.
+            ValueError: The step does not come after the previous one.
             OSError: A file cannot be written.
         """
         if step <= self.step:
@@ -157,13 +156,13 @@ class TrainingLog:
             self._last = step, given
 
     def moved(self, step: int) -> None:
-        """A step was done, of which nothing is written."""
+        """Advance to a step that has no line."""
         self.step = step
         if self._shown is not None:
             self._shown.at(step)
 
     def write(self, step: int, values: Mapping[str, Any]) -> dict[str, float]:
-        """Read what a step gave, and write it.
+        """Read the values of a step, and write them.
 
         Returns:
             The numbers by name.
@@ -185,11 +184,11 @@ class TrainingLog:
         return numbers
 
     def draw(self, step: int, figure: Any) -> None:
-        """Write a picture, for `nngrad follow` and for TensorBoard.
+        """Save a picture, for `nngrad follow` and for TensorBoard.
 
         Args:
             step: How many steps are done.
-            figure: A figure of matplotlib's.
+            figure: A matplotlib figure.
         """
         if self._file is None or self.folder is None:
             return
@@ -199,13 +198,13 @@ class TrainingLog:
             self._board.add_figure("samples", figure, step, close=False)
 
     def _tell(self, finished: bool) -> None:
-        """Write what `nngrad follow` is to know besides."""
+        """Write the progress file that `nngrad follow` reads."""
         if self._file is not None and self.folder is not None:
             steps = "" if self.steps is None else f"steps = {self.steps}\n"
             write_whole(self.folder / RUN, f"{steps}finished = {str(finished).lower()}\n".encode())
 
     def __str__(self) -> str:
-        """What was measured at last."""
+        """The last measured values."""
         last = self.lines[-1] if self.lines else {}
         return in_words({n: v for n, v in last.items() if n not in (STEP, SECONDS, RATE) and not n.endswith(NORM)})
 
@@ -214,28 +213,28 @@ def training_log(
     folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
     tensorboard: bool = False, progress: bool | Console = True,
 ) -> TrainingLog:  # fmt: skip
-    """The log of a training loop: `metrics.csv` in a folder, a progress bar on a terminal, and what else is asked for.
+    """The log of a training loop: `metrics.csv` in a folder, a progress bar on a terminal, TensorBoard if requested.
 
         with nn.training_log("runs/one", steps=1000) as log:
             for step in range(1, 1001):
                 log(step, loss=train(*batch(step)))
 
-    `nngrad follow runs/one` shows the run in a browser, while it goes on and afterwards. Each line is in the file when
-    it is written. With several processes the first one writes. What an earlier run has left in the folder is put aside,
-    into a folder `earlier-1` there, unless this one goes on after a step of it.
+    `nngrad follow runs/one` shows the run in a browser, while it runs and afterwards. Each line is in the file as soon
+    as it is written. With several processes the first one writes. Files of an earlier run are moved to a folder
+    `earlier-1` within, unless this run resumes that one after a step.
 
     Args:
         folder: Where files are written; None for none.
-        step: How many steps are done before: lines of later ones, which an interrupted run has left, are taken away.
-        steps: How many there will be in all, as far as that is known.
-        every: Of how many steps one is written; the first and the last one are, too.
-        tensorboard: Whether TensorBoard's files are written, to `tensorboard/`. Needs tensorboardX, or PyTorch's.
-        progress: Whether a terminal shows a bar with the time left; or a rich Console, which gets lines where it is
-            no terminal.
+        step: How many steps are done already; lines of later ones, left by an interrupted run, are removed.
+        steps: The total number of steps, if it is known.
+        every: The number of steps between lines; the first and the last step have one, too.
+        tensorboard: Whether to write TensorBoard's files, to `tensorboard/`. Needs tensorboardX, or PyTorch's.
+        progress: Whether a terminal shows a bar with the time left; or a rich Console, which gets lines if it is no
+            terminal.
 
     Raises:
         TypeError: A number is none.
-        ValueError: A number is less than it may be, or TensorBoard's files have no folder.
+        ValueError: A number is too small, or TensorBoard's files have no folder.
     """
     for name, value, least in (("step", step, 0), ("steps", steps, 1), ("every", every, 1)):
         if name != "steps" or value is not None:
@@ -246,12 +245,12 @@ def training_log(
 
 
 def value_of(value: Any) -> Any:
-    """The array of a Variable or an NdArray; what is neither, as it is."""
+    """The array of a Variable or an NdArray; anything else as it is."""
     return value.d if isinstance(value, Variable) else value.data if isinstance(value, NdArray) else value
 
 
 def as_number(value: Any, name: str) -> float:
-    """The number in a number, or in an array of one element."""
+    """A number, or the element of an array that has one, as a float."""
     array = np.asarray(value_of(value))
     if array.size != 1 or array.dtype.kind == "O" or (array.dtype.kind in "USV" and array.dtype.name != "bfloat16"):
         what = f"an array of shape {array.shape}" if array.ndim else repr(value)
@@ -260,7 +259,7 @@ def as_number(value: Any, name: str) -> float:
 
 
 def as_png(figure: Any) -> bytes:
-    """The content of a PNG file with a figure of matplotlib's."""
+    """A matplotlib figure as the bytes of a PNG file."""
     picture = io.BytesIO()
     figure.savefig(picture, format="png")
     return picture.getvalue()
@@ -279,7 +278,7 @@ def _tensorboard_writer() -> Any:
 
 
 def _put_aside(folder: Path) -> None:
-    """Move what an earlier run has left to a folder of its own."""
+    """Move the files of an earlier run to a folder of their own."""
     number = 1
     while (aside := folder / f"earlier-{number}").exists():
         number += 1
@@ -293,15 +292,15 @@ STEP, SECONDS = "step", "seconds"
 
 
 class MetricsFile:
-    """A CSV file to which lines are appended, each in one call to the system, so that a reader sees whole lines.
+    """A CSV file to which lines are appended, each by one system call, so that readers see whole lines.
 
-    The first line has the names of the columns; a cell is empty where nothing was measured. A line with new names
-    replaces the file by one that has their columns too. Where a run is resumed, lines past the step at which it goes on
-    are taken away, and what a killed process has left of a line: so no step is missing, and none is there twice.
+    The first line has the names of the columns; a cell is empty if nothing was measured. A line with new names
+    rewrites the file with their columns. When a run resumes, lines after its step and partial lines of a killed process
+    are removed, so that no step is missing or there twice.
 
     Args:
-        path: The file; begun anew where there is none.
-        step: How many steps the run has behind it.
+        path: The file; created if it does not exist.
+        step: How many steps the run has done before.
 
     Raises:
         OSError: The file cannot be read or written; the message names it.
@@ -353,7 +352,7 @@ def _line(cells: Iterable[str]) -> bytes:
 
 
 def _number(text: str | None) -> float:
-    """The number of a step; infinite where there is none."""
+    """The number of a step; infinite if there is none."""
     try:
         return float(text or "inf")
     except ValueError:
