@@ -1,4 +1,4 @@
-"""Files: named arrays, parameters, graphs, programs, and nnabla's formats.
+"""File formats: named arrays, parameters, graphs, exported programs, and nnabla's formats.
 
     replacing.py          files are replaced as a whole or not at all
     storage.py            named arrays in safetensors files

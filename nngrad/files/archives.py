@@ -1,5 +1,4 @@
-"""Files that are zip archives of a few members, each stored as it is, so that a file takes no more memory than its
-size."""
+"""Uncompressed zip archives of a few members; reading one takes no more memory than its size."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ _UNREADABLE = (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, Runti
 
 
 def archive_of(members: Mapping[str, bytes]) -> bytes:
-    """The content of an archive with these members, by their names."""
+    """The bytes of an archive with these members by name."""
     content = io.BytesIO()
     with zipfile.ZipFile(content, "w", zipfile.ZIP_STORED) as archive:
         for name, member in members.items():
@@ -24,7 +23,7 @@ def archive_of(members: Mapping[str, bytes]) -> bytes:
 
 
 def members_of(content: bytes, required: Set[str], known: Set[str], what: str) -> dict[str, bytes]:
-    """The members of an archive, by their names.
+    """The members of an archive by name.
 
     Args:
         content: The content of the archive.

@@ -1,4 +1,4 @@
-"""The program of the process that reads an HDF5 file: one that is damaged may crash the library, or never let it end.
+"""A subprocess that reads an HDF5 file, since a damaged file may crash the library or make it hang.
 
 It is run by its path, with what Python's path is and how many seconds it may compute, and gets the file as its input.
 It says what the datasets are, a line of JSON, with their values behind; or, as such a line, what is wrong.
@@ -19,7 +19,7 @@ _ROOM = 4 << 30
 
 
 def read_datasets(content: bytes) -> tuple[list[list[Any]], list[Any]]:
-    """Name, dtype, shape and `need_grad` of each dataset in the order that `index` says, and their values.
+    """Name, dtype, shape and `need_grad` of each dataset in the order of its `index`, and the values.
 
     Raises:
         Exception: It is none, or damaged, or holds what no parameter can be.
@@ -65,7 +65,7 @@ def _limit(name: str, most: int) -> None:
 
 
 def main() -> None:
-    """The program."""
+    """Entry point of the subprocess."""
     sys.path[:] = json.loads(sys.argv[1])
     _limit("RLIMIT_CPU", int(sys.argv[2]))
     values: list[Any] = []

@@ -1,4 +1,4 @@
-"""Parameters in files of nnabla's: HDF5 ('.h5'), protocol buffers ('.protobuf', '.nntxt'), archives of these ('.nnp').
+"""Parameters in nnabla's formats: HDF5 ('.h5'), protocol buffers ('.protobuf', '.nntxt'), archives of these ('.nnp').
 
 In HDF5 each parameter is a dataset at the path that is its name, with attributes `need_grad` and `index`, its place in
 the order. A protocol buffer is a message `NNablaProtoBuf`, in bytes or as text. An archive is a zip file with the
@@ -35,7 +35,7 @@ SECONDS_TO_READ = 20
 
 
 class FileParameters(NamedTuple):
-    """What a file holds, in its order."""
+    """The parameters of a file, in its order."""
 
     arrays: Arrays
     need_grad: dict[str, bool]
@@ -58,7 +58,7 @@ def read_parameters(path: str | Path, extension: str) -> FileParameters:
 
 
 def write_h5(path: str | Path, arrays: Mapping[str, Any], need_grad: Mapping[str, bool]) -> None:
-    """Write arrays to an HDF5 file as nnabla does; the file is replaced as a whole. bfloat16 becomes float32.
+    """Write arrays to an HDF5 file in nnabla's format, atomically. bfloat16 becomes float32.
 
     Raises:
         ImportError: h5py is not installed.
@@ -69,7 +69,7 @@ def write_h5(path: str | Path, arrays: Mapping[str, Any], need_grad: Mapping[str
 
 
 def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) -> bytes:
-    """The content of such a file; `where` is its name in messages."""
+    """The bytes of such a file; `where` is its name in messages."""
     h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
@@ -83,7 +83,7 @@ def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) 
 
 
 def package_for(module: str, package: str, what: str) -> Any:
-    """The module `module`, or an ImportError that says how to get it."""
+    """Import `module`, or raise an ImportError that says how to install it."""
     try:
         return importlib.import_module(module)
     except ImportError as error:
@@ -91,7 +91,7 @@ def package_for(module: str, package: str, what: str) -> Any:
 
 
 def _read_h5(content: bytes, where: str) -> FileParameters:
-    """In a process of its own, whose time and memory are limited: a damaged file may crash HDF5, or never end."""
+    """Read it in a subprocess with limited time and memory: a damaged file may crash HDF5, or make it hang."""
     package_for("h5py", "h5py", f"{where}: '.h5' files")
     seconds = SECONDS_TO_READ + len(content) // 10**6
     program = Path(__file__).with_name("hdf5_reading.py")
@@ -139,7 +139,7 @@ def _message() -> Any:
 
 
 def message_class(messages: Messages) -> Any:
-    """The class of `NNablaProtoBuf`, of messages that are described as `MESSAGES` are."""
+    """The class `NNablaProtoBuf`, built from message descriptions such as `MESSAGES`."""
     pb2 = importlib.import_module("google.protobuf.descriptor_pb2")
     field = pb2.FieldDescriptorProto
     file = pb2.FileDescriptorProto(name="nnabla_parameters.proto", syntax="proto3")
@@ -185,7 +185,7 @@ def _held(message: Any, where: str) -> FileParameters:
 
 
 def array_of_message(message: Any, name: str, where: str) -> np.ndarray[Any, Any]:
-    """The array in a message with a shape and data, which is called `name`.
+    """The array of a message with shape and data; errors call it `name`.
 
     Raises:
         ValueError: The two do not fit together.
@@ -197,7 +197,7 @@ def array_of_message(message: Any, name: str, where: str) -> np.ndarray[Any, Any
 
 
 def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:
-    """The members of an archive of nnabla's, by their names.
+    """The members of an nnabla archive by name.
 
     Raises:
         ValueError: It is no such archive, or damaged.

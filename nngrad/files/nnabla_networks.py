@@ -1,4 +1,4 @@
-"""Networks in files of nnabla's: text in the form of protocol buffers, alone or in an archive with the parameters.
+"""Networks in nnabla's formats: protocol-buffer text, alone or in an archive with the parameters.
 
 `nnabla_functions.csv` has a line for each type of function that nnabla 1.36 writes: its name in F, and the names and
 kinds of its arguments in the file, which are those of F but for `RENAMED`.
@@ -27,7 +27,7 @@ _NAMED_INPUTS = ("beta", "gamma", "mean", "variance")
 
 
 class FunctionType(NamedTuple):
-    """A type of function in files."""
+    """A function type of nnabla's, and the function of F for it."""
 
     type: str
     function: str
@@ -38,7 +38,7 @@ class FunctionType(NamedTuple):
 
 @functools.cache
 def function_types() -> dict[str, FunctionType]:
-    """All types by their names in files."""
+    """All function types by their names in files."""
     with Path(__file__).with_name("nnabla_functions.csv").open(encoding="utf-8", newline="") as file:
         lines = list(csv.DictReader(file))
     pairs = {line["type"]: [field.partition(":")[::2] for field in line["fields"].split()] for line in lines}
@@ -52,8 +52,8 @@ def _field(number: int, kind: str) -> tuple[int, str, bool]:
 
 @functools.lru_cache(maxsize=1)
 def network_message() -> Any:
-    """The class of `NNablaProtoBuf` with networks and executors. In text fields are known by their names, so that
-    their numbers need not be nnabla's."""
+    """The class `NNablaProtoBuf` with networks and executors. Text formats identify fields by name, so that the numbers
+    need not be nnabla's."""
     with_fields = [each for each in function_types().values() if each.fields]
     arguments = {
         f"{each.type}Parameter": {name: _field(i + 1, kind) for i, (name, kind) in enumerate(each.fields.items())}
@@ -86,7 +86,7 @@ def network_message() -> Any:
 
 
 def read_networks(path: str | Path, extension: str) -> Any:
-    """The message in a file of networks.
+    """Parse a file of networks into a message.
 
     Args:
         path: The file.
@@ -112,7 +112,7 @@ def build_network(
     network: Any, parameters: Mapping[str, Variable], batch_size: int | None, where: str,
     given: Mapping[str, Variable] = MappingProxyType({}),
 ) -> dict[str, Variable]:  # fmt: skip
-    """Make the graph of a network.
+    """Build the graph of a network.
 
     Args:
         network: The message.
@@ -153,7 +153,7 @@ def build_network(
 
 
 def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> list[Variable]:
-    """The outputs of a function in a file."""
+    """Apply the function of F for a function in a file."""
     kind = function_types().get(f.type)
     if kind is None or f.repeat_id:
         loop = "in a loop, " if f.repeat_id else ""
@@ -177,7 +177,7 @@ def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> 
 
 
 def _arguments(f: Any, kind: FunctionType, known: Mapping[str, Any], size: int, where: str) -> dict[str, Any]:
-    """The arguments of the function of F by their names there."""
+    """The arguments of the function of F, by name."""
     arguments: dict[str, Any] = {}
     for field, what in kind.fields.items():
         value = getattr(getattr(f, f"{kind.function}_param"), field)

@@ -1,4 +1,4 @@
-"""States of solvers in files of nnabla's: HDF5 ('.h5') and protocol buffers ('.protobuf').
+"""Solver states in nnabla's formats: HDF5 ('.h5') and protocol buffers ('.protobuf').
 
 In HDF5 each parameter is a group at the path that is its name, with an attribute `index`, its place in the order. In
 the group are `t`, the number of updates, and a dataset for each array, with an `index` too. A protocol buffer is a
@@ -39,7 +39,7 @@ def _message() -> Any:
 
 
 def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
-    """Write states, each with `pstate` and `t`, by the names of parameters; the file is replaced as a whole.
+    """Write states, each with `pstate` and `t`, by parameter name; the file is replaced atomically.
 
     Raises:
         ImportError: The package is not installed that writes such files.
@@ -92,7 +92,7 @@ def _protobuf_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where:
 
 
 def read_states(path: str | Path) -> dict[str, tuple[Arrays, int]]:
-    """The arrays of each parameter in such a file, and its number of updates.
+    """The state arrays and the update count of each parameter in a file.
 
     Raises:
         ImportError: The package is not installed that reads such files.

@@ -1,4 +1,4 @@
-"""Networks written as nnabla does. A graph of nngrad's has functions that nnabla has not: those are refused by name."""
+"""Write networks in nnabla's format. Functions that nnabla lacks are refused by name."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Shape = tuple[int, ...]
 
 
 class CannotBeSaved(ValueError):
-    """Something in a graph cannot be said in a file of nnabla's."""
+    """Something in a graph cannot be expressed in nnabla's format."""
 
 
 class NetworkWriter:
@@ -90,7 +90,7 @@ class NetworkWriter:
         return name
 
     def open(self, name: str, shape: Shape) -> Shape:
-        """The shape with -1 for the size of batches."""
+        """The shape with -1 for the batch size."""
         batch = self._open_batch and name in self._batched and shape[:1] == (self._network.batch_size,)
         return (-1, *shape[1:]) if batch else shape
 
@@ -116,7 +116,7 @@ class NetworkWriter:
     def emit(
         self, kind: str, ins: Sequence[str], given: Sequence[str], shapes: Sequence[Shape], fields: Mapping[str, Any]
     ) -> None:
-        """Write a function, and declare what it gives."""
+        """Write a function, and declare its outputs."""
         self._count += 1
         message = self._network.function.add(name=f"@{self._network.name}/{kind}_{self._count}", type=kind)
         message.input.extend(ins)
@@ -134,7 +134,7 @@ class NetworkWriter:
             self._declare(name, shape)
 
     def between(self, kind: str, x: str, shape: Shape, fields: Mapping[str, Any]) -> str:
-        """Write a function of `x` that the graph has not, and return the name of what it gives."""
+        """Write an additional function of `x`, and return the name of its output."""
         name = f"@{self._network.name}/{kind}_{self._count + 1}_out"
         if x in self._batched:
             self._batched.add(name)
@@ -146,7 +146,7 @@ class NetworkWriter:
         return self._shapes[name]
 
     def reshaped(self, x: str, shape: Shape) -> str:
-        """Write a reshape, if `x` has another shape."""
+        """Write a reshape if `x` has another shape."""
         if self._shapes[x] == shape:
             return x
         return self.between("Reshape", x, shape, {"shape": self.open(x, shape)})
@@ -158,7 +158,7 @@ class NetworkWriter:
     def _fields(
         self, kind: FunctionType, op: Op, arguments: dict[str, Any], ins: list[str], shape: Shape
     ) -> dict[str, Any]:
-        """The arguments in the file of what an op is given."""
+        """The arguments of an op, as in the file."""
         names = {field: field if field in arguments else RENAMED.get(field, field) for field in kind.fields}
         for name, default in zip(op.argument_names, op.defaults, strict=True):
             if name not in names.values() and arguments[name] != default:
@@ -174,7 +174,7 @@ class NetworkWriter:
         return fields
 
     def _value(self, kind: FunctionType, field: str, arguments: dict[str, Any], value: Any, ins: list[str]) -> Any:
-        """The value of an argument in the file, where None stands for what nnabla writes out."""
+        """The value of an argument in the file, with nnabla's explicit default in place of None."""
         rank = len(self._shapes[ins[0]]) if ins else 0
         if field == "axes" and (value is not None or kind.function in _ALL_AXES):
             axes = range(rank) if value is None else (value,) if isinstance(value, int) else value
@@ -200,7 +200,7 @@ def _convolve(
 def _batch_matmul(
     writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
 ) -> None:
-    """nnabla's has axes of batches; a product of two matrices is its Affine."""
+    """nnabla's BatchMatmul needs batch axes; a product of two matrices is its Affine."""
     x, y = map(writer.shape, ins)
     if (len(x), len(y)) == (2, 2):
         turned = arguments["transpose_a"], arguments["transpose_b"]
@@ -216,7 +216,7 @@ def _batch_matmul(
 def _take_slices(
     writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
 ) -> None:
-    """A slice, and a reshape that drops the axes that an index stands for."""
+    """A slice, followed by a reshape that drops integer-indexed axes."""
     bounds = [(key, key + 1, 1) if isinstance(key, int) else (key[0], key[0] + key[1] * key[2], key[2])
               for key in arguments["key"]]  # fmt: skip
     old = writer.shape(ins[0])

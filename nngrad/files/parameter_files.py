@@ -1,4 +1,4 @@
-"""Parameters in files: written from the present scope, and read into it."""
+"""`save_parameters` and `load_parameters`: the parameters of the current scope in files."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ READ = (".safetensors", *READABLE)
 def save_parameters(
     path: str | Path, params: Mapping[str, Variable] | None = None, extension: str | None = None
 ) -> None:
-    """Write parameters to a file, with their dtypes and `need_grad`: a safetensors file, or one as nnabla writes it.
+    """Write parameters with their dtypes and `need_grad` to a safetensors file, or in one of nnabla's formats.
 
     The file is replaced as a whole or, if writing fails or is interrupted, left as it was. It keeps its mode and owner;
     a link to it stays one.
@@ -76,7 +76,7 @@ def save_parameters(
 
 
 def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
-    """Read parameters from a safetensors file, or one of nnabla's, into the present scope.
+    """Read parameters from a safetensors file, or in one of nnabla's formats, into the current scope.
 
     Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
     made. All of that comes about at one moment: nothing is changed if anything does not fit, and an interrupt finds all
@@ -129,7 +129,7 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
 
 
 def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
-    """Which of `formats` a file has, which are those that files are `done` in."""
+    """The extension of a file, which must be among `formats`; errors say what is `done` to files."""
     given = extension if extension is not None else Path(path).suffix
     if given not in formats:
         raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")
@@ -150,7 +150,7 @@ def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.nda
 
 
 def _tree_of(names: Iterable[str], path: str | Path) -> Names:
-    """Names of parameters in scopes as they say. A ValueError tells which of them cannot be there side by side."""
+    """Parameter names as a tree of scopes. A ValueError names parameters that cannot coexist."""
     tree: Names = OrderedDict()
     for name in names:
         *scopes, last = _parts(name, "params") or [""]
@@ -170,7 +170,7 @@ def _tree_of(names: Iterable[str], path: str | Path) -> Names:
 
 
 def _name_below(names: Any, depth: int | None = None) -> str:
-    """The first parameter in `names`; with `depth`, as many scopes that it is in, from the first one on."""
+    """The first parameter in `names`; with `depth`, the first that many scopes of its path."""
     while not isinstance(names, str):
         names = next(iter(names.values()))
     return "/".join(_parts(names)[:depth])
@@ -179,7 +179,7 @@ def _name_below(names: Any, depth: int | None = None) -> str:
 def _parameter_for(
     name: str, array: np.ndarray[Any, Any], flag: bool | None, there: Any, path: str | Path
 ) -> tuple[Variable, list[Change]]:
-    """The parameter that takes over what the file has, and what has to be changed in it; a new one where none is there.
+    """The parameter that takes over a file's value, and the changes that it needs; a new parameter if there is none.
 
     Args:
         name: Its name in the file.
@@ -202,7 +202,7 @@ def _parameter_for(
 
 
 def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` as whole numbers where `param` has them, and as floats where it has floats, if no value changes."""
+    """`array` as integers if `param` has integers, or as floats if it has floats, unless a value would change."""
     if (array.dtype.kind == "f") == param.spec.differentiable:
         return array
     with np.errstate(invalid="ignore"):
@@ -211,7 +211,7 @@ def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any,
 
 
 def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
-    """`array` in the dtype of `param`."""
+    """A cell with `array` in the dtype of `param`."""
     if param.shape != array.shape:
         raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
     cell = NdArray.from_numpy_array(array, array.dtype)
@@ -221,14 +221,14 @@ def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path:
 
 
 def _taking_over(cell: NdArray, source: NdArray) -> list[Change]:
-    """Returns what lets `cell` hold the value that `source` holds."""
+    """The change that gives `cell` the value of `source`."""
     if source.spec is not cell.spec:
         raise ValueError(f"a cell of {cell.spec} cannot hold a value of {source.spec}")
     return [(setattr, cell, "_value", source._value), (setattr, cell, "variable", None)]
 
 
 def _make(changes: list[Change]) -> None:
-    """Make all changes in one call into C, which neither a signal's handler nor another thread can come between."""
+    """Make all changes in one C call, so that neither a signal handler nor another thread can come between."""
     before = [getattr(target, key) for function, target, key, _ in changes if function is setattr]
     with writing:
         deque(starmap(call, changes), maxlen=0)

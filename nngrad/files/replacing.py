@@ -1,4 +1,4 @@
-"""Files that are read as a whole, and replaced as a whole or not at all."""
+"""Atomic replacement of files, and reading them whole."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _OF_OTHERS = {
 
 
 def check_own_ending(path: str | Path, function: str, ending: str, instead: str) -> None:
-    """Raise a ValueError if a file is to be called as one of another format is, and not as one that `function` writes.
+    """Raise a ValueError if a file name has the extension of another format than the one that `function` writes.
 
     Args:
         path: The file.
@@ -45,7 +45,7 @@ def check_own_ending(path: str | Path, function: str, ending: str, instead: str)
 
 
 def write_whole(path: str | Path, content: bytes) -> None:
-    """Make `content` the file `path`: all of it or, where that fails or is interrupted, nothing.
+    """Write `content` to `path` atomically: if it fails or is interrupted, the file is unchanged.
 
     It is written to a file beside it, brought to the disk, and renamed. A file that is replaced hands on its mode
     and, where the system lets it, its owner and group; a new one has the mode that the umask leaves. Where `path` is a
@@ -80,7 +80,7 @@ def read_whole(path: str | Path) -> bytes:
 
 
 def _status_if_replaceable(target: str) -> os.stat_result | None:
-    """The status of a file that may be replaced; None if there is none."""
+    """The stat result of a file that may be replaced; None if it does not exist."""
     try:
         status = os.stat(target)
     except FileNotFoundError:
@@ -95,7 +95,7 @@ def _status_if_replaceable(target: str) -> os.stat_result | None:
 
 
 def _replace(target: str, content: bytes, before: os.stat_result | None, beside: str) -> bool:
-    """Write `content` to the new file `beside`, and let it take the place of `target`.
+    """Write `content` to the new file `beside`, and rename it to `target`.
 
     Returns:
         False if another process took `beside` for a left-over before it was locked.
@@ -123,7 +123,7 @@ def _replace(target: str, content: bytes, before: os.stat_result | None, beside:
 
 
 def _take_over_rights(handle: int, before: os.stat_result) -> None:
-    """Give an open file the owner, the group and the mode in `before`, as far as the system lets one."""
+    """Give an open file the owner, group and mode in `before`, as far as permitted."""
     if hasattr(os, "fchown"):
         for owner in (before.st_uid, -1):
             with contextlib.suppress(OSError):
@@ -142,7 +142,7 @@ def _take_over_rights(handle: int, before: os.stat_result) -> None:
 
 @functools.cache
 def _kernel() -> str:
-    """Returns what tells this run of this machine's kernel from all others; '' where the system does not say."""
+    """An identifier of this machine's boot; '' if the system has none."""
     try:
         return Path(_BOOT_ID).read_text().strip().replace("-", "")
     except OSError:
@@ -154,7 +154,7 @@ def _own_name() -> str:
 
 
 def _locked(file: BinaryIO) -> bool:
-    """Lock a new file; False if another process is about to remove it, or has done so."""
+    """Lock a new file; False if another process has removed it or is about to."""
     if fcntl is None:
         return True
     try:
@@ -186,7 +186,7 @@ def _remove_if_dead(path: str) -> None:
 
 
 def _sync_folder(folder: str) -> None:
-    """Bring a rename in `folder` to the disk, on systems where a folder can be synchronised."""
+    """Flush a rename in `folder` to disk, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)
         try:

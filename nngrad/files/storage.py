@@ -1,4 +1,4 @@
-"""Named arrays in safetensors files, which are replaced as a whole or not at all."""
+"""Named arrays in safetensors files, which are replaced atomically."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ _FACTS = "nngrad"
 
 
 def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str, Any]) -> None:
-    """Write `arrays` and `facts`, which must be fit for JSON, to the file `path`, which is replaced as a whole.
+    """Write `arrays` and `facts` (JSON values) to the file `path`, atomically.
 
     Raises:
         ValueError: An array has a name that the format reserves or cannot hold.
@@ -39,7 +39,7 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
 
 
 def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -> bytes:
-    """The content of such a file, which is to be called `path` in messages.
+    """The bytes of such a file; errors call it `path`.
 
     Raises:
         ValueError: An array has a name that the format reserves or cannot hold.
@@ -58,7 +58,7 @@ def _has_surrogates(name: str) -> bool:
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays in a safetensors file, in the order of their names, and the facts that `write_arrays` put beside them.
+    """The arrays of a safetensors file in order of their names, and the facts that `write_arrays` added.
 
     Raises:
         OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
@@ -68,7 +68,7 @@ def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
 
 
 def read_into(path: str | Path, take: Callable[[Arrays, dict[str, Any]], None]) -> None:
-    """Hand the arrays of such a file, and the facts, to `take`.
+    """Pass the arrays and facts of such a file to `take`.
 
     Raises:
         ValueError: It is damaged, or `take` says that they do not fit; the message names the file.
@@ -82,7 +82,7 @@ def read_into(path: str | Path, take: Callable[[Arrays, dict[str, Any]], None]) 
 
 
 def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:
-    """The same from the content of a file, which is called `path` in messages.
+    """The arrays and facts in the bytes of a file; errors call it `path`.
 
     Raises:
         ValueError: It is no safetensors file, or damaged, or holds what no array can be.
@@ -97,7 +97,7 @@ def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:
 
 
 def _facts_in(content: bytes) -> dict[str, Any]:
-    """The facts in a file whose header is known to be good."""
+    """The facts in a file whose header has been checked."""
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size]).get(RESERVED) or {}
     facts = json.loads(metadata.get(_FACTS, "{}"))

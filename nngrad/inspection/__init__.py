@@ -1,4 +1,4 @@
-"""What a graph is made of, what it costs, and where it goes wrong."""
+"""Inspection: listings, pictures, costs, timing, hooks, gradient checks and the search for NaN."""
 
 from .cost import Count, Tally, count
 from .debugging import source_locations

@@ -1,4 +1,4 @@
-"""What functions cost, one by one and in all (`count`): products, convolutions, operations on elements, and bytes.
+"""`nn.count`: the cost of a graph by op and by order, in functions, matrix products, operations and bytes.
 
 The forward of an op is traced to JAX's primitives, and the operations of each are counted by formula. So the cost
 belongs to what runs: an op needs no formula of its own, and a user's function has its cost too.
@@ -24,7 +24,7 @@ from ..graph.tables import aligned, html_table
 
 
 class Cost(NamedTuple):
-    """What it takes to compute something."""
+    """The cost of a computation."""
 
     matrix_products: int = 0
     """Matrix products that sum over at least one axis."""
@@ -35,11 +35,11 @@ class Cost(NamedTuple):
     """Bytes that are read and written when each function runs by itself."""
 
     def plus(self, other: Cost) -> Cost:
-        """The sum of both."""
+        """The sum of two costs."""
         return Cost(*[a + b for a, b in zip(self, other, strict=True)])
 
     def times(self, count: int) -> Cost:
-        """The same `count` times."""
+        """The cost of `count` repetitions."""
         return Cost(*[a * count for a in self])
 
 
@@ -48,7 +48,7 @@ _traced = BoundedCache(4096)
 
 
 def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
-    """The cost of an op on inputs of these shapes and dtypes, alone: each is read and each output written once."""
+    """The cost of an op alone on inputs of these shapes and dtypes: each input is read and each output written once."""
     cost: Cost = _traced.part((op,)).get((op, arguments, given), lambda: _traced_cost(op, arguments, given))
     return cost._replace(bytes=sum([s.nbytes for s in (*given, *op.result_specs(given, arguments))]))
 
@@ -60,7 +60,7 @@ def _traced_cost(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) ->
 
 
 class Application(NamedTuple):
-    """An op applied in a graph, or in a body in it."""
+    """An application of an op in a graph or in a body within it."""
 
     op: Op
     order: int
@@ -71,7 +71,7 @@ class Application(NamedTuple):
 
 
 def applications_in(block: Block) -> list[Application]:
-    """The applications of ops in a block, and in the bodies within it."""
+    """The applications of ops in a block and in the bodies within it."""
     return [
         each for (op, arguments, ins), order in zip(block.steps, block.orders, strict=True)
         for each in applications_of(op, arguments, tuple([block.spec(i) for i in ins]), order)
@@ -79,8 +79,8 @@ def applications_in(block: Block) -> list[Application]:
 
 
 def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...], order: int) -> list[Application]:
-    """The application of an op, and those in its bodies. A loop costs nothing but what is in it; of branches it is the
-    dearest one.
+    """The application of an op, and those in its bodies. A loop costs only its body; of branches the dearest one
+    counts.
 
     Args:
         op: The op.
@@ -106,7 +106,7 @@ def _operations(applications: Sequence[Application]) -> int:
 
 
 def _cost_of_jaxpr(jaxpr: Any) -> Cost:
-    """The cost of a jaxpr and all within it. Work in progress is a stack of (jaxpr, how often it runs)."""
+    """The cost of a jaxpr and everything within it. The worklist is a stack of (jaxpr, how often it runs)."""
     total, stack = Cost(), [(jaxpr, 1)]
     while stack:
         body, runs = stack.pop()
@@ -126,8 +126,7 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
 
 
 def _branches(params: dict[str, Any]) -> Sequence[Any]:
-    """Returns what may run. Of ways that differ by platform it is the one for all that are not named, which
-    has no detours."""
+    """The jaxprs that may run. If they differ by platform, the default one, which has no workarounds."""
     branches: Sequence[Any] = params["branches"]
     return branches[-1:] if params.get("branches_platforms") is not None else branches
 
@@ -165,14 +164,14 @@ Formula = Callable[[list[Any], list[Any], dict[str, Any]], int]
 
 
 def _multiplications(n: int) -> int:
-    """Products in the n-th power by repeated squaring, and one division if n is negative."""
+    """Multiplications in the n-th power by repeated squaring, and a division if n is negative."""
     m = abs(n)
     return (m.bit_length() - 1 + m.bit_count() - 1 if m else 0) + (1 if n < 0 else 0)
 
 
 def _convolution_flops(x: Any, w: Any, y: Any, params: dict[str, Any]) -> int:
-    """2 for each product of an element of `x` with one of `w`; those with the zeros of margins and of dilation, which
-    are not there, do not count. So the gradients of a convolution, too, count what it counts itself."""
+    """2 for each product of an element of `x` with one of `w`, without products with zeros of padding and dilation. So
+    the gradients of a convolution count as much as the convolution."""
     numbers = params["dimension_numbers"]
     pairs = 1
     for i, (below, _) in enumerate(params["padding"]):
@@ -190,7 +189,7 @@ def _nothing(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
 
 
 def _reduction(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
-    """n - 1 for n elements that are made one."""
+    """n - 1 for n elements that are reduced to one."""
     size, groups = int(ins[0].size), int(outs[0].size)
     return size - groups if size > groups else 0
 
@@ -207,18 +206,18 @@ def _windows(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
 
 
 def _updates(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
-    """One for each element that is added where it goes."""
+    """One for each element that is added in place."""
     return int(ins[2].size)
 
 
 def _comparisons(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
-    """n log2 n for n elements in order (an estimate)."""
+    """n log2 n to sort n elements (an estimate)."""
     n = ins[0].shape[params["dimension"]]
     return math.ceil(ins[0].size * math.log2(n)) if n > 1 else 0
 
 
 def _factored(thirds: int) -> Formula:
-    """Of a factorisation: thirds/3 n^3 for each n by n matrix (leading term; an estimate)."""
+    """thirds/3 n^3 for the factorisation of each n by n matrix (leading term; an estimate)."""
 
     def formula(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
         return int(ins[0].size) * int(min(ins[0].shape[-2:])) * thirds // 3
@@ -255,7 +254,7 @@ Key = TypeVar("Key")
 
 
 class Tally(NamedTuple):
-    """What a number of functions cost together."""
+    """The total cost of several functions."""
 
     functions: int
     matrix_products: int
@@ -265,7 +264,7 @@ class Tally(NamedTuple):
 
 
 class Count(NamedTuple):
-    """What a graph costs; `str()` of it is a table.
+    """The cost of a graph; `str()` of it is a table.
 
     Constants of the graph, which are functions without inputs, are counted apart: there is nothing to compute.
     """
@@ -305,18 +304,18 @@ class Count(NamedTuple):
         return "".join([html_table([*ops, *orders, total], _HEAD, numbers=True), *rest])
 
     def _sections(self) -> tuple[list[tuple[str, ...]], list[tuple[str, ...]], tuple[str, ...]]:
-        """Rows by op, rows by order, and that of the total."""
+        """The rows by op, the rows by order, and the total."""
         orders = [(f"order {order}", *_shown(tally)) for order, tally in self.by_order.items()]
         ops = [(name, *_shown(tally)) for name, tally in self.by_op.items()]
         return ops, orders, ("total", *_shown(self.total))
 
     def _rest(self) -> list[str]:
-        """What is said below the table."""
+        """The notes below the table."""
         return [f"and {self.constants} constant{'s' * (self.constants > 1)}"] if self.constants else []
 
 
 def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Count:
-    """Functions, matrix products, operations and bytes of the graph that computes `outputs`, each function once.
+    """Count functions, matrix products, operations and bytes of the graph that computes `outputs`, each function once.
 
     Nothing is run. Leaves are no functions; constants of the graph are counted apart. Functions in the body of a loop
     count as often as they run, or once if not `each_step`; a loop of which the number of rounds is not known counts one
@@ -349,13 +348,13 @@ def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Cou
 
 
 def tally_of(applied: Iterable[Application]) -> Tally:
-    """What applications of ops cost together, constants left out."""
+    """The total cost of applications of ops, without constants."""
     costs = [(None, each.runs, each.cost) for each in applied if each.cost is not None]
     return _tallies(costs).get(None, Tally(0, 0, 0, 0, 0))
 
 
 def _tallies(costs: list[tuple[Key, int, Cost]]) -> dict[Key, Tally]:
-    """The sums of costs that have the same key, each so many times."""
+    """The sums of costs with the same key, each weighted by its count."""
     sums: dict[Key, tuple[int, Cost]] = {}
     for key, runs, cost in costs:
         number, before = sums.get(key, (0, Cost()))
@@ -372,7 +371,7 @@ def _shown(tally: Tally) -> tuple[str, ...]:
 
 
 def short_number(number: int) -> str:
-    """A number in full up to a million, and then in four digits and a unit."""
+    """A number in full up to a million, and beyond that with four digits and a unit."""
     for size, unit in _UNITS:
         if number >= size:
             return f"{number / size:.3f}"[:5].rstrip(".") + f" {unit}"

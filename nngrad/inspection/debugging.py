@@ -1,4 +1,4 @@
-"""Debug mode: every function remembers where it was called, and what is not a number is found out and traced back."""
+"""Debug mode: every function remembers where it was called, and NaN and infinities are detected and traced back."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .nan import Array, Beginning, Checker
 
 
 class Debug:
-    """What debug mode looks for.
+    """The settings of debug mode.
 
     Args:
         inf: Whether infinity is looked for, besides NaN.
@@ -27,7 +27,7 @@ class Debug:
         self.inf = inf
 
     def checker(self) -> DebugChecker:
-        """Returns what looks at the functions of one run."""
+        """The checker of the functions of one run."""
         return DebugChecker(wrong=_not_finite if self.inf else np.isnan)
 
 
@@ -36,17 +36,17 @@ def _not_finite(values: Array) -> Array:
 
 
 class DebugChecker(Checker):
-    """Looks at the results of functions as they run, and says where what reaches the end began."""
+    """Checks the results of functions as they run, and reports the origin of what reaches the end."""
 
     def finish(self, outputs: Sequence[Variable]) -> None:
-        """Raise a FloatingPointError if something that is not finite has reached `outputs`."""
+        """Raise a FloatingPointError if `outputs` contain anything that is not finite."""
         for y in outputs:
             marks = self.marks_of(y)
             if marks is not None:
                 raise FloatingPointError(self._message(marks["wrong"]))
 
     def _message(self, begun: Beginning) -> str:
-        """What is wrong, with which function, and where that was called."""
+        """The error message: the fault, the function, and where it was called."""
         f = begun.variable.parent
         assert f is not None  # leaves are not looked at
         inner = begun.within
@@ -58,7 +58,7 @@ class DebugChecker(Checker):
         return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], _located(f)])
 
     def _finding(self, begun: Beginning, f: Function, leaf: str) -> str:
-        """What is wrong with which function, and what that was given."""
+        """The fault, the function, and its inputs, in words."""
         which = f"output {begun.variable.index}" if len(f.specs) > 1 else "the result"
         lines = [f"{self._wrong(begun.array)} in {which} of {f.op.name} (order {f.order}), {f!r}"]
         for name, x, array in zip(f.op.names_of(len(f.inputs)), f.inputs, begun.given, strict=True):
@@ -66,7 +66,7 @@ class DebugChecker(Checker):
         return "\n".join(lines)
 
     def _wrong(self, array: Any) -> str:
-        """What is not finite in an array; nothing where all is well."""
+        """A description of what is not finite in an array; empty if nothing is."""
         values = np.asarray(array)
         for bad in self.bad(values).values():
             what = "NaN" if np.isnan(values).any() else "infinity"
@@ -75,7 +75,7 @@ class DebugChecker(Checker):
         return ""
 
     def _described(self, values: Array) -> str:
-        """What a function was given."""
+        """A description of a function's inputs."""
         wrong = self._wrong(values)
         if wrong:
             return f"not finite itself: {wrong}"
@@ -109,8 +109,7 @@ def _called(f: Function) -> str:
 
 
 def debug(on: bool = True, *, inf: bool = True) -> Switched:
-    """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on from the
-    start, in all.
+    """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on everywhere.
 
     Functions that are applied within remember where in the user's program that was. Graphs that run within run
     function by function; where a NaN or an infinity reaches a result, a FloatingPointError says in which
@@ -138,14 +137,14 @@ if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "o
 
 
 class _Noting:
-    """Notes on functions where they are applied, and in which scope."""
+    """Records source lines and scopes on functions as they are applied."""
 
     def __init__(self) -> None:
         self._known: dict[int, tuple[Scope, str]] = {}
         """The names of scopes by their ids; scopes that are kept here keep their ids."""
 
     def note(self, f: Function) -> None:
-        """Note where the user's program is."""
+        """Record the current line of the user's program."""
         locate(f)
         scope = get_current_parameter_scope()
         known = self._known.get(id(scope))
@@ -155,8 +154,8 @@ class _Noting:
 
 
 def source_locations(on: bool = True) -> Switched:
-    """Functions that are applied within, in this thread or asyncio task, remember the line of your program and the
-    scope of parameters, which `nn.show` and other views of graphs tell. Nothing else is different.
+    """Within the block, in this thread or asyncio task, functions remember the user's source line and their parameter
+    scope, which `nn.show` and other views display. It changes nothing else.
 
         with nn.source_locations():
             loss = build()

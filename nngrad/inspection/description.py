@@ -1,4 +1,4 @@
-"""describe: what is known of each function of a graph, once, for whatever shows graphs: columns, one entry a node."""
+"""`describe`: the facts about each node of a graph as columns, for everything that displays graphs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .recomputation import State, states_of
 
 
 class Kind(IntEnum):
-    """What a node is."""
+    """The kind of a node."""
 
     FUNCTION = 0
     LEAF = 1
@@ -36,7 +36,7 @@ class Kind(IntEnum):
 
 
 class BodyEntry(NamedTuple):
-    """A body, as it stands below one node. The nodes of a body follow one another, and the node that has it."""
+    """A body of one node. The nodes of a body are consecutive, and follow the node that owns it."""
 
     node: int
     """The node that has it."""
@@ -50,10 +50,9 @@ class BodyEntry(NamedTuple):
 
 
 class Description:
-    """What is known of the nodes of a graph. All columns are lists over the nodes, which are the leaves, and then the
-    functions in the order in which they were made, each followed by what is in its bodies; so operands come before what
-    reads them. Made by `describe`.
-    """
+    """The facts about the nodes of a graph, made by `describe`. All columns are lists over the nodes: the leaves, and
+    then the functions in the order in which they were made, each followed by the nodes of its bodies; so operands come
+    before their readers."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
@@ -114,18 +113,18 @@ class Description:
         return len(self.names)
 
     def forget_graph(self) -> None:
-        """Let go of the functions and leaves, and with them of arrays that they may hold."""
+        """Release the functions and leaves, and with them arrays that they may hold."""
         self.functions = [None] * len(self)
         self.leaves = {}
 
     @cached_property
     def members(self) -> dict[int, list[int]]:
-        """The nodes of each body, by its number; those that are in no body by -1."""
+        """The nodes of each body by its number; those in no body under -1."""
         return _grouped(self.body_of)
 
     @cached_property
     def bodies_of(self) -> dict[int, list[int]]:
-        """The numbers of the bodies of each node that has any."""
+        """The numbers of each node's bodies."""
         return _grouped([entry.node for entry in self.bodies])
 
     @cached_property
@@ -135,7 +134,7 @@ class Description:
 
     @cached_property
     def runs(self) -> list[int]:
-        """How often each node runs when the graph runs once; a loop of an unknown number of rounds counts one."""
+        """How often each node runs when the graph runs once; loops of unknown length count one step."""
         total: list[int] = []
         for entry in self.bodies:
             outer = self.body_of[entry.node]
@@ -144,7 +143,7 @@ class Description:
 
     @cached_property
     def costs(self) -> list[Cost]:
-        """What each node takes one time, as `nn.count` counts it; a loop what is in it takes, at all of its steps."""
+        """The cost of running each node once, as `nn.count` counts it; a loop costs its body times its steps."""
         return [self._cost(i) for i in range(len(self))]
 
     def _cost(self, i: int) -> Cost:
@@ -164,17 +163,17 @@ class Description:
         return tuple([self.specs[node][output] for node, output in self.operands[i]])
 
     def op_name(self, i: int) -> str:
-        """The name of the op of a node, empty for what is no function."""
+        """The name of a node's op; empty for leaves."""
         op = self.ops[i]
         return "" if op is None else op.name
 
     def arguments(self, i: int) -> str:
-        """The static arguments of a node as text, 'axis=1, keepdims=True'; those of a loop are said by its bodies."""
+        """The static arguments of a node as text, 'axis=1, keepdims=True'; its bodies are shown elsewhere."""
         op = self.ops[i]
         return "" if op is None else argument_text(op, self.static[i], isinstance(op, ControlOp))
 
     def shape(self, i: int) -> str:
-        """Shapes and dtypes of the outputs that are read, 'float32[128, 64], int32[2]'; of all, where none is."""
+        """Shapes and dtypes of the outputs that are read, 'float32[128, 64], int32[2]'; of all if none is."""
         specs, results = self.specs[i], self.results[i]
         read = [spec for spec, name in zip(specs, results, strict=True) if name]
         return ", ".join(map(repr, read or specs))
@@ -185,13 +184,13 @@ class Description:
         return self.results[node][output]
 
     def formula(self, i: int) -> str:
-        """What the backward rule that emitted a node computes; empty for what no rule has emitted."""
+        """The formula of the backward rule that emitted a node; empty if no rule did."""
         op = self.rules[i]
         return "" if op is None else formula_of(op)
 
 
 def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
-    """The positions of each number."""
+    """The positions at which each number occurs."""
     found: dict[int, list[int]] = {}
     for place, key in enumerate(keys):
         found.setdefault(key, []).append(place)
@@ -199,7 +198,7 @@ def _grouped(keys: Sequence[int]) -> dict[int, list[int]]:
 
 
 def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = None) -> Description:
-    """What is known of each function that computes `outputs`. Nothing is run, and each function is looked at once.
+    """Describe each function that computes `outputs`. Nothing is run, and each function is visited once.
 
     Args:
         outputs: A Variable or Variables.
@@ -217,7 +216,7 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
 
 
 class _Node(NamedTuple):
-    """What the first columns say of a node."""
+    """A node's entries in the first columns."""
 
     name: str
     results: tuple[str, ...]
@@ -234,7 +233,7 @@ class _Node(NamedTuple):
 
 
 class _Describing:
-    """Numbers the nodes of a block, and of the bodies within it, and finds out what a block does not know of them."""
+    """Numbers the nodes of a block and of the bodies within it, and collects the facts that a block lacks."""
 
     def __init__(self, outputs: Sequence[Variable], parameters: Mapping[int, str]) -> None:
         self._names = Names()
@@ -247,7 +246,7 @@ class _Describing:
         self._closing, self._made = closing, Description(closing.block(closing.numbers(outputs)))
 
     def run(self) -> Description:
-        """The description."""
+        """Make the description."""
         made, closing = self._made, self._closing
         values = {i: (self._leaf(x), 0) for i, x in enumerate(closing.leaves)}
         given = {number: x.name for x, number in closing.items() if x.name}
@@ -277,7 +276,7 @@ class _Describing:
         self, block: Block, values: dict[int, tuple[int, int]], names: Mapping[int, str],
         functions: Sequence[Function] = (), body: int = -1, wanted: Iterable[int] = (),
     ) -> None:  # fmt: skip
-        """Enter the steps of a block, and the bodies within it: as deep as there are loops within loops.
+        """Add the steps of a block and of the bodies within it; recursion is as deep as loops are nested.
 
         Args:
             block: The block.
@@ -330,7 +329,7 @@ class _Describing:
         self._steps(within.body, values, {}, (), number, wanted)
 
     def _where_from(self, at: Mapping[Function, int]) -> list[Function | None]:
-        """Enter what each node comes from; what is in a body comes of the same as the function that has it.
+        """Add the origin of each node; nodes of a body have that of its owner.
 
         Returns:
             The functions at the ends of the chains of origins.
@@ -364,8 +363,8 @@ class _Describing:
 
 
 def as_made(functions: Sequence[Function]) -> list[Function]:
-    """Functions in the order in which they were made, as a program would have them: what the user has built as it was
-    built, and then gradients. Where links were changed afterwards (`rewire_on`), as they are given."""
+    """Functions in the order in which they were made: the user's in program order, then gradients. If links were
+    changed afterwards (`rewire_on`), the order is unchanged."""
     listed = sorted(functions, key=attrgetter("serial"))
     rewired = any([x.parent is not None and x.parent.serial > f.serial for f in listed for x in f.inputs])
     return list(functions) if rewired else listed

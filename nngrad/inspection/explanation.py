@@ -1,5 +1,5 @@
-"""explain: how each order of a gradient was built and why, and what in the graph is likely to be a mistake;
-show_passes: what becomes of a graph on its way to the compiler."""
+"""`explain`: how and why each order of a gradient was built as it was, and likely mistakes in the graph. `show_passes`:
+the passes that prepare a graph for the compiler."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .naming import parameter_names
 
 
 class OrderOfGradient(NamedTuple):
-    """One call of `nn.grad` that an order of a gradient comes from, and what that order costs."""
+    """The call of `nn.grad` that built an order of a gradient, and the cost of that order."""
 
     order: int
     """Order of differentiation: 1 for the gradient of what you built, 2 for a gradient of that, and so on."""
@@ -42,7 +42,7 @@ class OrderOfGradient(NamedTuple):
 
 
 class EqualLeaves(NamedTuple):
-    """Leaves that hold equal arrays, since one array was given to many calls."""
+    """Leaves that hold equal arrays, because one array was passed to many calls."""
 
     spec: Spec
     """Shape and dtype of the array."""
@@ -51,7 +51,7 @@ class EqualLeaves(NamedTuple):
 
 
 class SharedLayer(NamedTuple):
-    """Layers that lie one after another and share their parameters."""
+    """Consecutive layers that share their parameters."""
 
     parameters: tuple[str, ...]
     """Names of the parameters."""
@@ -104,7 +104,7 @@ _HEAD = ("order", "mode", "functions", "products", "because")
 
 
 def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
-    """Explain how gradients were built: the mode of each order, why it is no better one, and the functions it added.
+    """Explain how gradients were built: each order's mode, the reason for it, and the functions that it added.
 
     The explanation also lists recurrences that are compiled as loops, and layers that share their parameters. Nothing
     is run. Where a gradient of a gradient grows more than it should, it names the obstacle: hooks that watch, an
@@ -141,7 +141,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
 
 
 def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
-    """The arrays, single numbers aside, each of which as many leaves hold as a loop has steps at least."""
+    """Arrays (single numbers aside) that at least as many leaves hold as a loop would need steps."""
     arrays = [x for x in leaves if x.size > 1 and not x.need_grad and not x.name and not x.data.is_empty]
     of_spec = Counter([x.spec for x in arrays])
     counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= LEAST_STEPS])
@@ -149,8 +149,8 @@ def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
 
 
 def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
-    """Layers that share their parameters and lie one after another. Those side by side, as of one network with two
-    inputs, are meant to share them."""
+    """Consecutive layers that share parameters. Parallel ones, as in one network with two inputs, are meant to share
+    them."""
     built = [f for f in functions if f.order == 0]
     named, readers = parameter_names(None), dict[tuple[str, Op, int], list[Function]]()
     for f in built:
@@ -183,8 +183,8 @@ _MOST_NAMED = 4
 
 
 def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = None) -> None:
-    """Print each pass that prepares a graph for the compiler: how many functions there are before it and after, and
-    which it has taken away and added.
+    """Print each pass that prepares a graph for the compiler: the number of functions before and after it, and the
+    functions that it removed and added.
 
     Nothing is compiled or run. `nn.passes(without=[...])` leaves passes out, here and where programs are compiled.
 
@@ -220,7 +220,7 @@ def _row(each: Pass, before: Block, after: Block | list[Partition], is_left_out:
 
 
 def _changes(before: Block, after: Block) -> str:
-    """Which ops there are fewer of, and which more; what the new loops are; and which numbers are inputs."""
+    """The ops that became fewer and those that became more, the new loops, and the hoisted numbers."""
     counts = [Counter([op.name for op, _, _ in block.steps]) for block in (before, after)]
     told = []
     for sign, difference in (("-", counts[0] - counts[1]), ("+", counts[1] - counts[0])):

@@ -1,4 +1,4 @@
-"""Blocks of a graph that repeat: layers of one kind one after another, steps of what was unrolled, their gradients.
+"""Repeated blocks of a graph: layers of one kind, unrolled steps, and their gradients.
 
 A block is some functions in a row, and the next one does the same to values of the same shapes. What each function
 reads is in every block a value of the same place in that block or in the one before, or something from outside.
@@ -22,7 +22,7 @@ _MOST_LEFT_OUT = 3
 
 
 class Fold(NamedTuple):
-    """A block that comes several times."""
+    """A repeated block."""
 
     nodes: tuple[tuple[int, ...], ...]
     """The functions of each block, those in bodies left out."""
@@ -34,7 +34,7 @@ class Fold(NamedTuple):
 
 
 def folds_of(described: Description) -> list[Fold]:
-    """The blocks that repeat, in order; none overlaps another. The work is in proportion to the size of the graph."""
+    """The repeated blocks, in order and without overlap, in linear time."""
     finder = _Finder(described)
     taken = bytearray(len(described.top))
     folds = []
@@ -57,7 +57,7 @@ def _pays(count: int, period: int) -> bool:
 
 
 def static_key(arguments: tuple[Any, ...]) -> Any:
-    """What tells static arguments apart also where Python holds them equal, as 0.0 and -0.0, or 1 and True."""
+    """A key of static arguments that separates values that Python holds equal, such as 0.0 and -0.0, or 1 and True."""
     return tuple([
         value if bodies_in((value,)) or value.__class__ in (int, str) else (value.__class__, value, repr(value))
         if value.__class__ in (float, bool, tuple, complex) else (value.__class__, value)
@@ -66,7 +66,7 @@ def static_key(arguments: tuple[Any, ...]) -> Any:
 
 
 class _Finder:
-    """Finds out what functions read, by their positions among those that are in no body."""
+    """Finds repetitions by what functions read, as distances between positions outside of bodies."""
 
     def __init__(self, described: Description) -> None:
         self._described = described
@@ -83,8 +83,8 @@ class _Finder:
         return d.ops[node], static_key(d.static[node]), d.given(node), d.orders[node], d.states[node], read, constant
 
     def _links(self, n: int, start: int) -> tuple[tuple[int, int], ...]:
-        """How far back each operand of the function at position `n` is, and which output; none for those before
-        `start`, and for leaves."""
+        """The distance and output index of each operand of the function at position `n`; none for leaves and for those
+        before `start`."""
         links = []
         for node, output in self._described.operands[self._top[n]]:
             at = self._position.get(node, -1)
@@ -92,7 +92,7 @@ class _Finder:
         return tuple(links)
 
     def runs(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
-        """Where blocks that read alike begin in a stretch, and how many there are."""
+        """Where blocks with equal links begin in a stretch, and how many there are."""
         period = stretch.period
         start = self._best_start(stretch)
         count = (stretch.end - start) // period
@@ -111,7 +111,7 @@ class _Finder:
             yield first, begun
 
     def _begins(self, first: int, second: list[tuple[tuple[int, int], ...]]) -> bool:
-        """Whether the block at `first` can be the one before a block with these links."""
+        """Whether the block at `first` can precede a block with these links."""
         period = len(second)
         for j, links in enumerate(second):
             own = self._links(first + j, first)
@@ -123,7 +123,7 @@ class _Finder:
         return True
 
     def _best_start(self, stretch: Stretch) -> int:
-        """Where a block begins if few values are to be handed on, and few functions left over."""
+        """The start of a block such that few values are passed on, and few functions are left over."""
         start, end, period = stretch
         middle = start + (end - start) // (2 * period) * period
         reach: dict[tuple[int, int], int] = {}
@@ -153,8 +153,8 @@ class _Finder:
         return self._described.scopes[self._top[n]] if 0 <= n < len(self._top) else ""
 
     def fold(self, first: int, period: int, count: int) -> Fold | None:
-        """The fold of `count` blocks from a position on; None where it could not be told what the others read: the
-        first block reads one value in place of two that are different in the next one."""
+        """The fold of `count` blocks from a position on; None if it were ambiguous what the others read, because the
+        first block reads one value where the next reads two different ones."""
         d, top = self._described, self._top
         nodes = tuple([tuple(top[first + t * period : first + (t + 1) * period]) for t in range(count)])
         known: dict[tuple[int, int], Any] = {}

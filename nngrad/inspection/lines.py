@@ -1,4 +1,4 @@
-"""The lines of a listing, and what writes them."""
+"""The lines of a listing, and their writer."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _LEAST = 4
 
 
 class LeafLine(NamedTuple):
-    """Leaves that have one line."""
+    """Leaves that share one line."""
 
     node: int
     """The first of them."""
@@ -28,7 +28,7 @@ class LeafLine(NamedTuple):
 
 
 def leaf_lines(described: Description, nodes: Iterable[int], together: bool) -> list[LeafLine]:
-    """The lines of leaves; `together` puts those on one line of which the names differ by numbers alone."""
+    """The lines of leaves; `together` merges leaves whose names differ by numbers alone."""
     groups: dict[tuple[str, str, Spec], list[int]] = {}
     for node in nodes:
         name, (spec,) = described.names[node], described.specs[node]
@@ -58,7 +58,7 @@ _STATES = {State.KEPT: "kept", State.AGAIN: "computed again", State.COPY: "a cop
 
 
 class Part(NamedTuple):
-    """Some text of a line."""
+    """A piece of text in a line."""
 
     text: str
     order: int | None = None
@@ -86,7 +86,7 @@ class Line(NamedTuple):
 
     @property
     def text(self) -> str:
-        """What it says, without shapes and columns."""
+        """Its text, without shapes and columns."""
         return "".join([part.text for part in self.parts])
 
 
@@ -119,7 +119,7 @@ class Writer:
         yield self.results()
 
     def node_lines(self, node: int) -> Iterator[Line]:
-        """The lines of one node that is in no body."""
+        """The lines of a node outside of bodies."""
         if self._d.ops[node] is None:
             yield from map(self._leaf, leaf_lines(self._d, [node], together=False))
         else:
@@ -206,7 +206,7 @@ class Writer:
             yield Line(depth + 1, tuple(ends))
 
     def _ends(self, entry: BodyEntry, own: dict[str, Part]) -> list[Part]:
-        """What becomes of the inputs of a body, and what it gives."""
+        """What a body takes, and what it returns."""
         within, said = entry.within, list[list[Part]]()
         for name, number in zip(within.outputs, within.body.outputs, strict=True):
             value = self._named(*entry.values[number])
@@ -243,7 +243,7 @@ class Writer:
 
 
 def _shortened(parts: list[Part], most: int) -> list[Part]:
-    """Parts, with how many are left out in the middle where there are more than `most`."""
+    """Parts, with the middle ones replaced by their count if there are more than `most`."""
     if len(parts) <= most:
         return parts
     return [*parts[: most - 2], Part(f"… {len(parts) - most} more"), *parts[-2:]]

@@ -1,5 +1,5 @@
-"""show: a graph as a readable program, one line for each function, the bodies of loops and branches below them; and
-what is different in two graphs."""
+"""`show`: a graph as a readable program, one line per function, with the bodies of loops and branches below them; and
+the difference of two graphs."""
 
 from __future__ import annotations
 
@@ -22,9 +22,8 @@ from .recomputation import State
 
 
 class Difference(Printed):
-    """What is different in two graphs; `str()` of it is a text, in which lines of functions that only the first one has
-    begin with '-', and those that only the second one has with '+'. What both have is called as in the first one.
-    """
+    """The difference of two graphs. In its text (`str()`), lines with functions of the first graph alone begin with
+    '-', and those of the second alone with '+'. What both have is named as in the first one."""
 
     def __init__(
         self, before: Listing, after: Listing, marked: Sequence[tuple[str, Line]], context: int | None
@@ -37,22 +36,22 @@ class Difference(Printed):
         self._context = context
 
     def __bool__(self) -> bool:
-        """Whether anything is different."""
+        """Whether the graphs differ."""
         return any([mark != " " for mark in self.marks])
 
     @cached_property
     def before(self) -> Tally:
-        """What the first graph costs, as `nn.count` counts it."""
+        """The cost of the first graph, as `nn.count` counts it."""
         return tally_of(applications_in(self._described[0].block))
 
     @cached_property
     def after(self) -> Tally:
-        """What the second graph costs."""
+        """The cost of the second graph."""
         return tally_of(applications_in(self._described[1].block))
 
     @property
     def summary(self) -> str:
-        """What the two cost, in a line."""
+        """Both costs in a line."""
         said = [("functions", "functions"), ("products", "matrix_products"), ("convolutions", "convolutions"),
                 ("FLOPs", "flops"), ("bytes", "bytes")]  # fmt: skip
         pairs = [(title, getattr(self.before, name), getattr(self.after, name)) for title, name in said]
@@ -62,7 +61,7 @@ class Difference(Printed):
         return f"<difference of two graphs: {self.summary or 'no functions'}>"
 
     def _shown(self) -> tuple[list[Line], list[str]]:
-        """The lines with what is different, and some around them."""
+        """The lines that differ, with some context."""
         if self._context is None:
             return list(self.lines), list(self.marks)
         near = bytearray(len(self.marks))
@@ -107,7 +106,7 @@ def listing_difference(before: Listing, after: Listing, context: int | None = 2)
 
 
 def _renamed(a: Description, b: Description, here: dict[int, int]) -> Description:
-    """The second graph, with what is in the first one called as it is there, and other names for all else."""
+    """The second graph with the first one's names for what both have, and other names for the rest."""
     names = Names()
     for name in (*a.names, *[name for results in a.results for name in results[1:] if name]):
         names.given(name)
@@ -125,7 +124,7 @@ def _renamed(a: Description, b: Description, here: dict[int, int]) -> Descriptio
 
 
 def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int]) -> Iterator[tuple[str, Line]]:
-    """The lines of both, in the order of the second; what it lacks comes after what it follows in the first."""
+    """The lines of both graphs in the order of the second; lines of the first alone come after their predecessors."""
     gone: dict[int, list[int]] = {-1: []}
     before = -1
     for i in old.nodes:
@@ -143,7 +142,7 @@ def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int
 
 
 def _either(before: list[Line], after: list[Line]) -> list[tuple[str, Line]]:
-    """The lines of one node in both graphs: once where they say the same."""
+    """The lines of one node in both graphs; once if they are equal."""
     if _said(before) == _said(after):
         return [(" ", line) for line in after]
     return [*[("-", line) for line in before], *[("+", line) for line in after]]
@@ -164,8 +163,8 @@ COLUMNS = {
 
 
 class Listing(Printed):
-    """A graph as text; `str()` of it is the text, as wide as the terminal that it is printed to. With `rich` and in
-    notebooks it has colours, one for each order of differentiation.
+    """A graph as text, as wide as the terminal that it is printed to. With `rich` and in notebooks each order of
+    differentiation has a colour.
 
     `listing.text(width)` is the text in a given number of columns, and `listing.diff(other)` tells what is different in
     another graph.
@@ -183,8 +182,8 @@ class Listing(Printed):
         return self.lines, ()
 
     def diff(self, other: Listing, context: int | None = 2) -> Difference:
-        """What is different in another graph: which functions are gone and which are new. Functions are matched by what
-        they compute of what, not by their names or places in the text.
+        """Compare with another graph: which functions are gone and which are new. Functions match if they compute the
+        same of the same values, whatever their names or places in the text.
 
             plain = nn.show(nn.grad(loss, weights))
             again = nn.show(nn.grad(loss, weights, recompute="sqrt"))
@@ -264,7 +263,7 @@ def _checked_columns(columns: Any) -> tuple[str, ...] | None:
 
 
 def _telling(described: Description) -> tuple[str, ...]:
-    """The columns that say something of this graph."""
+    """The columns that are informative for this graph."""
     says = {
         "origin": True,
         "state": not {State.AGAIN, State.COPY}.isdisjoint(described.states),

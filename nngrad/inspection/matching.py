@@ -1,4 +1,4 @@
-"""Which functions of two graphs are the same: they do the same to the same values, whatever these are called."""
+"""Match the functions of two graphs: they correspond if they do the same to the same values, whatever the names."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .recomputation import State
 
 
 class Matching(NamedTuple):
-    """What of one graph corresponds to what of another."""
+    """The correspondence between two graphs."""
 
     there: dict[int, int]
     """For nodes of the first graph those of the second that are the same, or stand in their place. What is in bodies
@@ -23,7 +23,7 @@ class Matching(NamedTuple):
 
 
 def matching(a: Description, b: Description) -> Matching:
-    """The nodes of two graphs that correspond to each other, each to one at most.
+    """The nodes of two graphs that correspond, one to one.
 
     Leaves are the same where they are one Variable, or else have one name, shape and dtype. Functions are the same that
     do the same to the same values; `F.recomputed` and barriers only pass values on. Of what is left, functions stand in
@@ -75,12 +75,12 @@ _MOST_TRIED = 8
 def _alike(
     ours: Sequence[tuple[int, int]], theirs: Sequence[tuple[int, int]], there: Mapping[int, int]
 ) -> int:
-    """How many operands of two functions correspond to each other."""
+    """The number of operands of two functions that correspond."""
     return sum([there.get(a) == b and k == n for (a, k), (b, n) in zip(ours, theirs, strict=True)])
 
 
 def _leaves(a: Description, b: Description) -> dict[int, int]:
-    """The leaves of one graph that are leaves of the other."""
+    """The leaves that both graphs share."""
     found: dict[int, int] = {}
     of_b = {id(x): j for j, ref in b.leaf_refs.items() if (x := ref()) is not None}
     for i, ref in a.leaf_refs.items():
@@ -96,7 +96,7 @@ def _leaves(a: Description, b: Description) -> dict[int, int]:
 
 
 class _Identities(NamedTuple):
-    """Numbers, equal for what computes the same."""
+    """Value numbering: equal numbers for nodes that compute the same."""
 
     nodes: list[int]
     values: list[tuple[int, ...]]
@@ -125,14 +125,14 @@ def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -
 
 
 def _place(d: Description, i: int, identities: _Identities) -> Any:
-    """What functions have in common that stand in each other's place."""
+    """A key of functions that may be in each other's place."""
     base, rule = d.bases[i], d.rules[i]
     gradient_of = None if base == i else identities.nodes[base] if base >= 0 else rule
     return d.ops[i], static_key(d.static[i]), d.given(i), d.orders[i], gradient_of
 
 
 def _within(a: Description, i: int, b: Description, j: int) -> Iterator[tuple[int, int]]:
-    """What is in the bodies of two functions that correspond to each other."""
+    """The correspondence within the bodies of two functions that correspond."""
     k = 1
     while (
         i + k < len(a) and j + k < len(b) and a.body_of[i + k] >= 0 and b.body_of[j + k] >= 0

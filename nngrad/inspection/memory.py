@@ -1,4 +1,4 @@
-"""memory_report: the memory that a graph takes, predicted and measured; what is kept, and what is computed again."""
+"""`memory_report`: the memory of a graph, predicted and measured, and which values are kept or rematerialised."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _BASE = "others are computed from it again"
 
 
 class Held(NamedTuple):
-    """Values of one op, shape and dtype, and one reason."""
+    """Values of one op, shape, dtype and reason."""
 
     op: str
     """The name of the op; for what a loop stacks, that of the one in its body, and of the loop."""
@@ -35,7 +35,7 @@ class Held(NamedTuple):
 
 
 class MemoryReport(NamedTuple):
-    """What `memory_report` found; `str()` of it is a text."""
+    """The result of `memory_report`; `str()` of it is a text."""
 
     peak: int
     """Bytes of temporaries (all but leaves and results) by the structure of the graph: an estimate."""
@@ -90,7 +90,7 @@ _MOST_ROWS = 8
 
 
 def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) -> MemoryReport:
-    """The memory that the graph of `outputs` takes: give it a loss together with its gradients.
+    """Report the memory that the graph of `outputs` takes: pass a loss together with its gradients.
 
     The prediction is an estimate from the structure of the graph, by which recomputation ranks graphs; what the
     compiler says is measured. See docs/memory.md.
@@ -113,7 +113,7 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
-    """Returns what gradients read of lower orders, and what is computed again in place of that."""
+    """The values of lower orders that gradients read, and those that are rematerialised instead."""
     kept, again = kept_for_gradients(functions)
     whys = {original: _reason(value.parent) for value, original in again}
     return _rows({x: _READ if is_read else _BASE for x, is_read in kept.items()}), _rows(whys)
@@ -134,7 +134,7 @@ def _rows(reasons: dict[Variable, str]) -> tuple[Held, ...]:
 
 
 def _maker(x: Variable) -> str:
-    """The op that gives `x`; of a stack that a loop gives, the one in its body."""
+    """The op that computes `x`; if a loop stacks it, the one in its body."""
     f = x.parent
     if f is None:
         return "leaf"

@@ -1,5 +1,4 @@
-"""What is in a graph by name: Variables and parameters, new names for the rest, scopes of functions, and formulas of
-rules."""
+"""Names in a graph: of Variables, parameters and everything else; scopes of functions; formulas of rules."""
 
 from __future__ import annotations
 
@@ -21,7 +20,7 @@ Parameters = Mapping[str, Variable] | None
 
 
 def parameter_names(parameters: Parameters) -> dict[int, str]:
-    """The names of parameters, by the ids of their cells of data, which copies of a parameter share with it.
+    """The names of parameters by the ids of their data cells, which copies of a parameter share.
 
     Args:
         parameters: Parameters by name, which come before those that are registered.
@@ -41,7 +40,7 @@ def parameter_names(parameters: Parameters) -> dict[int, str]:
 
 
 class Names:
-    """Gives names, none of them twice."""
+    """Makes unique names."""
 
     def __init__(self) -> None:
         self._numbers = {kind: numbers_from() for kind in ("leaf", "v", "carry", "slice")}
@@ -49,7 +48,7 @@ class Names:
         self._taken: set[str] = set()
 
     def given(self, name: str) -> str:
-        """A name that somebody has given, with a number where it is taken."""
+        """A user's name, with a number if it is taken."""
         name = printable(name)
         if name in self._taken:
             return self.new(name)
@@ -57,12 +56,12 @@ class Names:
         return name
 
     def like(self, name: str) -> str:
-        """A name in place of one of another graph: the same, unless it was made up."""
+        """The name that another graph uses, unless it was made up."""
         kind = name.rstrip("0123456789")
         return self.new(kind) if kind in self._numbers else self.given(name)
 
     def new(self, kind: str) -> str:
-        """A name of this kind that there is not yet."""
+        """An unused name of this kind."""
         numbers = self._numbers.get(kind)
         if numbers is None:
             numbers = self._numbers[kind] = numbers_from()
@@ -109,8 +108,8 @@ def scopes_of(described: Description, sources: Sequence[Function | None], parame
 def _forward(
     described: Description, sources: Sequence[Function | None], found: list[ScopePath], parameters: Mapping[int, str]
 ) -> list[ScopePath]:
-    """Enter what is known by itself, and return the scope that all lies in from which each function of order 0 is
-    computed."""
+    """Add the scopes that are known directly, and return the scope that everything feeding each function of order 0
+    shares."""
     above = list(found)
     direct: dict[Function, ScopePath] = {}
     for i, source in enumerate(sources):
@@ -125,7 +124,7 @@ def _forward(
 
 
 def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
-    """The scope in which a function was applied, as far as it was remembered, or its parameters tell."""
+    """The scope in which a function was applied, if it was recorded, or if its parameters tell."""
     remembered: str | None = getattr(f, "scope", None)
     if remembered is not None:
         return remembered
@@ -134,7 +133,7 @@ def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
 
 
 def _between(described: Description, found: list[ScopePath], above: Sequence[ScopePath]) -> None:
-    """Enter the scopes of functions of order 0 that lie between others."""
+    """Add the scopes of functions of order 0 that lie between others."""
     below: list[ScopePath] = [None] * len(described)
     for i in range(len(described) - 1, -1, -1):
         if described.functions[i] is None or described.orders[i]:
@@ -152,7 +151,7 @@ def _outer(name: str) -> str:
 
 
 def common(scopes: Iterable[ScopePath]) -> ScopePath:
-    """The innermost scope that all of these lie in, but for None; None if there are none."""
+    """The innermost scope that contains all of these, ignoring None; None if there are none."""
     known = {scope for scope in scopes if scope is not None}
     if len(known) < 2:
         return next(iter(known), None)
@@ -160,7 +159,7 @@ def common(scopes: Iterable[ScopePath]) -> ScopePath:
 
 
 def common_path(paths: Collection[tuple[str, ...]]) -> tuple[str, ...]:
-    """What all paths begin with."""
+    """The common prefix of paths."""
     first, last = min(paths, default=()), max(paths, default=())
     differ = (k for k, (a, b) in enumerate(zip(first, last, strict=False)) if a != b)
     return first[: next(differ, min(len(first), len(last)))]
@@ -176,8 +175,8 @@ _KINDS_OF_RULES = {
 
 
 def formula_of(op: Op) -> str:
-    """What the backward rule of an op computes, in a line: the beginning of the rule's docstring. Empty where there is
-    no rule, or it says nothing."""
+    """The formula of an op's backward rule in a line: the first paragraph of the rule's docstring. Empty if there is no
+    rule or no docstring."""
     rule = registry.find(op)
     if rule is None:
         return ""

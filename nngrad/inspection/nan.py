@@ -1,5 +1,5 @@
-"""find_nan: which function made the first NaN or infinity that reaches a result, and out of what. Functions are watched
-as they run, and each value that is not finite has its origin."""
+"""`find_nan`: find the function that made the first NaN or infinity in a result, and its inputs. Functions are observed
+as they run, and each value that is not finite is traced to its origin."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Beginning(NamedTuple):
-    """A value that is not finite, and was made of values that are; or a leaf."""
+    """The origin of a value that is not finite: a function of finite values, or a leaf."""
 
     kind: str
     number: int
@@ -42,7 +42,7 @@ Marks = Mapping[str, Beginning]
 
 
 class Checker:
-    """Looks at functions as they run, those in bodies too, and knows where each value that is not finite begins.
+    """Observes functions as they run, also in bodies, and tracks the origin of each value that is not finite.
 
     Args:
         kinds: What is looked for, by name: functions that say where an array has it.
@@ -54,7 +54,7 @@ class Checker:
         self._numbers = itertools.count()
 
     def bad(self, array: Any) -> dict[str, Array]:
-        """Where an array has what is looked for, if it has any."""
+        """The place of a NaN or infinity that is looked for in an array, if it has one."""
         values = np.asarray(array)
         if values.dtype.kind in "biu" or np.isfinite(values).all():
             return {}
@@ -62,13 +62,13 @@ class Checker:
         return {kind: mask for kind, mask in found.items() if mask.any()}
 
     def leaf(self, x: Variable, array: Any) -> None:
-        """Look at a leaf. One that was not looked at is not where anything begins."""
+        """Check a leaf; leaves that were not checked are never an origin."""
         if kinds := self.bad(array):
             number = next(self._numbers)
             self._marks[id(x), 0] = {kind: Beginning(kind, number, x, array, (), None, ()) for kind in kinds}
 
     def ran(self, f: Function, inputs: Sequence[Any], results: Sequence[Any], within: Sequence[Any] = ()) -> None:
-        """Look at a function that has run; `within` is what `marks` said of the functions in its bodies."""
+        """Check a function that has run; `within` is the result of `marks` for the functions in its bodies."""
         given = [MarkedArray(array, self.marks_of(x)) for array, x in zip(inputs, f.inputs, strict=True)]
         for k, marks in enumerate(self.marks(f, given, results, ())):
             if marks and within and within[k] and not any([self.bad(array) for array in inputs]):
@@ -77,13 +77,13 @@ class Checker:
                 self._marks[f, k] = marks
 
     def marks_of(self, x: Variable) -> Marks | None:
-        """Where what is not finite in a value begins; None if it is finite."""
+        """The origin of what is not finite in a value; None if it is finite."""
         return self._marks.get((id(x), 0) if x.parent is None else (x.parent, x.index))
 
     def marks(
         self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
     ) -> list[Marks | None]:
-        """Where what is not finite in each result begins: in what the function was given, or here."""
+        """The origin of what is not finite in each result: an input's, or this function."""
         given = [x.mark for x in inputs]
         number = next(self._numbers)
         made: list[Marks | None] = []
@@ -99,24 +99,24 @@ class Checker:
         return made
 
     def of_part(self, mark: Marks, array: Any) -> Marks | None:
-        """Where what is not finite in a part of an array begins."""
+        """The origin of what is not finite in a part of an array."""
         bad = self.bad(array)
         return {kind: begun for kind, begun in mark.items() if kind in bad} or None
 
     def first(self, kind: str) -> Beginning | None:
-        """What began first of a kind, wherever it is."""
+        """The first origin of a kind, anywhere."""
         return first_of(kind, self._marks.values())
 
 
 def first_of(kind: str, marks: Iterable[Marks | None]) -> Beginning | None:
-    """What began first of a kind, of several marks; of outputs of one function the last one."""
+    """The first origin of a kind among several marks; of outputs of one function the last one."""
     found = [each[kind] for each in marks if each and kind in each]
     return min(reversed(found), key=lambda begun: begun.number, default=None)
 
 
 def arrays_of_last_forward(outputs: Sequence[Variable]) -> dict[int, Any]:
-    """The arrays of the leaves of a graph by the leaves' ids: those of the last `forward()` of its outputs, or present
-    ones if there was none."""
+    """The leaves' arrays by the leaves' ids: those of the last `forward()` of the outputs, or the current ones if there
+    was none."""
     leaves = leaves_of(outputs)
     arrays = {id(x): array for x, array in zip(leaves, arrays_of(leaves, draw=False), strict=True)}
     for y in outputs:
@@ -126,7 +126,7 @@ def arrays_of_last_forward(outputs: Sequence[Variable]) -> dict[int, Any]:
 
 
 class InputState(NamedTuple):
-    """One input of the function that was found."""
+    """An input of the function that was found."""
 
     name: str
     """The parameter of the function, and the Variable's own name if it has one."""
@@ -137,7 +137,7 @@ class InputState(NamedTuple):
 
 
 class NanReport(NamedTuple):
-    """Where the first NaN or infinity comes from; `str()` of it says so in words."""
+    """The origin of the first NaN or infinity; `str()` of it says so in words."""
 
     kind: str
     """'nan' or 'inf'."""
@@ -194,7 +194,7 @@ _NAMES = {"nan": "NaN", "inf": "infinity"}
 
 
 def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> NanReport | None:
-    """Run the graph of `outputs` function by function, and say where the first NaN or infinity comes from.
+    """Run the graph of `outputs` function by function, and report where the first NaN or infinity comes from.
 
     What is found is the function that made it: one with no NaN among its inputs for a NaN, with no infinity for an
     infinity. NaN goes before infinity, which is a value like another as long as nothing is made NaN by it. Where the
@@ -221,7 +221,7 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
 
 
 def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
-    """What `find_nan` finds, with values of leaves by their ids."""
+    """The result of `find_nan` for values of leaves by their ids."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
     values: dict[tuple[Any, int], Any] = {}
     for x in leaves_of(outputs):
@@ -243,7 +243,7 @@ def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False
 
 
 def _report(begun: Beginning) -> NanReport:
-    """What there is to say of a NaN or an infinity that begins there."""
+    """The report on a NaN or infinity with this origin."""
     kind, x, f = begun.kind, begun.variable, begun.variable.parent
     mask = (np.isnan if kind == "nan" else np.isinf)(np.asarray(begun.array))
     place = tuple([int(i) for i in np.argwhere(mask)[0]])
@@ -256,7 +256,7 @@ def _report(begun: Beginning) -> NanReport:
 
 
 def _within(begun: Beginning, f: Function) -> NanReport | None:
-    """Where it begins in the bodies of a function: that is run once more, a step at a time."""
+    """The origin within a function's bodies: the function is run again, step by step."""
     given = [MarkedArray(np.asarray(array), None) for array in begun.given]
     checker = Checker(nan=np.isnan, inf=np.isinf)
     inner = first_of(begun.kind, [run_in_steps(f, given, results_of, checker)[begun.variable.index].mark])
@@ -264,7 +264,7 @@ def _within(begun: Beginning, f: Function) -> NanReport | None:
 
 
 def input_states(f: Function, arrays: Sequence[Any], place: tuple[int, ...]) -> tuple[InputState, ...]:
-    """The inputs of a function, of which the result at `place` is not finite."""
+    """The inputs of a function whose result at `place` is not finite."""
     names = f.op.names_of(len(f.inputs))
     return tuple([
         InputState(f"{name} {x.name!r}" if x.name else name, _is_finite(array), _element(x, array, place, f))
@@ -277,7 +277,7 @@ def _is_finite(array: Any) -> bool:
 
 
 def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> float | None:
-    """The element of `x` that the result at `place` is made of, where that is one and a floating number."""
+    """The element of `x` that the result at `place` is computed from, if it is a single floating one."""
     y = f.specs[0].shape
     if not x.spec.differentiable or (x.shape and not f.op.diagonal):
         return None

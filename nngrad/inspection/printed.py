@@ -1,4 +1,4 @@
-"""Lines of a listing as text of some width, for terminals, notebooks and files."""
+"""Rendering of listings to a given width, for terminals, notebooks and files."""
 
 from __future__ import annotations
 
@@ -45,19 +45,19 @@ _CSS = {
 
 
 class Printed:
-    """What is shown as lines: as text, in colours on a terminal, and in a notebook."""
+    """Base of objects displayed as lines: as text, in colours on a terminal, and in notebooks."""
 
     @property
     def summary(self) -> str:
-        """What is said below the lines."""
+        """The text below the lines."""
         return ""
 
     def _shown(self) -> tuple[Sequence[Line], Sequence[str]]:
-        """The lines, and the marks in front of them, if there are any."""
+        """The lines, and the marks in front of them, if any."""
         raise NotImplementedError
 
     def text(self, width: int | None = None) -> str:
-        """The text in at most `width` columns; None for as many as it takes.
+        """The text in at most `width` columns; None for unlimited.
 
         Raises:
             ValueError: `width` is below 20.
@@ -87,7 +87,7 @@ class Printed:
 
 
 def _width_of_output() -> int | None:
-    """The columns of the terminal that is printed to; None where it is none."""
+    """The columns of the output terminal; None if it is not a terminal."""
     try:
         return max(_NARROWEST, shutil.get_terminal_size().columns) if sys.stdout.isatty() else None
     except (AttributeError, ValueError):  # no standard output, or a closed one
@@ -143,7 +143,7 @@ def _assembled(*parts: str | tuple[str, str]) -> Text:
 
 
 def _needed(widths: Sequence[int]) -> int:
-    """The room that columns take, with the space before each."""
+    """The width of columns, with the space before each."""
     return sum([w + 2 for w in widths if w])
 
 
@@ -153,7 +153,7 @@ def _code(line: Line) -> Text:
 
 
 def _tail(line: Line) -> tuple[Text, ...]:
-    """Shapes, order with where it comes from, and what the other columns say; nothing where there are no shapes."""
+    """Shapes, order with origin, and the other columns; empty if there are no shapes."""
     if not line.shapes:
         return ()
     order = f"order {line.order} {line.origin}".rstrip() if line.order else line.origin
@@ -167,7 +167,7 @@ def _colour(order: int) -> str:
 
 
 def _html(row: Text) -> str:
-    """A row with its colours, each as the style of an element."""
+    """A row as HTML, with its colours as inline styles."""
     parts, end = [], 0
     for start, stop, style in row.spans:
         parts += [html.escape(row.plain[end:start]),

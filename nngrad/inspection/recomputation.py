@@ -1,4 +1,4 @@
-"""What a gradient keeps of a graph, and what it computes again."""
+"""Which values of a graph its gradients keep, and which they rematerialise."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..graph import Function, Variable
 
 
 class State(IntEnum):
-    """What becomes of the results of a function."""
+    """What gradients do with the results of a function."""
 
     PLAIN = 0
     KEPT = 1
@@ -28,7 +28,7 @@ class State(IntEnum):
 def kept_for_gradients(
     functions: Iterable[Function | None],
 ) -> tuple[dict[Variable, bool], list[tuple[Variable, Variable]]]:
-    """What is kept of lower orders, and what is computed again in place of that.
+    """The values of lower orders that are kept, and those that are rematerialised instead.
 
     Returns:
         The values that are kept, each with whether a gradient reads it; else others are computed from it again. And the
@@ -55,7 +55,7 @@ def kept_for_gradients(
 
 
 def states_of(functions: Sequence[Function | None], at: Mapping[Any, int]) -> list[State]:
-    """The state of each function; `at` has their numbers."""
+    """The state of each function; `at` numbers them."""
     states = [State.PLAIN] * len(functions)
     kept, again = kept_for_gradients(functions)
     for x in kept:

@@ -1,4 +1,4 @@
-"""How long the phases of an iteration take: forward and backward, each with what precedes it on the host."""
+"""`measure`: how long forward and backward of an iteration take, each with its preparation on the host."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ __all__ = ["Milliseconds", "Stages", "Timing", "measure"]
 
 
 class Milliseconds(NamedTuple):
-    """Times of an iteration, in milliseconds."""
+    """The times of an iteration, in milliseconds."""
 
     forward_preparation: float
     """To build the graph of the loss, to list it as a program and to find its executable, on the host."""
@@ -48,7 +48,7 @@ class Milliseconds(NamedTuple):
 
 
 class Stages(NamedTuple):
-    """What the first iteration spent its time on, in milliseconds."""
+    """The stages of the first iteration, in milliseconds."""
 
     build: float = 0.0
     """To build the graphs of loss and gradients, to list them as a program, and all else that Python does."""
@@ -67,7 +67,7 @@ NOT_KNOWN = Stages()
 
 @dataclass(slots=True, eq=False, repr=False)
 class Timing:
-    """What `measure` found."""
+    """The result of `measure`."""
 
     samples: list[Milliseconds]
     """The times of each iteration."""
@@ -95,7 +95,7 @@ class Timing:
 
     @property
     def deviation(self) -> Milliseconds:
-        """The standard deviation of a single iteration; 0 where there is but one."""
+        """The standard deviation of a single iteration; 0 if there is only one."""
         return self._each(lambda column: statistics.stdev(column) if len(column) > 1 else 0.0)
 
     def table(self) -> Table:
@@ -186,15 +186,15 @@ def measure(
 
 
 def _stages(first: float, compilation: Spent, samples: list[Milliseconds]) -> Stages:
-    """The stages of a first iteration of so many milliseconds."""
+    """The stages of a first iteration that took so many milliseconds."""
     trace, lower, compiling = 1e3 * compilation.trace, 1e3 * compilation.lower, 1e3 * compilation.compile
     run = min([sample.forward + sample.backward for sample in samples])
     return Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
 
 
 def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
-    """Milliseconds of the first iteration, and what of it went into its compilation; the phases are run as well, so
-    that all is compiled."""
+    """The time of the first iteration in milliseconds, and its compilation; the phases run too, so that everything is
+    compiled."""
     before = spent.total
     took = _iteration(build)
     after = spent.total
@@ -203,7 +203,7 @@ def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
 
 
 def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
-    """Milliseconds of the phases of an iteration, each with the device waited for."""
+    """The times of the phases of an iteration in milliseconds, waiting for the device after each."""
     start = perf_counter()
     loss = build()
     take_snapshot([loss])
@@ -225,7 +225,7 @@ def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
 
 
 def _iteration(build: Callable[[], Variable]) -> float:
-    """Milliseconds of an iteration as a loop has it."""
+    """The time of an iteration in milliseconds, as in a training loop."""
     start = perf_counter()
     loss = build()
     leaves = _differentiated(loss)
@@ -247,7 +247,7 @@ def _differentiated(loss: Variable) -> list[Variable]:
 
 
 def _builder(loss: Any) -> Callable[[], Variable]:
-    """`loss` as a function that returns a loss, and checks what it returns."""
+    """`loss` as a function that returns a loss, with its result checked."""
     if not isinstance(loss, Variable) and not callable(loss):
         raise TypeError(f"loss: expected a Variable, or a function that builds one, got {type(loss).__name__}")
 

@@ -1,4 +1,4 @@
-"""Graphs as programs in files, which run without the graph."""
+"""Export of graphs as programs that run without the graph."""
 
 from .export import export as export
 from .exported import ExportedFunction as ExportedFunction

@@ -1,4 +1,4 @@
-"""Files of exported functions: a zip archive of what describes the function, the program, and its parameters.
+"""The file format of exported functions: a zip archive of a description, the program, and its parameters.
 
 All members are stored as they are, so a file takes no more memory than its size. `metadata.json` describes the
 function, `program.bin` is what `jax.export` makes of it, and `parameters.safetensors` has the arrays that are beside
@@ -41,7 +41,7 @@ class Named(NamedTuple):
 
 
 class Described(NamedTuple):
-    """What is known of an exported function."""
+    """The description of an exported function."""
 
     inputs: tuple[Named, ...]
     outputs: tuple[Named, ...]
@@ -62,7 +62,7 @@ class Described(NamedTuple):
 
 
 def write_exported(path: str | Path, described: Described, program: bytes, parameters: Mapping[str, Any]) -> None:
-    """Write a file; it is replaced as a whole or not at all.
+    """Write a file atomically.
 
     Raises:
         OSError: It cannot be written; the message names the file.
@@ -78,7 +78,7 @@ def write_exported(path: str | Path, described: Described, program: bytes, param
 
 
 def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
-    """What describes a function, its program, and the parameters beside it.
+    """The description of a function, its program, and the parameters beside it.
 
     Raises:
         OSError: The file cannot be read.
@@ -102,7 +102,7 @@ def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
 
 
 class _Newer(Exception):
-    """The file was made by a newer version; the message says of what."""
+    """A newer version made the file; the message names the package."""
 
 
 def _described(facts: Any, path: str | Path) -> Described:
@@ -134,7 +134,7 @@ def _described(facts: Any, path: str | Path) -> Described:
 
 
 def _calling_conventions() -> tuple[int, int]:
-    """The versions that this JAX can call."""
+    """The calling-convention versions that this JAX supports."""
     return (jax_export.minimum_supported_calling_convention_version,
             jax_export.maximum_supported_calling_convention_version)
 

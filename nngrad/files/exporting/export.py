@@ -1,4 +1,4 @@
-"""export: a graph as a program in a file, which runs without the graph."""
+"""`nn.export`: write a graph to a file, as a program that runs without the graph."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]
 
 
 class _Wanted(NamedTuple):
-    """An input as it was asked for."""
+    """A requested input."""
 
     name: str
     shape: tuple[int | str, ...]
@@ -43,12 +43,12 @@ class _Wanted(NamedTuple):
     """A size by name, where JAX has made it, who may know more of it."""
 
     def spec(self, size: int) -> Spec:
-        """Its shape and dtype where sizes with a name are `size`."""
+        """Its shape and dtype, with `size` in the place of named sizes."""
         return spec_of(tuple([size if isinstance(n, str) else n for n in self.shape]), self.dtype)
 
 
 class _Results(NamedTuple):
-    """Outputs as they were given."""
+    """The outputs in the user's structure."""
 
     variables: list[Variable]
     names: list[str]
@@ -56,7 +56,7 @@ class _Results(NamedTuple):
 
 
 class _ExportedComputation(NamedTuple):
-    """A pure function, and what its arrays are."""
+    """A pure function, with descriptions of its arrays."""
 
     function: Callable[..., list[Any]]
     """Takes the arrays of the inputs, then those of the parameters."""
@@ -155,7 +155,7 @@ def _platforms(given: Any) -> tuple[str, ...]:
 
 
 def check_installed(what: str) -> None:
-    """Raise an ImportError that says how to get what `jax.export` needs for its files, where it is not there."""
+    """Raise an ImportError with instructions if a package that `jax.export` needs for its files is missing."""
     if importlib.util.find_spec("flatbuffers") is None:
         raise ImportError(f"{what} needs flatbuffers, which is not installed: pip install 'nngrad[export]'")
 
@@ -164,7 +164,7 @@ def check_installed(what: str) -> None:
 
 
 def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
-    """The inputs by name."""
+    """The requested inputs by name."""
     if isinstance(inputs, Mapping):
         each = list(inputs.items())
     elif isinstance(inputs, Variable | jax.ShapeDtypeStruct):
@@ -228,7 +228,7 @@ def _check_names(names: list[str], what: str) -> None:
 
 
 def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
-    """The arrays of leaves that are not drawn, and what they are called."""
+    """The arrays of leaves that are not random keys, and their names."""
     known = {id(x): name for name, x in get_parameters(grad_only=False).items()}
     kept = [x for x in leaves if x._source is None]
     named: list[Named] = []
@@ -278,7 +278,7 @@ def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_upda
 
 @contained
 def _built(function: Callable[..., Any], wanted: Sequence[_Wanted], size: int) -> tuple[list[Variable], _Results]:
-    """The inputs and the results of a graph that a function builds."""
+    """The inputs and results of a graph that the user's function builds."""
     inputs = [placeholder(each.spec(size), "what is exported") for each in wanted]
     with switched(auto_forward=False):
         return inputs, _results(function(*inputs))
@@ -306,7 +306,7 @@ def _exported(
     made: _ExportedComputation, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
     platforms: tuple[str, ...], inside: bool, draws: bool,
 ) -> jax_export.Exported:  # fmt: skip
-    """What `jax.export` makes of it."""
+    """The `jax.export.Exported` of a computation."""
     count = len(wanted)
     places = {each.name: (i, axis) for i, each in enumerate(wanted) for axis, n in enumerate(each.shape)
               if isinstance(n, str)}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Exported functions, read from their files."""
+"""`nn.load_exported`: functions that `nn.export` has written."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .export import check_installed
 
 
 class ExportedFunction:
-    """A function that `export` has written. Made by `load_exported`.
+    """A function that `export` has written, made by `load_exported`.
 
     It is called with arrays, in the order of the inputs or by their names, and returns arrays as the outputs were
     given: one, a list, or a dict by name. It may be called in what `jax.jit` traces; it has no derivatives but those
@@ -46,27 +46,27 @@ class ExportedFunction:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The arrays of the parameters that are beside the program, by name."""
+        """The parameters that are stored beside the program, by name."""
         return dict(self._parameters)
 
     @property
     def arranged(self) -> str:
-        """How results are given: 'one', 'list' or 'dict'."""
+        """The structure of the results: 'one', 'list' or 'dict'."""
         return self._described.arranged
 
     @property
     def platforms(self) -> tuple[str, ...]:
-        """What it runs on."""
+        """The platforms that it runs on."""
         return self._described.platforms
 
     @property
     def draws(self) -> bool:
-        """Whether it draws at random, and so takes a `seed`."""
+        """Whether it draws random numbers, and so takes a `seed`."""
         return self._described.draws
 
     @property
     def exported(self) -> jax_export.Exported:
-        """JAX's own object: a function of the inputs, the parameters that are beside it, and the seed if it draws."""
+        """JAX's own object: a function of the inputs, the parameters stored beside it, and the seed if it draws."""
         return self._exported
 
     def __call__(self, /, *arrays: Any, seed: int | None = None, **named: Any) -> Any:
@@ -96,7 +96,7 @@ class ExportedFunction:
         return {each.name: array for each, array in zip(self.outputs, results, strict=True)}
 
     def _fitted(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The arrays of the inputs, in their order."""
+        """The arrays of the inputs, in order."""
         names = [each.name for each in self.inputs]
         if len(arrays) > len(names):
             raise TypeError(f"{len(arrays)} arrays given for {len(names)} inputs: {', '.join(names)}")
@@ -135,7 +135,7 @@ class ExportedFunction:
 
 
 def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None) -> ExportedFunction:
-    """A function that `nn.export` has written, without the graph that it was made of.
+    """Load a function that `nn.export` has written; the graph that it came from is not needed.
 
     Args:
         path: The file.
@@ -171,7 +171,7 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
 
 
 def _fitted(value: Any, each: Named, sizes: dict[str, tuple[int, str]]) -> Any:
-    """`value` as an array for an input, whose shape it must have.
+    """`value` as an array for an input, with its shape checked.
 
     Args:
         value: What was given.

@@ -1,4 +1,4 @@
-"""Programs for any batch size, from the graphs that a function builds for three sizes.
+"""Programs for any batch size, fitted to the graphs that a function builds for three sizes.
 
 A graph has fixed shapes, and nothing in it tells what was made of a shape. Three graphs of the same function tell:
 where all have the same structure, whatever differs among their static arguments depends on the size, and is found as a
@@ -35,7 +35,7 @@ class Scaled(NamedTuple):
     more: float = 0
 
     def at(self, size: Any) -> Any:
-        """The number for a size."""
+        """The number at a size."""
         top, bottom = self.factor, 1.0
         for base, power in ((size, self.power), (size - 1, self.less), (size + 1, self.more)):
             if power > 0:
@@ -45,7 +45,7 @@ class Scaled(NamedTuple):
         return top / bottom
 
     def as_array(self, size: Any, dtype: Any) -> jax.Array:
-        """The same for a size that has a name."""
+        """The number as an array, at a symbolic size."""
         return jnp.asarray(self.at(jnp.asarray(size, dtype)), dtype)
 
 
@@ -56,15 +56,15 @@ _FORMS = [Scaled(1.0, power, less) for less in _POWERS for power in _POWERS] + [
 
 
 class Differs(Exception):
-    """Something depends on the size in a way that is not known; the message says what."""
+    """Something depends on the size in an unsupported way; the message says what."""
 
 
 class NotForAnySize(ValueError):
-    """A function of the graph cannot be traced where the size has a name."""
+    """A function of the graph cannot be traced with a symbolic size."""
 
 
 class AnySize(NamedTuple):
-    """A closed graph for any size, and the Variables whose arrays it reads."""
+    """A closed graph for any size, and the Variables that it reads."""
 
     program: Program
     """With sizes by name among its static arguments; numbers that depend on the size are `Scaled`."""
@@ -74,7 +74,7 @@ class AnySize(NamedTuple):
     """Whether 64-bit values occur in it."""
 
     def run(self, arrays: Sequence[Any], size: Any) -> list[Any]:
-        """The results, as JAX traces them.
+        """The results, traced with a symbolic size.
 
         Raises:
             NotForAnySize: A function cannot be traced for a size by name; the message names the function.
@@ -103,7 +103,7 @@ class AnySize(NamedTuple):
 
 
 def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], size: Any) -> AnySize:
-    """A program for any size of a batch.
+    """A program for any batch size.
 
     Args:
         build: Builds the graph for a size; returns inputs and outputs.
@@ -147,7 +147,7 @@ def _check_structure(blocks: Sequence[Block]) -> None:
 
 
 def _check_leaf(leaves: Sequence[Variable]) -> None:
-    """A leaf must hold the same whatever the size is, or be a key that is drawn."""
+    """Raise unless a leaf is a random key, or has the same value at every size."""
     first = leaves[0]
     if all([x.cell is first.cell for x in leaves]):
         return
@@ -160,7 +160,7 @@ def _check_leaf(leaves: Sequence[Variable]) -> None:
 
 
 class _Fitting:
-    """Finds what depends on the size.
+    """Determines which parts of a graph depend on the size, and how.
 
     Args:
         size: The size by name.
@@ -188,7 +188,7 @@ class _Fitting:
         return tuple(found)
 
     def value(self, each: Sequence[Any], free: bool) -> Any:
-        """What stands for values that differ with the size.
+        """The value to use for values that differ with the size.
 
         Args:
             each: The value for each of `SIZES`.
@@ -221,7 +221,7 @@ class _Fitting:
         return Spec(tuple([self._whole(axis) for axis in zip(*[s.shape for s in each], strict=True)]), each[0].dtype)
 
     def _whole(self, each: Sequence[int]) -> Any:
-        """A whole number that is `a * n + c`."""
+        """An integer of the form `a * n + c`."""
         if each[0] == each[1] == each[2]:
             return each[0]
         a, remainder = divmod(each[1] - each[0], SIZES[1] - SIZES[0])
@@ -256,7 +256,7 @@ class _Fitting:
 
 
 def form_of_numbers(each: Sequence[Any]) -> Scaled:
-    """The form of numbers that depend on the size."""
+    """The formula of numbers that depend on the size."""
     for form in _FORMS:
         factors = [float(v) / form.at(float(n)) for v, n in zip(each, SIZES, strict=True)]
         if all([math.isclose(f, factors[0], rel_tol=_CLOSE) for f in factors]):

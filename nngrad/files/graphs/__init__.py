@@ -1,4 +1,4 @@
-"""Graphs in files."""
+"""Graphs in files: `nn.save_graph` and `nn.load_graph`."""
 
 from .kept import KeptGraph, load_graph, save_graph
 

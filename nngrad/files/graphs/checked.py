@@ -1,4 +1,4 @@
-"""What is read of JSON, checked one by one: numbers in their range, texts, lists."""
+"""Validation of JSON values: numbers in a range, strings, lists."""
 
 from __future__ import annotations
 
@@ -7,11 +7,11 @@ from typing import Any
 
 
 class NotKnownHere(Exception):
-    """A file is as it should be, but needs something that is not there; the message says what."""
+    """A valid file needs something that this installation lacks; the message says what."""
 
 
 def integer(value: Any, least: int, most: int) -> int:
-    """A whole number within these bounds.
+    """An integer within these bounds.
 
     Raises:
         ValueError: It is none.
@@ -22,7 +22,7 @@ def integer(value: Any, least: int, most: int) -> int:
 
 
 def whole_numbers(value: Any, least: int, most: int) -> tuple[int, ...]:
-    """Whole numbers within these bounds.
+    """Integers within these bounds.
 
     Raises:
         ValueError: They are not.
@@ -49,7 +49,7 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """A text.
+    """A string.
 
     Raises:
         ValueError: It is none.

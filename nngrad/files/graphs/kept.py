@@ -1,4 +1,4 @@
-"""save_graph and load_graph: graphs in files, which can be computed and differentiated where they are loaded."""
+"""`save_graph` and `load_graph`: graphs in files, to be computed and differentiated where they are loaded."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]
 
 
 class KeptGraph(NamedTuple):
-    """A graph that was loaded."""
+    """A loaded graph."""
 
     outputs: Any
     """Its outputs, as they were given: a Variable, a list of them, or a dict by name."""
@@ -43,7 +43,7 @@ class KeptGraph(NamedTuple):
 def save_graph(
     path: str | Path, outputs: Tensors, inputs: Tensors = (), parameters: Mapping[str, Variable] | None = None
 ) -> None:
-    """Write a graph to a file: all functions that some Variables depend on, and the values of its leaves.
+    """Write a graph to a file: all functions that the given Variables depend on, and the values of its leaves.
 
         loss = F.mean(F.squared_error(network(x), t))
         (slope,) = nn.grad(loss, x)
@@ -93,7 +93,7 @@ def save_graph(
 
 @contained
 def load_graph(path: str | Path) -> KeptGraph:
-    """Read a graph that `save_graph` has written. It can be computed, trained, and differentiated to any order.
+    """Load a graph that `save_graph` has written. It can be computed, trained, and differentiated to any order.
 
         graph = nn.load_graph("loss.graph")
         graph.inputs["x"].d = images
@@ -142,7 +142,7 @@ def load_graph(path: str | Path) -> KeptGraph:
 
 
 def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    """An object of JSON, in which no name may be twice."""
+    """A JSON object without duplicate names."""
     found = dict(pairs)
     if len(found) != len(pairs):
         raise ValueError("a name is there twice")
@@ -178,7 +178,7 @@ def _listed(given: Any) -> list[Variable]:
 
 
 def _arranged(given: Any, writer: GraphWriter) -> Any:
-    """Variables as they were given, by their numbers."""
+    """Variables in the user's structure, by number."""
     numbers = writer.numbers(_listed(given))
     if isinstance(given, dict):
         return dict(zip(given, numbers, strict=True))
@@ -192,7 +192,7 @@ def _found(given: Any, reader: GraphReader) -> Any:
 
 
 def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> dict[str, Variable]:
-    """The parameters by name, and further leaves with `need_grad`."""
+    """The parameters by name, and other leaves with `need_grad`."""
     pairs = [(text(name), reader.leaf(number)) for name, number in list_of(tables, "parameters")]
     found = dict(pairs)
     if len(found) != len(pairs):

@@ -1,6 +1,5 @@
-"""A graph made again from the tables of a file. Nothing in them is trusted: each entry is checked, and the shape and
-dtype of every value is inferred anew and compared with what the file says. Nothing is computed.
-"""
+"""Rebuild a graph from the tables of a file, which is not trusted: each entry is checked, and all shapes and dtypes are
+inferred anew and compared with the file's. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -37,14 +36,14 @@ _MOST = 2**63 - 1
 
 
 class _Kind(NamedTuple):
-    """An op with its static arguments as the file has them, and the answers to what has been asked of it."""
+    """An op with its static arguments as in the file, and a cache of its inferred results."""
 
     op: Op
     arguments: tuple[Any, ...]
     answers: dict[tuple[Spec, ...], tuple[tuple[Any, ...], tuple[Spec, ...]]]
 
     def results(self, given: tuple[Spec, ...]) -> tuple[tuple[Any, ...], tuple[Spec, ...]]:
-        """The checked arguments for inputs of these shapes and dtypes, and those of the results."""
+        """The checked arguments for inputs of these shapes and dtypes, and the shapes and dtypes of the results."""
         answer = self.answers.get(given)
         if answer is None:
             arguments = self.op.checked(self.arguments, len(given))
@@ -56,7 +55,7 @@ class _Kind(NamedTuple):
 
 
 class _Extent(NamedTuple):
-    """How large a body is."""
+    """The size of a body."""
 
     depth: int
     """How deep bodies are within it."""
@@ -65,7 +64,7 @@ class _Extent(NamedTuple):
 
 
 class GraphReader:
-    """Makes a graph of the tables that `GraphWriter` has written.
+    """Builds a graph from the tables of `GraphWriter`.
 
     Args:
         tables: What was read of JSON.
@@ -99,22 +98,22 @@ class GraphReader:
 
     @property
     def leaves(self) -> list[Variable]:
-        """All leaves, in their order."""
+        """All leaves, in order."""
         return self._values[: self._leaf_count]
 
     def value(self, number: Any) -> Variable:
-        """The Variable of a number."""
+        """The Variable with a number."""
         count = self._leaf_count
         number = integer(number, count - len(self._values), count - 1)
         found: Variable = self._values[number if number >= 0 else count + ~number]
         return found
 
     def leaf(self, number: Any) -> Variable:
-        """The leaf of a number."""
+        """The leaf with a number."""
         return self._values[integer(number, 0, self._leaf_count - 1)]
 
     def values(self, numbers: Any) -> list[Variable]:
-        """The Variables of several numbers."""
+        """The Variables with these numbers."""
         return [self.value(number) for number in numbers]
 
     def _values_or_none(self, numbers: Any) -> list[Variable | None]:
@@ -145,7 +144,7 @@ class GraphReader:
         return kind
 
     def _body(self, row: Any, leaves: Sequence[Spec] = ()) -> Block:
-        """A body, or the graph, whose inputs are the leaves."""
+        """A body, or the graph itself, whose inputs are the leaves."""
         inputs = (*leaves, *map(self._spec, list_of(row, "inputs")))
         specs: list[Spec] = []
         steps = []
@@ -202,7 +201,7 @@ class GraphReader:
 
     @contained
     def _make_functions(self) -> None:
-        """Make all functions: the file has a Block of them in columns, each from what is there before it."""
+        """Make all functions in order, from the columns of the file's Block."""
         switch_to()
         columns = "kinds", "inputs", "specs", "orders", "contexts"
         kinds, inputs, results, orders, numbers = [list_of(self._tables, f"{name}_of_functions") for name in columns]
@@ -283,12 +282,12 @@ class GraphReader:
 
 
 def _gone() -> weakref.ref[Variable]:
-    """A reference to a Variable that is gone."""
+    """A dead weak reference."""
     return weakref.ref(Variable())
 
 
 def _op(row: Any) -> tuple[Op, list[str]]:
-    """An op, and the names of the arguments that the file has for it."""
+    """An op, and the names of its arguments in the file."""
     name, given = text(row["name"]), [text(each) for each in list_of(row, "arguments")]
     try:
         op = registry.op(name)
@@ -307,7 +306,7 @@ def _op(row: Any) -> tuple[Op, list[str]]:
 
 
 def _axes(value: Any) -> Any:
-    """The axes of a mesh that an array is divided over, as a cell has them."""
+    """The mesh axes that an array is sharded over, as a cell holds them."""
     for each in value if isinstance(value, tuple) else (value,):
         for name in each if isinstance(each, tuple) else (each,):
             if name is not None and not isinstance(name, str):
@@ -316,7 +315,7 @@ def _axes(value: Any) -> Any:
 
 
 def _source(source: Any) -> Any:
-    """What draws a key."""
+    """The generator that a key is drawn from."""
     if source == []:
         return key_source()
     seed, (start, drawn) = source

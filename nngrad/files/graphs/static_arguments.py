@@ -1,4 +1,4 @@
-"""Static arguments of functions as values that are fit for JSON, each with its type, and back.
+"""Static arguments of functions as tagged JSON values, and back.
 
 None, bools, ints and texts are what they are, tuples are lists. All else is an object with one key, which says what it
 is. Bodies and ops are numbers in tables of the file.
@@ -27,11 +27,11 @@ _MOST_DEEP = 32
 
 
 class CannotBeKept(TypeError):
-    """A value that means nothing outside of this process."""
+    """A value that has no meaning outside this process."""
 
 
 def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
-    """A static argument, fit for JSON.
+    """A static argument as a JSON value.
 
     Args:
         value: The argument.
@@ -68,7 +68,7 @@ def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op]
 
 
 def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
-    """The static argument that `argument_to_json` has made this of.
+    """The static argument of a value from `argument_to_json`.
 
     Args:
         given: What was read of JSON.
@@ -124,7 +124,7 @@ def written_policy(policy: Policy) -> list[Any]:
 
 
 def read_policy(given: Any) -> Policy:
-    """The policy that `written_policy` has made this of.
+    """The policy of a value from `written_policy`.
 
     Raises:
         ValueError: There is no such policy.

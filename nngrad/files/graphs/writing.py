@@ -1,4 +1,4 @@
-"""A graph as tables that are fit for JSON: nothing but numbers, texts, and names of registered ops.
+"""A graph as JSON tables: numbers, strings, and names of registered ops.
 
 Values are numbered as in a program: leaf i is i, and output k of the functions, counted through all of them, is ~k.
 """
@@ -28,7 +28,7 @@ from .static_arguments import CannotBeKept, argument_to_json, written_policy
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:
-    """The bodies among static arguments, and in tuples among them, however deep."""
+    """The bodies among static arguments, also in nested tuples."""
     waiting, found = list(arguments), []
     while waiting:
         value = waiting.pop()
@@ -40,7 +40,7 @@ def bodies_within(arguments: Iterable[Any]) -> list[Block]:
 
 
 class _Tables:
-    """What functions refer to by number, each entry once."""
+    """The tables of ops, specs, devices and kinds that functions refer to by number, without duplicates."""
 
     def __init__(self) -> None:
         self.ops: dict[Op, int] = {}
@@ -73,7 +73,7 @@ class _Tables:
         return self.specs.setdefault(spec, len(self.specs))
 
     def context(self, context: Context | None) -> int:
-        """The number of a device; -1 for the one that JAX takes."""
+        """The number of a device; -1 for JAX's default."""
         if context is None:
             return -1
         _, (backend, _, device) = context.__reduce__()
@@ -96,7 +96,7 @@ class _Tables:
 
     @staticmethod
     def nobody(body: Block) -> int:
-        """Where no body can be."""
+        """Raise where no body is allowed."""
         raise CannotBeKept(f"{body!r}")
 
     def _row(self, body: Block) -> dict[str, Any]:
@@ -116,7 +116,7 @@ class _Tables:
         return row
 
     def rows(self) -> dict[str, Any]:
-        """The tables, fit for JSON."""
+        """The tables as JSON values."""
         return {
             "ops": [{"name": op.name, "arguments": list(op.argument_names)} for op in self.ops],
             "specs": [[spec.dtype.name, list(spec.shape)] for spec in self.specs],
@@ -130,7 +130,7 @@ def _bodies_of(body: Block) -> list[Block]:
 
 
 class GraphWriter:
-    """Writes down all that some Variables depend on, and what is known of the gradients among it.
+    """Records everything that Variables depend on, and the derivation of the gradients among it.
 
     Args:
         roots: The Variables.
@@ -145,21 +145,21 @@ class GraphWriter:
 
     @property
     def functions(self) -> list[Function]:
-        """The functions, each after those whose results it reads."""
+        """The functions in topological order."""
         return self._closing.functions
 
     @property
     def leaves(self) -> list[Variable]:
-        """The leaves, in the order of their numbers."""
+        """The leaves, in order of their numbers."""
         return self._closing.leaves
 
     def numbers(self, variables: Iterable[Variable | None]) -> list[int | None]:
-        """The numbers of Variables: of a leaf, which it gets when it is met for the first time, or of what a function
-        gives; None for None."""
+        """The numbers of Variables, which are leaves (numbered when first met) or results of functions; None for
+        None."""
         return list(self._closing.numbers(variables))
 
     def written(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
-        """What is fit for JSON, and the arrays by name.
+        """The JSON tables, and the arrays by name.
 
         Raises:
             CannotBeKept: Something in the graph cannot be in a file.
@@ -192,7 +192,7 @@ class GraphWriter:
         return [*groups, self.numbers(results), None if derivation.forms is None else [forms, own]]
 
     def _if_there(self, x: Variable | None) -> Variable | None:
-        """`x`, if it is a leaf or in the graph."""
+        """`x` if it is a leaf or in the graph."""
         return x if x is None or x.parent is None or x.parent in self._places else None
 
     def _result(self, y: Variable) -> list[Any]:
@@ -203,7 +203,7 @@ class GraphWriter:
                 None if laplacian is None else [*self.numbers(laplacian[:2]), laplacian[2]]]
 
     def _calls(self) -> tuple[list[Any], list[int]]:
-        """The calls of rules, each of which function and for which gradients; and for each function the call that
+        """The calls of backward rules, with the function and the gradients of each; and for each function the call that
         emitted it, or -1."""
         calls: dict[Any, int] = {}
         rows: list[Any] = []
@@ -220,8 +220,7 @@ class GraphWriter:
         return rows, numbers
 
     def _marks(self) -> list[Any]:
-        """What is to be computed again: the number of a function with that of the block that it was built in, or with
-        a policy."""
+        """The functions to rematerialise, each with the number of the block that it was built in, or with a policy."""
         scopes: dict[Any, int] = {}
 
         def written(mark: Any) -> Any:
@@ -244,7 +243,7 @@ class GraphWriter:
         return argument_to_json(value, self._tables.nobody, self._tables.op)
 
     def _leaves(self) -> tuple[list[Any], list[Any], dict[str, np.ndarray[Any, Any]]]:
-        """The leaves, the cells of their data, and the arrays that are in these."""
+        """The leaves, the cells of their data, and the arrays of these."""
         cells: dict[NdArray, int] = {}
         leaves = []
         for x in self.leaves:

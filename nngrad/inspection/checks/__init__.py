@@ -1,4 +1,4 @@
-"""Checks of gradients against numeric differences, for the tests of functions of your own.
+"""Gradient checks against numeric differences, for tests of your own functions.
 
     def test_cube():
         nn.checks.check_nth_backward(Cube(), np.random.default_rng(0).normal(size=(2, 3)), order=3)

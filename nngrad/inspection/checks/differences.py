@@ -1,4 +1,4 @@
-"""Slopes by numeric differences, how sure they are, and whether there is a slope at all."""
+"""Numeric derivatives, their error estimates, and whether the derivative exists at all."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ class Tolerances(NamedTuple):
 
     @staticmethod
     def of(precision: float, eps: float | None, atol: float | None, rtol: float | None) -> Tolerances:
-        """Returns what is given, and for the rest what suits the precision of the arithmetic."""
+        """The given values, with defaults that suit the precision of the arithmetic."""
         fine, medium = precision < 1e-12, precision < 1e-5
         default = (1e-3, 1e-7, 1e-6) if fine else (2e-2, 1e-3, 1e-3) if medium else (0.25, 5e-2, 5e-2)
         chosen = [d if v is None else v for v, d in zip((eps, atol, rtol), default, strict=True)]
@@ -37,7 +37,7 @@ class Tolerances(NamedTuple):
 
 
 class Comparison(NamedTuple):
-    """One slope, by differences and by the gradient."""
+    """A directional derivative, by differences and by the gradient."""
 
     numeric: float
     uncertainty: float
@@ -56,17 +56,17 @@ class Comparison(NamedTuple):
         return abs(self.numeric - self.analytic)
 
     def allowed(self, settings: Tolerances) -> float:
-        """How large that may be."""
+        """The largest distance that counts as agreement."""
         return settings.atol + settings.rtol * max(self.size, abs(self.numeric))
 
     def agrees(self, settings: Tolerances) -> bool:
-        """Whether it is not larger. A NaN is."""
+        """Whether the two agree; NaN does not."""
         return bool(self.apart <= self.allowed(settings))
 
 
 @np.errstate(all="ignore")
 def compare(problem: CheckedFunction, direction: Arrays, settings: Tolerances) -> list[Comparison]:
-    """For each order the slope along `direction`, by differences and by the gradient.
+    """Compare the derivative along `direction`, by differences and by the gradient, at each order.
 
     Where the differences do not tell, since there seems to be a kink or the function bends too much, the step is
     shortened twice: a kink may be near the point and not at it.
@@ -107,7 +107,7 @@ def _compared(
 
 
 class Change(NamedTuple):
-    """How fast a slope changes along a direction, by differences of the quantity and of its gradient."""
+    """The rate of change of a slope along a direction, by differences of the quantity and of its gradient."""
 
     numeric: float
     analytic: float
@@ -116,8 +116,8 @@ class Change(NamedTuple):
 
 @np.errstate(all="ignore")
 def lagging(problem: CheckedFunction, direction: Arrays, k: int, settings: Tolerances) -> Change | None:
-    """Where the gradient of the quantity of order `k` is right at the point but does not follow when the point moves,
-    as one does that was made of values that were read; None if it follows.
+    """Whether the gradient of the quantity of order `k` is right at the point but does not follow when the point moves,
+    as one made of values that were read; None if it follows.
 
     The second differences of the quantity are compared with differences of its gradient, both extrapolated.
     """
@@ -158,7 +158,7 @@ def _weighted(values: Arrays, weights: Arrays) -> float:
 
 
 class Slope(NamedTuple):
-    """The slope of a function of one number at 0."""
+    """The derivative at 0 of a function of one number."""
 
     value: float
     error: float
@@ -168,7 +168,7 @@ class Slope(NamedTuple):
 
 
 def slope_of(center: float, ahead: list[float], behind: list[float], step: float) -> Slope:
-    """The slope from values at 0, at three steps ahead and at three behind, each half as long as the one before.
+    """The derivative from values at 0 and at three steps on either side, each half as long as the one before.
 
     Central differences D(t) = s' + O(t^2) are extrapolated to (4 D(t/2) - D(t)) / 3 = s' + O(t^4) (Richardson). The
     slopes to either side differ by t s'' + O(t^3) for a smooth function; by a constant more at a kink, and by

@@ -1,4 +1,4 @@
-"""What is checked: a function and its gradients as one executable of its inputs and of the weights."""
+"""The function under check: it and its gradients as one executable of its inputs and of weights."""
 
 from __future__ import annotations
 
@@ -108,7 +108,7 @@ class CheckedFunction:
     def _weights(
         self, k: int, level: list[Variable], given: Sequence[Sequence[Any] | None], rng: np.random.Generator
     ) -> Arrays:
-        """Weights for the quantities of order `k`."""
+        """Random weights for the quantities of order `k`."""
         chosen = given[k] if k < len(given) else None
         name = ("y_grad", "x_grad_grad")[k] if k < 2 else ""
         weights = [no_tiny(rng, y.shape).astype(y.dtype) for y in level]
@@ -125,19 +125,19 @@ class CheckedFunction:
 
     @property
     def precision(self) -> float:
-        """The coarsest distance between 1 and the next number among the floating dtypes in the graph."""
+        """The largest machine epsilon among the floating dtypes in the graph."""
         specs = [s for f in self.functions for s in f.specs] + [x.spec for x in self.moving]
         return max([_resolution(s.dtype) for s in specs if s.differentiable])
 
     def direction(self, number: int) -> Arrays:
-        """A random direction of unit length, in which no component is tiny."""
+        """A random unit direction without tiny components."""
         rng = np.random.default_rng((self._seed, number, 1))
         parts = [no_tiny(rng, x.shape) for x in self.moving]
         length = np.sqrt(sum([float(np.sum(v * v)) for v in parts]))
         return [v / max(length, 1e-300) for v in parts]
 
     def at(self, direction: Arrays, step: float) -> list[Arrays]:
-        """The quantities of all orders at a step from the point, in float64."""
+        """The quantities of all orders at a displacement from the point, in float64."""
         arrays = [(x + step * v).astype(x.dtype) for x, v in zip(self.point, direction, strict=True)]
         results = iter(self._run(*arrays, *self._rest))
         return [[np.asarray(next(results)).astype(np.float64) for _ in level] for level in self.levels]
@@ -149,12 +149,12 @@ def listed(data: Any) -> list[Any]:
 
 
 def name_of_function(func: Any) -> str:
-    """Returns what to call a function in a report."""
+    """The name of a function for a report."""
     return str(getattr(func, "__name__", None) or repr(func))
 
 
 def no_tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Random numbers from 0.5 to 1.5, of either sign: no error hides behind a small one."""
+    """Random numbers of either sign with magnitudes from 0.5 to 1.5, so that no error hides behind a small one."""
     result: Array = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
     return result
 

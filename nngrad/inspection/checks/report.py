@@ -1,4 +1,4 @@
-"""What is said where a gradient is wrong."""
+"""Messages of failed gradient checks."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ _SHOWN = 6
 
 
 class GradientMismatch(AssertionError):
-    """A gradient is not what numeric differences say."""
+    """A gradient disagrees with numeric differences."""
 
 
 class NondifferentiableError(ValueError):
-    """A function has a kink or a jump at the point where its gradient was to be checked."""
+    """A function has a kink or a jump at the point of a gradient check."""
 
 
 def kink_report(problem: CheckedFunction, order: int, found: Comparison, settings: Tolerances, where: str) -> str:
-    """The message for a point at which there is no gradient: where it is not smooth, as far as single elements show."""
+    """The message for a point without a gradient: where the function is not smooth, as far as single elements show."""
     places: list[str] = []
     for i in range(problem.moved[order - 1]):
         for place, one in _one_by_one(problem, order, i, settings):
@@ -44,7 +44,7 @@ def kink_report(problem: CheckedFunction, order: int, found: Comparison, setting
 def mismatch_report(
     problem: CheckedFunction, order: int, direction: Arrays, found: Comparison, settings: Tolerances, where: str
 ) -> str:
-    """The message for a gradient that is wrong: at which inputs, by how much, and in which elements."""
+    """The message for a wrong gradient: the inputs, the size of the error, and the elements."""
     moved = problem.moved[order - 1]
     rows = [_of_one(problem, order, direction, i, settings) for i in range(moved)]
     wrong = [i for i, row in enumerate(rows) if not row.agrees(settings)]
@@ -74,7 +74,7 @@ def mismatch_report(
 
 
 def lagging_report(problem: CheckedFunction, order: int, change: Change, where: str) -> str:
-    """The message for a gradient that is right at the point, and stays what it is when the point moves."""
+    """The message for a gradient that is right at the point but does not change when the point moves."""
     return "\n".join([
         f"{problem.name}: the gradient of order {order} is right at this point, but wrong beside it.",
         f"  how fast the slope changes along a random direction ({where}, step {change.step:.1e}):",
@@ -92,13 +92,13 @@ def _rules_of_yours(problem: CheckedFunction) -> list[str]:
 
 
 def _of_one(problem: CheckedFunction, order: int, direction: Arrays, i: int, settings: Tolerances) -> Comparison:
-    """The comparison along the part of `direction` that belongs to one input."""
+    """The comparison along the part of `direction` in one input."""
     alone = [v if k == i else np.zeros_like(v) for k, v in enumerate(direction)]
     return compare(problem, alone, settings)[order - 1]
 
 
 def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[tuple[int, Comparison]]:
-    """The comparison for single elements of an input: for all of them, or where there are many for some."""
+    """The comparison for single elements of an input: all of them, or a sample of many."""
     size = problem.point[i].size
     places: Iterable[int] = range(size)
     if size > _MOST_ELEMENTS:
@@ -132,7 +132,7 @@ def _index(place: int, x: Array) -> str:
 
 
 def _hint(numeric: Array, analytic: Array) -> str:
-    """Returns what all elements have in common."""
+    """The pattern that all elements share."""
     if not np.isfinite(analytic).all():
         return "The gradient is not finite."
     large = np.abs(numeric) > 1e-6 * max(1e-30, float(np.max(np.abs(numeric), initial=0.0)))

@@ -1,4 +1,4 @@
-"""Hooks: what watches functions run, forward and backward, and hooks that are ready to use."""
+"""Hooks that observe functions as they run, forward and backward."""
 
 from .base import (
     FunctionHook,

@@ -1,4 +1,4 @@
-"""FunctionHook, the base of hooks, and plain functions as hooks, under nnabla's names."""
+"""`FunctionHook`, the base class of hooks, and plain functions as hooks, under nnabla's names."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ Arrays = tuple[Any, ...]
 
 
 class FunctionHook:
-    """Watches functions run. Subclasses write the methods that they need.
+    """Observes functions as they run. Subclasses override the methods that they need.
 
     In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` lets it
     watch one Function, in every thread. While a function is watched, graphs with it run function by function, at once.
@@ -64,10 +64,10 @@ class FunctionHook:
             self.deleted(None)
 
     def added(self, function: Function | None) -> None:
-        """Called when the hook is put in force: with the Function it was added to, or None for all."""
+        """Called when the hook is installed: with its Function, or with None if it observes all."""
 
     def deleted(self, function: Function | None) -> None:
-        """Called when the hook is taken off again, as `added`."""
+        """Called when the hook is removed, with the same argument as `added`."""
 
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
         """Called before a function runs, with the arrays of its inputs."""
@@ -89,12 +89,12 @@ class FunctionHook:
 
 
 def label(function: Function) -> str:
-    """A name for tables: that of the op, and the order of differentiation unless it is 0."""
+    """A function's name in tables: its op, and the order of differentiation unless it is 0."""
     return f"{function.op.name} (order {function.order})" if function.order else function.op.name
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:
-    """A table of what a hook has seen, the first `words` columns of which are flush left."""
+    """A table of a hook's records, with the first `words` columns left-aligned."""
     return "\n".join(aligned([head, *rows], range(words, len(head)), (1,)))
 
 
@@ -111,8 +111,7 @@ class _Callback(FunctionHook):
 
 
 def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
-    """From now on, in this thread or asyncio task, call a function with each Function before it runs, in forward and in
-    backward.
+    """In this thread or asyncio task, call a function before each Function runs, forward and backward.
 
     What is watched runs function by function, at once; see `nn.FunctionHook`, which is also told arrays and gradients.
 
@@ -124,7 +123,7 @@ def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
 
 
 def set_function_post_hook(key: str, function_post_hook: Callback | None) -> None:
-    """As `set_function_pre_hook`, but call it after each Function has run.
+    """In this thread or asyncio task, call a function after each Function has run, forward and backward.
 
     Args:
         key: By what `unset_function_post_hook` finds it; a hook that has the key already is replaced.
@@ -134,12 +133,12 @@ def set_function_post_hook(key: str, function_post_hook: Callback | None) -> Non
 
 
 def unset_function_pre_hook(key: str) -> None:
-    """Call the function no more that `set_function_pre_hook` was given with `key`, if there is one."""
+    """Remove the function that `set_function_pre_hook` was given with `key`, if there is one."""
     _unset("pre", key)
 
 
 def unset_function_post_hook(key: str) -> None:
-    """Call the function no more that `set_function_post_hook` was given with `key`, if there is one."""
+    """Remove the function that `set_function_post_hook` was given with `key`, if there is one."""
     _unset("post", key)
 
 

@@ -1,4 +1,4 @@
-"""Hooks that look at arrays: PrintHook prints them, GradientNormHook keeps the norms of gradients."""
+"""Hooks on arrays: `PrintHook` prints them, `GradientNormHook` records norms of gradients."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from .base import Arrays, FunctionHook, label, table_of
 
 
 class PrintHook(FunctionHook):
-    """Prints a line for each function before it runs: the arrays it is given, forward, or the gradients of its
-    outputs, backward, each with shape, dtype and range.
+    """Prints a line for each function before it runs, with shape, dtype and range: of its inputs forward, of the
+    gradients of its outputs backward.
 
     Args:
         file: Where to print; by default what `sys.stdout` is at the time.
@@ -27,14 +27,14 @@ class PrintHook(FunctionHook):
         self.wanted = wanted
 
     def forward_preprocess(self, function: Function, in_data: Arrays) -> None:
-        """Print what goes in."""
+        """Print the inputs."""
         if self.wanted(function):
             names = function.op.names_of(len(in_data))
             given = [f"{name}: {array_summary(array)}" for name, array in zip(names, in_data, strict=True)]
             self._print("forward ", function, given)
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Print what comes back."""
+        """Print the gradients of the outputs."""
         if self.wanted(function):
             several = len(out_grad) > 1
             names = [f"gradient {i}" if several else "gradient" for i in range(len(out_grad))]
@@ -64,28 +64,28 @@ def array_summary(array: Any | None) -> str:
 
 
 class GradientNormHook(FunctionHook):
-    """Keeps the Euclidean norms of the gradients that arrive at the outputs of functions: where gradients vanish,
-    explode or stop being numbers can be read off it."""
+    """Records the L2 norms of the gradients of functions' outputs, which show where gradients vanish, explode or become
+    NaN."""
 
     def __init__(self) -> None:
         self.history: list[tuple[str, float]] = []
         """Name of each function whose backward ran, and the norm of the gradients of all its outputs together."""
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Take the norm."""
+        """Record the norm."""
         squares = [float(np.sum(np.square(np.asarray(g, np.float64)))) for g in out_grad if g is not None]
         self.history.append((label(function), math.sqrt(sum(squares))))
 
     @property
     def norms(self) -> dict[str, list[float]]:
-        """The norms by name of the function, in the order in which the backward passed."""
+        """The norms by function name, in the order of the backward pass."""
         found: dict[str, list[float]] = {}
         for name, norm in self.history:
             found.setdefault(name, []).append(norm)
         return found
 
     def summary(self) -> str:
-        """A table, in the order in which the backward first passed."""
+        """A table, in the order of the backward pass."""
         rows = []
         for name, norms in self.norms.items():
             finite = [n for n in norms if math.isfinite(n)]

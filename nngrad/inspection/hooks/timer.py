@@ -1,4 +1,4 @@
-"""Hooks that measure: TimerHook the time, and MemoryHook the memory, that each function takes."""
+"""Profiling hooks: `TimerHook` measures the time of each function, `MemoryHook` its memory."""
 
 from __future__ import annotations
 
@@ -14,25 +14,25 @@ from .base import Arrays, FunctionHook, label, table_of
 
 
 class _Readings(threading.local):
-    """The readings before the functions that run now, the innermost last. A hook on a function watches it in all
-    threads, so each thread has its own."""
+    """Per thread, the readings taken before the functions that are running now, the innermost last. A hook on a
+    function observes it in all threads."""
 
     def __init__(self) -> None:
         self.before: list[float] = []
 
 
 class MeasuringHook(FunctionHook):
-    """Reads a meter before and after each function, forward and backward. Subclasses say what the meter is."""
+    """Reads a meter before and after each function, forward and backward. Subclasses define the meter."""
 
     def __init__(self) -> None:
         self._readings = _Readings()
 
     def read(self) -> float:
-        """Returns what the meter says now."""
+        """The current reading."""
         raise NotImplementedError
 
     def record(self, function: Function, way: str, before: float, after: float) -> None:
-        """Keep the readings before and after a function; `way` is 'forward' or 'backward'."""
+        """Record the readings before and after a function; `way` is 'forward' or 'backward'."""
         raise NotImplementedError
 
     def _ran(self, function: Function, way: str) -> None:
@@ -57,7 +57,7 @@ class MeasuringHook(FunctionHook):
 
 
 class Times(NamedTuple):
-    """Times of one kind of function, in seconds."""
+    """The times of one kind of function, in seconds."""
 
     calls: int
     total: float
@@ -66,7 +66,7 @@ class Times(NamedTuple):
 
 
 class TimerHook(MeasuringHook):
-    """Measures how long functions take, each run by itself; results are waited for.
+    """Measures the time of each function, run by itself and waited for.
 
     The first run of an op on shapes that are new is compiled, which takes most of the longest time; the median
     tells what the op itself takes. A graph that is compiled as a whole is faster than the sum: XLA fuses functions.
@@ -82,12 +82,12 @@ class TimerHook(MeasuringHook):
         return time.perf_counter()
 
     def record(self, function: Function, way: str, before: float, after: float) -> None:
-        """Keep the time between."""
+        """Record the elapsed time."""
         self.history.append((label(function), way, after - before))
 
     @property
     def total(self) -> float:
-        """Seconds in all."""
+        """The total in seconds."""
         return sum(seconds for _, _, seconds in self.history)
 
     @property
@@ -113,7 +113,7 @@ class TimerHook(MeasuringHook):
 
 
 class Memory(NamedTuple):
-    """Memory of one kind of function, in bytes."""
+    """The memory of one kind of function, in bytes."""
 
     calls: int
     grown: int
@@ -123,7 +123,7 @@ class Memory(NamedTuple):
 
 
 class MemoryHook(MeasuringHook):
-    """Measures memory in use after each function, in bytes, with each function run by itself.
+    """Measures the memory in use after each function, run by itself, in bytes.
 
     On a device that keeps count of its memory it is what that says. Elsewhere, as on a CPU, it is the sum of
     all arrays of JAX that are alive in the process. Values in the middle of a graph are kept after a forward that is
@@ -145,14 +145,14 @@ class MemoryHook(MeasuringHook):
         return max((used for *_, used in self.history), default=0)
 
     def read(self) -> int:
-        """Bytes that are in use now."""
+        """The bytes in use now."""
         stats = self.device.memory_stats()
         if stats and "bytes_in_use" in stats:
             return int(stats["bytes_in_use"])
         return sum(array.nbytes for array in jax.live_arrays() if not array.is_deleted())
 
     def record(self, function: Function, way: str, before: float, after: float) -> None:
-        """Keep the growth, and what is in use now."""
+        """Record the growth and the current use."""
         self.history.append((label(function), way, int(after - before), int(after)))
 
     @property

@@ -1,4 +1,4 @@
-"""Graphs to look at: where each function lies in a picture, pages, files and pictures made of that, and plots."""
+"""Visualisation of graphs: layouts, HTML pages, SVG drawings, files for other viewers, and plots."""
 
 from . import plots as plots
 from .draw import Drawing, draw

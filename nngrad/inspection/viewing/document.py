@@ -1,4 +1,4 @@
-"""The document that a page shows: all that is known of the nodes of a graph, as columns of numbers and strings."""
+"""The document behind a page: all facts about a graph's nodes, as columns of numbers and strings."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ VERSION = 1
 
 
 class Measured(NamedTuple):
-    """What is known of a graph besides its structure; None for what nobody has measured."""
+    """Facts about a graph besides its structure; None for what was not measured."""
 
     lifetimes: Lifetimes | None = None
     """The memory of its values."""
@@ -38,17 +38,17 @@ NOTHING = Measured()
 
 
 class Strings:
-    """Texts by numbers, each once."""
+    """A string table: each string once, by number."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
 
     def number(self, text: str) -> int:
-        """The number of a text."""
+        """The number of a string."""
         return self._numbers.setdefault(text, len(self._numbers))
 
     def numbers(self, texts: Iterable[str]) -> list[int]:
-        """The numbers of several."""
+        """The numbers of several strings."""
         known = self._numbers
         return [known.setdefault(text, len(known)) for text in texts]
 
@@ -57,7 +57,7 @@ class Strings:
 
 
 def document(described: Description, title: str, measured: Measured = NOTHING) -> dict[str, Any]:
-    """The document of a graph, ready to be written as JSON.
+    """The document of a graph, as JSON values.
 
     Args:
         described: The graph.
@@ -123,7 +123,7 @@ _BOX = ("x0", "y0", "x1", "y1")
 
 
 def structure_of_layout(described: Description) -> Structure:
-    """What the layout of a graph depends on."""
+    """The structure that the layout of a graph depends on."""
     starts = np.array(_starts(described.operands), np.int64)
     return Structure(
         np.array(described.orders, np.int64), np.array(described.bases, np.int64),
@@ -134,7 +134,7 @@ def structure_of_layout(described: Description) -> Structure:
 
 
 def labels_of(described: Description) -> Labels:
-    """What groups of nodes of a graph are made of."""
+    """The properties by which a graph's nodes are grouped."""
     scopes = Strings()
     labels: dict[tuple[Op | None, tuple[Spec, ...]], int] = {}
     scope = scopes.numbers(described.scopes)
@@ -152,13 +152,13 @@ def _starts(operands: Sequence[Sequence[Any]]) -> list[int]:
 
 
 def _column(values: Iterable[Any]) -> Any:
-    """The values, or the one value that all are."""
+    """The values, or the single value if all are equal."""
     listed = list(values)
     return listed[0] if listed and listed.count(listed[0]) == len(listed) else listed
 
 
 def _shapes(described: Description) -> list[str]:
-    """Shapes and dtypes of what is read of each node."""
+    """Shapes and dtypes of each node's outputs that are read."""
     known: dict[tuple[tuple[Spec, ...], tuple[bool, ...]], str] = {}
     found = []
     for i, (specs, results) in enumerate(zip(described.specs, described.results, strict=True)):
@@ -184,7 +184,7 @@ def _texts_of(locations: Sequence[SourceLocation | None]) -> list[str]:
 
 
 def _ops(described: Description) -> dict[str, dict[str, str]]:
-    """The rule's formula and the first sentence on each op that occurs, or of which a rule was called."""
+    """The rule's formula and the docstring's first sentence of each op that occurs, or whose rule was called."""
     found = {op.name: op for op in (*dict.fromkeys(described.ops), *dict.fromkeys(described.rules)) if op is not None}
     return {name: {"formula": formula_of(op), "summary": _first_sentence(op.__doc__)} for name, op in found.items()}
 

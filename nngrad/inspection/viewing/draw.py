@@ -1,4 +1,4 @@
-"""nn.draw: a graph as a picture for papers and notebooks, as SVG."""
+"""`nn.draw`: a graph as an SVG picture, for papers and notebooks."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ class Tone(NamedTuple):
 
 
 class Style(NamedTuple):
-    """How a drawing looks."""
+    """The style of a drawing."""
 
     background: str
     text: str
@@ -56,7 +56,7 @@ class Style(NamedTuple):
     """Whether orders are told apart by patterns, and arrows by dashes."""
 
     def tone(self, order: int) -> Tone:
-        """That of an order."""
+        """The colours of an order."""
         return self.tones[order if order < len(self.tones) else 1 + (order - 1) % (len(self.tones) - 1)]
 
 
@@ -116,7 +116,7 @@ class Drawing(NamedTuple):
         return f"<Drawing of {self.width:.0f} by {self.height:.0f} pixels>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, which is replaced as a whole.
+        """Write it to a file, atomically.
 
         Raises:
             TypeError: `path` is no path.
@@ -191,7 +191,7 @@ def draw(
 
 
 def _checked_path(path: str | os.PathLike[str]) -> Path:
-    """The path of a picture, before there is one."""
+    """The path of a picture, checked before the picture is made."""
     if not isinstance(path, str | os.PathLike):
         raise TypeError(f"path: expected the path of a file, got {path!r}")
     file = Path(path)
@@ -225,7 +225,7 @@ _ORDINALS = {0: "forward", 1: "gradient", 2: "2nd derivatives", 3: "3rd derivati
 
 
 class _Painter:
-    """Makes SVG of layouts.
+    """Renders layouts as SVG.
 
     Args:
         style: How it looks.
@@ -237,7 +237,7 @@ class _Painter:
         self._style, self._scopes, self._mark = style, scopes, mark
 
     def columns(self, layout: DrawingLayout) -> str:
-        """What is behind the columns, and their titles."""
+        """The backgrounds of the columns, and their titles."""
         if len(layout.columns) < 2:
             return ""
         parts = []
@@ -275,7 +275,7 @@ class _Painter:
         return element("g", full, shape, svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint))
 
     def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
-        """Returns whether it goes from order to order, and the arrow."""
+        """Whether the arrow goes from order to order, and its SVG."""
         crosses = by_order and begin != end
         colour = self._style.faint if crosses else self._style.tone(end if by_order else max(begin, end)).line
         points = list(route.points)
@@ -334,7 +334,7 @@ class _Painter:
         return element("g", *parts)
 
     def patterns(self) -> str:
-        """What boxes are filled with in print."""
+        """The fill patterns of boxes in print."""
         if not self._style.patterned:
             return ""
         drawn = [

@@ -1,4 +1,4 @@
-"""What a drawing of a graph shows: boxes with labels, arrows between them, and drawings of bodies within boxes."""
+"""The contents of a drawing: labelled boxes, arrows between them, and drawings of bodies within boxes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .layout import layout
 
 
 class Choices(NamedTuple):
-    """What labels say."""
+    """What labels show."""
 
     shapes: bool
     arguments: bool
@@ -25,7 +25,7 @@ class Choices(NamedTuple):
 
 
 class Box(NamedTuple):
-    """A leaf, a function, or what comes into a body or leaves it."""
+    """A leaf, a function, or an input or output of a body."""
 
     kind: str
     """'leaf', 'constant', 'function', 'input' or 'output'."""
@@ -46,7 +46,7 @@ class Box(NamedTuple):
 
 
 class DrawingContents(NamedTuple):
-    """Boxes, each after what it reads, and arrows between them by their numbers."""
+    """Boxes in topological order, and arrows between their numbers."""
 
     boxes: tuple[Box, ...]
     arrows: tuple[tuple[int, int], ...]
@@ -59,7 +59,7 @@ _NUMBERED = re.compile(r"(v|leaf)\d+")
 
 
 def contents_of(described: Description, choices: Choices, folded: bool) -> DrawingContents:
-    """A graph as it is drawn; `folded`: with a box for each group that stands closed at first sight."""
+    """The contents of a graph's drawing; `folded` makes one box of each group that is collapsed at first."""
     nodes = described.members[-1]
     rows = _rows(described, nodes)
     readers: dict[int, list[int]] = {}
@@ -90,7 +90,7 @@ def contents_of(described: Description, choices: Choices, folded: bool) -> Drawi
 
 
 def _closed(described: Description, nodes: Sequence[int]) -> dict[int, tuple[str, list[int]]]:
-    """For each node in a group that stands closed at first sight, the title of the group and the nodes in it."""
+    """For each node in a collapsed group, the title of the group and its nodes."""
     laid = layout(structure_of_layout(described), labels_of(described))
     groups, holders = first_sight(laid)
     members: dict[int, list[int]] = {}
@@ -112,8 +112,8 @@ def _folded_box(
 
 
 def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:
-    """Rank of the function of order 0 that each comes from; what is not known to come from one is in the row of what it
-    reads last."""
+    """The rank of the function of order 0 that each node comes from; a node of unknown origin is in the row of its last
+    operand."""
     rows: dict[int, int] = {}
     for i in nodes:
         rank = described.base_ranks[i] if described.orders[i] else described.ranks[i]
@@ -152,7 +152,7 @@ def _box(described: Description, i: int, choices: Choices, row: int, is_result: 
 
 
 def _arguments(described: Description, i: int) -> str:
-    """Static arguments, but for those that the shape tells."""
+    """Static arguments, except those that the shape shows."""
     op, specs = described.ops[i], described.specs[i]
     if op is None or isinstance(op, ControlOp):
         return ""
@@ -177,7 +177,7 @@ class _Bodies:
         self._described, self._choices = described, choices
 
     def of(self, node: int) -> tuple[tuple[str, DrawingContents], ...]:
-        """The bodies of a node, and those within them: this goes as deep as there are loops within loops."""
+        """The bodies of a node, and those within them; recursion is as deep as loops are nested."""
         found = []
         for b in self._described.bodies_of.get(node, ()):
             entry = self._described.bodies[b]
@@ -186,7 +186,7 @@ class _Bodies:
         return tuple(found)
 
     def _body(self, b: int, entry: BodyEntry) -> DrawingContents:
-        """What comes into a body, its functions, and what leaves it. Functions that nobody asks for are left out."""
+        """The inputs of a body, its functions, and its outputs, without functions that nobody reads."""
         described, members = self._described, self._described.members.get(b, [])
         ends = self._ends(entry)
         needed = _needed(described, set(members), [node for _, _, (node, _) in ends])
@@ -196,7 +196,7 @@ class _Bodies:
         rank: dict[int, int] = {}
 
         def from_outside(value: tuple[int, int]) -> int:
-            """What is the same at each step."""
+            """The inputs that are the same at each step."""
             if value not in number:
                 node, output = value
                 name = described.results[node][output]
@@ -229,7 +229,7 @@ class _Bodies:
         return len(boxes) - 1
 
     def _ends(self, entry: BodyEntry) -> list[tuple[str, str, tuple[int, int]]]:
-        """What leaves a body: a title, how the op gives it, and the value."""
+        """The outputs of a body: a title, how the op returns it, and the value."""
         described, within = self._described, entry.within
         names = dict(zip(within.inputs, range(len(within.inputs)), strict=True))
         ends = []
@@ -246,7 +246,7 @@ class _Bodies:
 
 
 def _needed(described: Description, members: set[int], ends: Sequence[int]) -> set[int]:
-    """The members that compute those, and they themselves."""
+    """The members that those depend on, and those themselves."""
     found = {i for i in ends if i in members}
     stack = list(found)
     while stack:

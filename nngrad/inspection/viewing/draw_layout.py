@@ -1,4 +1,4 @@
-"""A drawing in coordinates: boxes, which do not overlap, arrows, which pass no box, columns, and frames of scopes."""
+"""The layout of a drawing: boxes that do not overlap, arrows that cross no box, columns, and frames of scopes."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Cell = tuple[int, int]
 
 
 class DrawingLayers(NamedTuple):
-    """Where boxes are, in whole numbers."""
+    """The positions of boxes in integers."""
 
     layer: tuple[int, ...]
     """For each box, counted from the top."""
@@ -82,7 +82,7 @@ def _is_leaf(box: Box) -> bool:
 
 
 def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int]]) -> dict[int, int]:
-    """How many functions of its cell each box depends on, along the longest way."""
+    """The length of each box's longest dependency chain within its cell."""
     depth: dict[int, int] = {}
     for members in cells.values():
         inside = set(members)
@@ -95,7 +95,7 @@ def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int
 def _comes_from_below(
     cell: Cell, members: Sequence[int], boxes: Sequence[Box], column: Sequence[int], operands: Sequence[Sequence[int]]
 ) -> bool:
-    """Whether most of what a cell reads of its own column is in rows below it; so it is where nothing tells."""
+    """Whether a cell reads mostly from lower rows of its own column; also if nothing decides."""
     rows = [boxes[o].row for i in members for o in operands[i] if column[o] == cell[1] and not _is_leaf(boxes[o])]
     below, above = sum([row > cell[0] for row in rows]), sum([row < cell[0] for row in rows])
     return below >= above
@@ -105,7 +105,7 @@ def _best_begin(
     begins: range, within: Mapping[int, int], placed: Mapping[int, int], operands: Sequence[Sequence[int]],
     readers: Sequence[Sequence[int]],
 ) -> int:  # fmt: skip
-    """The layer at which a cell begins so that arrows to what is placed in its row are short; the first of several."""
+    """The first layer of a cell that keeps arrows to already placed boxes of its row short; ties take the first."""
     ends = [(i, o) for i in within for o in (*operands[i], *readers[i]) if o in placed]
     return min(begins, key=lambda begin: sum([abs(within[i] + begin - placed[o]) for i, o in ends]))
 
@@ -128,14 +128,14 @@ _OVERLAP = 16.0
 
 
 class BoxText(NamedTuple):
-    """What is written in a box, as far as it fits."""
+    """The text of a box, cut to fit."""
 
     title: str
     notes: tuple[str, ...]
 
 
 class Frame(NamedTuple):
-    """What surrounds boxes of a scope in layers that follow each other."""
+    """The frame around boxes of a scope in consecutive layers."""
 
     spans: tuple[tuple[float, float, float, float], ...]
     """Left, top, right, bottom: one below the other."""
@@ -144,7 +144,7 @@ class Frame(NamedTuple):
 
 
 class DrawingLayout(NamedTuple):
-    """Where everything is."""
+    """The coordinates of everything in a drawing."""
 
     contents: DrawingContents
     lines: tuple[BoxText, ...]
@@ -165,7 +165,7 @@ class DrawingLayout(NamedTuple):
 
 
 def drawing_layout(contents: DrawingContents, headers: bool) -> DrawingLayout:
-    """The layout of a drawing, and of those within it: as deep as there are loops within loops.
+    """The layout of a drawing and of those within it; recursion is as deep as loops are nested.
 
     Args:
         contents: What is drawn.
@@ -203,7 +203,7 @@ def _size(box: Box, lines: BoxText, inner: Sequence[DrawingLayout]) -> tuple[flo
 
 
 def body_top(lines: BoxText) -> float:
-    """How far below the top edge of a box its first body begins."""
+    """The offset of a box's first body from its top edge."""
     return 24.0 + LINE * len(lines.notes)
 
 
@@ -213,8 +213,8 @@ def body_top(lines: BoxText) -> float:
 def _across(
     contents: DrawingContents, layers: DrawingLayers, widths: Sequence[float]
 ) -> tuple[list[float], dict[tuple[int, int], float], dict[tuple[int, int], float], list[tuple[int, float, float]]]:
-    """Centres of boxes; of the points of arrows, by box that they leave and layer; of the tracks of what goes from
-    column to column, by the box that it leaves; and the columns."""
+    """The centres of boxes; of arrow points, by source box and layer; of tracks between columns, by source box; and the
+    columns."""
     boxes, arrows, _ = contents
     layer, column, orders = layers
     x = [0.0] * len(boxes)
@@ -271,7 +271,7 @@ def _across(
 def _down(
     contents: DrawingContents, layers: DrawingLayers, x: Sequence[float], heights: Sequence[float], begin: float
 ) -> tuple[list[float], list[float]]:
-    """The upper and the lower edge of each layer; where arrows go far to the side there is more room between."""
+    """The upper and lower edge of each layer; layers are further apart where arrows go far sideways."""
     layer = layers.layer
     count = 1 + max(layer, default=-1)
     tallest = [0.0] * count
@@ -298,8 +298,8 @@ def _down(
 
 
 def _frames(boxes: Sequence[Box], layers: DrawingLayers, placed: Places) -> list[Frame]:
-    """Frames of each scope that has parameters, around boxes that are side by side and in layers that follow each
-    other. What all scopes begin with is left out of their titles."""
+    """Frames of each scope with parameters, around adjacent boxes in consecutive layers. Titles omit the common prefix
+    of all scopes."""
     named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
     common = len(common_path([tuple(scope.split("/")[:-1]) for scope in named]))
     scopes: dict[tuple[str, int], list[int]] = {}
@@ -321,7 +321,7 @@ def _runs(
     members: set[int], column: int, layers: DrawingLayers, in_layer: Mapping[tuple[int, int], Sequence[int]],
     placed: Places,
 ) -> list[list[list[int]]]:  # fmt: skip
-    """Members in layers that follow each other, without others between them, and partly above each other."""
+    """Members in consecutive layers, without others between them, and partly above each other."""
     runs: list[list[list[int]]] = []
     before = -2
     for n in sorted({layers.layer[i] for i in members}):

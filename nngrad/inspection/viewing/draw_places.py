@@ -1,4 +1,4 @@
-"""Where boxes of one column of a drawing are from left to right, and what goes past them.
+"""Horizontal positions of the boxes in a column of a drawing, and of arrows that pass them.
 
 This is Sugiyama's method: an arrow over several layers has a point in each of those between, boxes and points are
 ordered by the means of their neighbours, and then moved to where arrows are short. That is a quadratic programme, which
@@ -30,7 +30,7 @@ class Thing(NamedTuple):
 
 
 class Link(NamedTuple):
-    """Part of an arrow, between things of layers that follow each other."""
+    """A segment of an arrow, between things of consecutive layers."""
 
     upper: int
     lower: int
@@ -40,7 +40,7 @@ class Link(NamedTuple):
 def column_centres(
     things: Sequence[Thing], links: Sequence[Link], leanings: Sequence[float], keys: Sequence[object]
 ) -> list[float]:
-    """The centres of things of one column; the leftmost edge is at 0.
+    """The centres of the things in one column; the leftmost edge is at 0.
 
     Args:
         things: What is placed.
@@ -70,7 +70,7 @@ def _order(
     layers: list[list[int]], links: Sequence[Link], up: Sequence[Sequence[tuple[int, float]]],
     down: Sequence[Sequence[tuple[int, float]]], leanings: Sequence[float], keys: Sequence[object],
 ) -> None:  # fmt: skip
-    """Sort each layer so that few links cross; the best order of all that are tried."""
+    """Sort each layer so that few links cross, taking the best of several orders."""
     best = [list(layer) for layer in layers]
     fewest = _crossings(layers, links)
     share = {i: (n + 0.5) / len(layer) for layer in layers for n, i in enumerate(layer)}
@@ -96,7 +96,7 @@ def _order(
 
 
 def _crossings(layers: Sequence[Sequence[int]], links: Sequence[Link]) -> int:
-    """How many links cross."""
+    """The number of crossings of links."""
     at = {i: n for layer in layers for n, i in enumerate(layer)}
     layer_of = {i: n for n, layer in enumerate(layers) for i in layer}
     between: dict[int, list[tuple[int, int]]] = {}
@@ -118,7 +118,7 @@ def _moved(
     layers: Sequence[Sequence[int]], things: Sequence[Thing], up: Sequence[Sequence[tuple[int, float]]],
     down: Sequence[Sequence[tuple[int, float]]],
 ) -> list[float]:  # fmt: skip
-    """Centres at which links are short, squared; no two things of a layer overlap."""
+    """Centres that minimise the squared lengths of links; no two things of a layer overlap."""
     x = [0.0] * len(things)
     offsets: list[list[float]] = []
     for layer in layers:
@@ -151,7 +151,7 @@ def _moved(
 
 
 def rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """The numbers that do not fall and are nearest to `wanted`, by weighted squares: what falls is pooled."""
+    """Isotonic regression of `wanted`: nearest nondecreasing numbers in weighted least squares, by pooling."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(wanted, weights, strict=True):
         count = 1

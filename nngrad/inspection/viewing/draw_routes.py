@@ -1,4 +1,4 @@
-"""The ways of arrows in a drawing: none of them passes a box.
+"""Routes of the arrows in a drawing; none crosses a box.
 
 Between layers there is nothing but arrows, and between columns neither. So an arrow within a column goes from layer to
 layer through points that were placed as boxes are; one from column to column leaves a box at its side, where nothing
@@ -33,7 +33,7 @@ class Route(NamedTuple):
 
 
 class Places(NamedTuple):
-    """Where boxes and layers are, and where arrows pass."""
+    """The places of boxes and layers, and of arrows that pass them."""
 
     x: Sequence[float]
     y: Sequence[float]
@@ -54,14 +54,14 @@ Arrow = tuple[int, int]
 
 
 def beside(source: int, target: int, column: Sequence[int]) -> int:
-    """The number of the column at whose right an arrow from column to column has its track: next to the target."""
+    """The column on whose right an arrow between columns has its track: next to the target."""
     return column[target] - 1 if column[source] < column[target] else column[target]
 
 
 def tracks_of(
     arrows: Sequence[Arrow], layer: Sequence[int], column: Sequence[int]
 ) -> dict[int, dict[int, int]]:
-    """For each column, and each box that arrows on its right begin at, the number of their track."""
+    """For each column, and each source box of arrows on its right, the number of their track."""
     spans: dict[int, dict[int, tuple[int, int]]] = {}
     for source, target in arrows:
         if column[source] != column[target] and layer[source] != layer[target]:
@@ -81,7 +81,7 @@ def tracks_of(
 
 
 def routes_of(arrows: Sequence[Arrow], at: Places) -> list[Route]:
-    """The way of each arrow."""
+    """The route of each arrow."""
     first, last = _ends_of_layers(at)
     at = _straightened(arrows, at)
     ways = [_way(arrow, at, first, last) for arrow in arrows]
@@ -90,7 +90,7 @@ def routes_of(arrows: Sequence[Arrow], at: Places) -> list[Route]:
 
 
 class _Way(NamedTuple):
-    """How an arrow goes: at which sides it begins and ends, and between which layers it passes where."""
+    """The sides at which an arrow begins and ends, and where it passes between layers."""
 
     out: str
     """'top', 'bottom', 'left' or 'right'."""
@@ -136,7 +136,7 @@ def _way(
 
 
 def _passed(at: Places) -> dict[int, list[tuple[float, float, int]]]:
-    """What each layer has: centre, half of the width, and the box, or the box that an arrow leaves, as ~."""
+    """The occupants of each layer: centre, half width, and the box, or the source box of an arrow as ~."""
     found: dict[int, list[tuple[float, float, int]]] = {}
     for i, n in enumerate(at.layer):
         found.setdefault(n, []).append((at.x[i], at.widths[i] / 2, i))
@@ -146,7 +146,7 @@ def _passed(at: Places) -> dict[int, list[tuple[float, float, int]]]:
 
 
 def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
-    """The same places, but that arrows pass layers on a straight line where there is room for one nearby.
+    """The same places, with arrows passing layers on a straight line where there is room for one nearby.
 
     All arrows of a box that go one way share their points, so they are moved together.
     """
@@ -176,7 +176,7 @@ def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
 
 
 def _ports(arrows: Sequence[Arrow], ways: Sequence[_Way], at: Places) -> list[tuple[float, float]]:
-    """For each arrow, how far from the middle of a side it begins and ends; what leaves a side does so at one place."""
+    """For each arrow, how far from the middle of a side it begins and ends; arrows leave a side at one point."""
     sides: dict[tuple[int, str], dict[object, tuple[float, list[tuple[int, int]]]]] = {}
     for n, ((source, target), way) in enumerate(zip(arrows, ways, strict=True)):
         for end, (box, other, side) in enumerate(((source, target, way.out), (target, source, way.into))):

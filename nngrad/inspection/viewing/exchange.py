@@ -1,4 +1,4 @@
-"""Graphs for the viewers of others: Graphviz's DOT and Model Explorer's JSON."""
+"""Graphs for other viewers: Graphviz's DOT and Model Explorer's JSON."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ _COLOURS = ("#dbe7f6", "#fbe3c8", "#d9efd8", "#eadcf4", "#f6d9de")
 
 
 def dot_of(described: Description, title: str) -> str:
-    """A graph in Graphviz's language: parameter scopes and bodies of loops are clusters.
+    """A graph in Graphviz's DOT: parameter scopes and bodies of loops are clusters.
 
     Args:
         described: The graph.
@@ -38,7 +38,7 @@ def dot_of(described: Description, title: str) -> str:
 
 
 def _clusters(described: Description) -> Iterator[str]:
-    """The nodes, each in the clusters that it is in."""
+    """The nodes, each in its clusters."""
     paths = [_path(described, i) for i in range(len(described))]
     opened: tuple[str, ...] = ()
     for i in sorted(range(len(described)), key=lambda i: (paths[i], i)):
@@ -71,7 +71,7 @@ def _path(described: Description, i: int) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """A text as a string of DOT, in which a backslash is a backslash. What is a line of its own stays one."""
+    """A string as a DOT literal, in which a backslash is a backslash. Line breaks stay line breaks."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
@@ -79,8 +79,8 @@ def _quoted(text: str) -> str:
 
 
 def model_explorer_of(described: Description, title: str) -> str:
-    """A graph in the JSON that Google's Model Explorer opens: layers are orders of differentiation, parameter scopes
-    and bodies of loops.
+    """A graph in the JSON of Google's Model Explorer: layers are orders of differentiation, parameter scopes and bodies
+    of loops.
 
     Args:
         described: The graph.

@@ -1,4 +1,4 @@
-"""What a picture of a large graph shows at first: modules and repetitions stand closed until somebody opens them."""
+"""The initial view of a large graph: modules and repetitions are collapsed until somebody opens them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SMALL = 60
 
 
 class FirstSight(NamedTuple):
-    """The groups of a layout, with further ones of kind 'rest' that stand closed at first."""
+    """The groups of a layout, with additional ones of kind 'rest' that are collapsed at first."""
 
     groups: list[Group]
     """Those of the layout, and behind them those that stand closed. A group may come before the one that it is in."""
@@ -23,8 +23,8 @@ class FirstSight(NamedTuple):
 
 
 def first_sight(laid: Layout) -> FirstSight:
-    """Which groups stand closed at first: all repetitions of a block but the first; and of a large graph scopes, bodies
-    and blocks too, the smallest first, until few boxes are left."""
+    """Choose the groups to collapse: all repetitions of a block but the first; in a large graph also scopes, bodies and
+    blocks, the smallest first, until few boxes are left."""
     groups = list(laid.groups)
     children: dict[int, list[int]] = {}
     for i, group in enumerate(groups):
@@ -58,7 +58,7 @@ def first_sight(laid: Layout) -> FirstSight:
 
 
 def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> str:
-    """The name of a group; of a block the scopes that it repeats, where it has any, and how often it is there."""
+    """The title of a group; for a block the scopes that it repeats, if any, and the number of repetitions."""
     kind, name, _, times, _ = groups[i]
     inside = children.get(i, [])
     scopes = [groups[j].name for k in inside for j in (k, *children.get(k, [])) if groups[j].kind == "scope"]
@@ -68,7 +68,7 @@ def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> s
 
 
 def _enclose(groups: list[Group], members: Sequence[int], name: str, times: int) -> None:
-    """Put a closed group around others of one group."""
+    """Put a collapsed group around others of one group."""
     boxes = [groups[i].box for i in members]
     box = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
     groups.append(Group("rest", name, groups[members[0]].parent, times, box))
@@ -77,7 +77,7 @@ def _enclose(groups: list[Group], members: Sequence[int], name: str, times: int)
 
 
 def _holders(groups: Sequence[Group]) -> list[int]:
-    """For each group the outermost closed one that it is in or is; -1 for none."""
+    """For each group the outermost collapsed one that contains it or is it; -1 if none."""
     holders = []
     for i in range(len(groups)):
         holder, at = -1, i
@@ -88,6 +88,6 @@ def _holders(groups: Sequence[Group]) -> list[int]:
 
 
 def _boxes(holders: Sequence[int], own: Sequence[int]) -> int:
-    """How many boxes are seen: nodes in open groups, and closed groups."""
+    """The number of visible boxes: nodes in open groups, and collapsed groups."""
     seen = list(zip(holders, own, strict=False))
     return sum([count for holder, count in seen if holder < 0]) + len({h for h, count in seen if h >= 0 and count})

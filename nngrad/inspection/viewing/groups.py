@@ -1,4 +1,4 @@
-"""Groups of nodes, for pictures in which not every node can be seen: each is an interval of rows in one lane.
+"""Groups of nodes, for pictures that cannot show every node: each is an interval of rows in one lane.
 
 So two groups of a lane lie one within the other or apart. A row is in the scope that all functions in it have in
 common.
@@ -25,7 +25,7 @@ _MOST_WORDS = 4
 
 
 class Labels(NamedTuple):
-    """What groups of nodes are made of."""
+    """The properties by which nodes are grouped."""
 
     scope: Ints
     """The scope of parameters of each node, by its number."""
@@ -43,7 +43,7 @@ class Labels(NamedTuple):
 
 
 class Interval(NamedTuple):
-    """A group: rows of one lane, both ends included."""
+    """A group: an inclusive interval of rows in one lane."""
 
     kind: str
     """'order', 'scope', 'block' (all repetitions of one), 'repetition', or 'body'."""
@@ -63,12 +63,12 @@ _RANKS = {"order": 0, "repetition": 1, "scope": 2, "block": 3, "body": 4}
 
 
 def outermost_first(interval: Interval) -> tuple[int, int, int, int]:
-    """The key that sorts groups so that each comes after those that it is in."""
+    """A sort key that puts each group after those that contain it."""
     return interval.lane, interval.first, -interval.last, _RANKS[interval.kind]
 
 
 def intervals_of(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interval]:
-    """The groups of all lanes but those of whole lanes, as if there were one band.
+    """The groups of all lanes, except whole lanes, as if there were one band.
 
     Args:
         s: The structure.
@@ -117,7 +117,7 @@ def _bodies(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interv
 
 
 def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
-    """The parts of the scope of each row: what the scopes of its functions have in common."""
+    """The common scope of each row's functions, as a path."""
     scope = labels.scope[nodes]
     ends = np.append(starts[1:], len(nodes))
     low, high = np.minimum.reduceat(scope, starts), np.maximum.reduceat(scope, starts)
@@ -129,8 +129,7 @@ def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
 
 
 def _filled(paths: Sequence[Path]) -> list[Path]:
-    """Scopes of rows, where a row is also in what the row before it and the next one in a deeper scope have in
-    common."""
+    """Scopes of rows; a row between two rows of a deeper scope is in that scope too."""
     deeper: list[Path] = [()] * len(paths)
     waiting: list[int] = []
     for k, path in enumerate(paths):
@@ -145,7 +144,7 @@ def _filled(paths: Sequence[Path]) -> list[Path]:
 
 
 def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Interval]:
-    """The scopes of a lane; one that has nothing but another scope in it is one with that."""
+    """The scopes of a lane; one that only contains another scope is merged with it."""
     found: dict[tuple[int, int], str] = {}
     opened: list[tuple[str, int]] = []
     before = -1
@@ -163,14 +162,14 @@ def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Inter
 
 
 def _row_labels(labels: Labels, nodes: Ints, starts: Ints) -> list[int]:
-    """Equal numbers for rows of a lane whose functions do the same. From where they read may differ: the first of
-    several repetitions reads what is no repetition."""
+    """Equal numbers for rows of a lane whose functions do the same. What they read may differ, since the first of
+    several repetitions reads from outside."""
     sums = np.add.reduceat(_mixed(labels.label[nodes].astype(np.uint64)), starts)
     return [int(label) for label in np.unique(sums, return_inverse=True)[1].reshape(-1)]
 
 
 def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """Numbers of 64 bits that tell apart what they are made of, in sums too (the finalizer of SplitMix64)."""
+    """64-bit hashes that stay distinct in sums (the finalizer of SplitMix64)."""
     mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
     for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
         mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
@@ -180,7 +179,7 @@ def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
 def _blocks(
     lane: int, used: Ints, row_labels: list[int], spanning: Sequence[Interval], named: tuple[Labels, Ints, Ints]
 ) -> list[Interval]:
-    """What is there several times in a row, begun and ended where no other group is cut."""
+    """Repetitions of consecutive rows, with cuts that cut no other group."""
     found: list[Interval] = []
     whole = {(each.first, each.last) for each in spanning if each.kind == "scope"}
     windows = _windows(used, spanning)
@@ -208,8 +207,7 @@ Window = tuple[int, int]
 
 
 def _windows(used: Ints, spanning: Sequence[Interval]) -> list[Window]:
-    """For each place between two rows of a lane, and both its ends, from where to where the innermost group reaches
-    that a cut there would cut."""
+    """For each cut between two rows of a lane, and at its ends, the extent of the innermost group that it would cut."""
     windows: list[Window] = [(0, len(used))] * (len(used) + 1)
     for each in sorted(spanning, key=outermost_first):
         a, b = (int(i) for i in np.searchsorted(used, (each.first, each.last)))
@@ -218,7 +216,7 @@ def _windows(used: Ints, spanning: Sequence[Interval]) -> list[Window]:
 
 
 def _runs(cuts: Sequence[int], windows: Sequence[Window], taken: NDArray[np.bool_]) -> list[Window]:
-    """The longest runs of repetitions, which begin and end at `cuts`, where no cut cuts a group that ends within."""
+    """The longest runs of repetitions that begin and end at `cuts`, such that no cut cuts a group that ends within."""
     runs = []
     begin = 0
     while begin < len(cuts) - LEAST_REPETITIONS:
@@ -238,7 +236,7 @@ def _runs(cuts: Sequence[int], windows: Sequence[Window], taken: NDArray[np.bool
 
 
 def _words(labels: Labels, nodes: Ints, starts: Ints, first: int, end: int) -> str:
-    """The ops of some rows in a few words."""
+    """A short summary of the ops of some rows."""
     stop = int(starts[end]) if end < len(starts) else len(nodes)
     words = [labels.words[i] for i in labels.label[nodes[starts[first] : stop]].tolist()]
     few = words if len(words) <= _MOST_WORDS else [*words[: _MOST_WORDS - 1], "…", words[-1]]

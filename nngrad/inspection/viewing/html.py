@@ -1,4 +1,4 @@
-"""A document as a page: one file of HTML that needs no other, and in which no name can do anything."""
+"""A document as a self-contained HTML page, safe against code in names."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
 
 
 class NoPage(RuntimeError):
-    """The part of the page that is built is missing."""
+    """The built part of the page is missing."""
 
 
 def page_of(document: Mapping[str, Any]) -> str:
@@ -31,7 +31,7 @@ def page_of(document: Mapping[str, Any]) -> str:
 
 
 def embedded(document: Mapping[str, Any]) -> str:
-    """A document as JSON that may stand within an element of HTML, deflated if it is large."""
+    """A document as JSON that is safe within an HTML element, deflated if it is large."""
     text = json.dumps(document, separators=(",", ":"), allow_nan=False, ensure_ascii=True)
     if len(text) > _LARGE:
         packed = base64.b64encode(zlib.compress(text.encode("ascii"), 6)).decode("ascii")
@@ -40,7 +40,7 @@ def embedded(document: Mapping[str, Any]) -> str:
 
 
 class Inline:
-    """A page within a notebook: in a frame of its own, so that neither reaches into the other.
+    """A page within a notebook, in a frame that isolates the two from each other.
 
     Args:
         file: The page.
@@ -62,7 +62,7 @@ _FRAME = "width:100%;height:640px;border:1px solid #8886;resize:vertical;overflo
 
 
 def _template() -> tuple[str, str]:
-    """The page without a document: what is before it, and what is after."""
+    """The page's HTML before and after the document."""
     file = files(__package__) / "page" / "template.html"
     try:
         before, place, after = file.read_text(encoding="utf-8").partition(PLACE)

@@ -1,4 +1,4 @@
-"""layout: where each node of a graph lies in a picture, in time that is linear in the number of nodes.
+"""`layout`: coordinates of each node of a graph, in linear time.
 
 A row for each rank of the forward graph, a lane for each order of differentiation: a gradient lies beside the function
 it comes from, and order 2 beside order 1. What shares row and lane, a cell, lies side by side, in several lines where
@@ -62,7 +62,7 @@ class Group(NamedTuple):
 
 
 class Layout(NamedTuple):
-    """Where the nodes lie. Boxes of nodes do not overlap, and those of groups only where one is within the other."""
+    """The coordinates of nodes. Boxes of nodes do not overlap, and boxes of groups only if one contains the other."""
 
     line: Ints
     """The line of each node, counted from the top through all bands."""
@@ -80,7 +80,7 @@ class Layout(NamedTuple):
 
 
 def layout(structure: Structure, labels: Labels) -> Layout:
-    """Where each node lies.
+    """Compute the coordinates of each node.
 
     Args:
         structure: The graph.
@@ -97,7 +97,7 @@ def layout(structure: Structure, labels: Labels) -> Layout:
 
 
 class _Cells:
-    """The nodes in their cells, in lines."""
+    """The nodes in their cells, broken into lines."""
 
     def __init__(self, s: Structure, rows: Rows, lane: Ints, lanes: int) -> None:
         n = len(lane)
@@ -125,7 +125,7 @@ class _Cells:
 
 
 def _line_of(sizes: Ints) -> int:
-    """How many nodes of a cell go side by side, so that a lane takes least room for cells of these sizes."""
+    """The number of nodes per line that gives a lane with cells of these sizes the least area."""
     most = int(sizes.max(initial=1))
     usual = _LEAST_OF_FEW if len(sizes) < _LEAST_ROWS else _LEAST_IN_A_LINE
     least = max(usual, math.ceil(math.sqrt(most * _ASPECT * (HEIGHT + _GAP_Y) / (WIDTH + _GAP_X))))
@@ -136,8 +136,8 @@ def _line_of(sizes: Ints) -> int:
 
 
 def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
-    """The first row of each band: as many bands as make the picture about as wide as a screen, cut where fewest groups
-    are cut."""
+    """The first row of each band, such that the picture is about as wide as a screen, and cuts go through few
+    groups."""
     lines = int(cells.lines[_shown(cells, intervals)].sum())
     wide = int(cells.width.sum()) * (WIDTH + _GAP_X) + _BETWEEN_LANES * cells.lanes + _BETWEEN_BANDS
     bands = min(round(math.sqrt(_ASPECT * lines * (HEIGHT + _GAP_Y) / wide)) if lines else 1, lines // _LEAST_ROWS)
@@ -160,7 +160,7 @@ def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
 
 
 def _shown(cells: _Cells, intervals: list[Interval]) -> Ints:
-    """The rows that are seen at first: those that have anything but repetitions after the first."""
+    """The rows that are visible at first: those with anything but repetitions after the first."""
     seen = cells.sizes > 0
     if len(cells.row) < WHOLE:
         for each in intervals:
@@ -172,7 +172,7 @@ def _shown(cells: _Cells, intervals: list[Interval]) -> Ints:
 
 
 def _grouped(intervals: list[Interval], cells: _Cells, breaks: list[int], orders: list[int]) -> list[Interval]:
-    """The groups, each after those that it is in, with those of whole lanes, and none in two bands."""
+    """The groups, each after those that contain it, including whole lanes, and split at bands."""
     ends = [*[row - 1 for row in breaks[1:]], cells.count - 1]
     found = []
     for k, order in enumerate(orders):
@@ -201,7 +201,7 @@ def _title(order: int) -> str:
 
 
 def _measured(cells: _Cells, grouped: list[Interval], breaks: list[int], orders: list[int]) -> Layout:
-    """Coordinates, where all else is settled."""
+    """The coordinates, once everything else is settled."""
     rows, n = cells.count, len(cells.row)
     parents, innermost = _parents(grouped, rows, cells.lanes)
     up, down, side = _margins(grouped, parents)
@@ -243,7 +243,7 @@ def _measured(cells: _Cells, grouped: list[Interval], breaks: list[int], orders:
 
 
 def _parents(grouped: list[Interval], rows: int, lanes: int) -> tuple[list[int], Ints]:
-    """The group that each group is in, and the innermost one of each row and lane."""
+    """The group that contains each group, and the innermost one of each row and lane."""
     innermost = np.full((rows, lanes), -1)
     parents = []
     for k, each in enumerate(grouped):
@@ -253,7 +253,7 @@ def _parents(grouped: list[Interval], rows: int, lanes: int) -> tuple[list[int],
 
 
 def _margins(grouped: list[Interval], parents: list[int]) -> tuple[list[int], list[int], list[int]]:
-    """How far the box of each group reaches beyond its nodes: above, below, and on both sides."""
+    """The margins between a group's box and its nodes: above, below, and on both sides."""
     up, down, side = ([_PADDING + _TITLE] * len(grouped), [_PADDING] * len(grouped), [_PADDING] * len(grouped))
     for k in range(len(grouped) - 1, -1, -1):
         each, p = grouped[k], parents[k]

@@ -1,4 +1,4 @@
-"""nn.plot: what is measured of graphs and of training, drawn with matplotlib.
+"""`nn.plot`: measurements of graphs and of training, drawn with matplotlib.
 
 Each function draws into axes that it is given, or into new ones, and returns them; nothing is saved or shown.
 """
@@ -41,7 +41,7 @@ def growth(
     output: Variable, input: Variable, orders: int = 8, *, quantity: str = "functions",
     others: Mapping[str, Sequence[float]] | None = None, ax: Ax = None,
 ) -> Ax:  # fmt: skip
-    """How a graph grows with the order of differentiation: what `nn.count` says of the nth derivative by nested
+    """Plot the growth of a graph with the order of differentiation: `nn.count` of the nth derivative by nested
     `nn.grad`, for n = 1 to `orders`.
 
     Args:
@@ -91,8 +91,8 @@ def growth(
 
 
 def memory(outputs: Variable | Iterable[Variable] | MemoryReport, *, ax: Ax = None) -> Ax:
-    """The bytes that are live at each step of the schedule of a graph, as `nn.memory_report` predicts them, and its
-    peak, predicted and as compiled.
+    """Plot the live bytes at each step of a graph's schedule, as `nn.memory_report` predicts them, and their peak,
+    predicted and as compiled.
 
     Args:
         outputs: A Variable or Variables, or the report.
@@ -128,8 +128,8 @@ def hessian_spectrum(
     loss: Variable | Spectrum, parameters: Mapping[str, Variable] | Iterable[Variable] = (), *, vectors: int = 4,
     iterations: int = 64, seed: int = 0, ax: Ax = None,
 ) -> Ax:  # fmt: skip
-    """The density of the eigenvalues of a loss's Hessian, at the values that the parameters have, by stochastic Lanczos
-    quadrature: from products of the Hessian with random vectors, which is never made itself.
+    """Plot the density of the eigenvalues of a loss's Hessian at the current parameters, by stochastic Lanczos
+    quadrature: from Hessian-vector products, without making the Hessian.
 
     The axis is logarithmic on both sides of 0, and linear near it, as far as so many products do not tell eigenvalues
     apart; the smallest and the largest one are marked.
@@ -182,8 +182,7 @@ def gradient_norms(
     norms: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, steps: Sequence[float] | None = None,
     depth: int | None = None, ax: Ax = None,
 ) -> Ax:  # fmt: skip
-    """L2 norms of gradients by layer, where the parameters of a scope are a layer: bars for one moment, and lines over
-    steps.
+    """Plot L2 norms of gradients by layer (the parameters of a scope): as bars for one moment, or as lines over steps.
 
     Args:
         norms: For each parameter, by a name such as 'conv1/W', its gradient's norm, or the parameter itself with its
@@ -240,7 +239,7 @@ def gradient_norms(
 
 
 def _by_layer(norms: Mapping[str, Any], depth: int | None) -> dict[str, float]:
-    """The norm of the gradients of each scope together."""
+    """The norm of all gradients of each scope."""
     squares: dict[str, float] = {}
     for name, value in norms.items():
         scope = name.split("/")[:-1]
@@ -259,7 +258,7 @@ def _norm(name: str, value: Any) -> float:
 
 
 def _axes(ax: Ax) -> Ax:
-    """The axes that are given, or new ones."""
+    """The given axes, or new ones."""
     try:
         from matplotlib import pyplot
     except ImportError:

@@ -1,4 +1,4 @@
-"""In which row of a picture each node lies, and beside what: a gradient in the row of the function it comes from."""
+"""The row and the order of each node in a picture: a gradient is in the row of the function that it comes from."""
 
 from __future__ import annotations
 
@@ -13,19 +13,19 @@ Floats = NDArray[np.float64]
 
 
 class Wiring(NamedTuple):
-    """What nodes read: those of node i are `node[start[i] : start[i + 1]]`."""
+    """The edges: node i reads `node[start[i] : start[i + 1]]`."""
 
     start: Ints
     node: Ints
 
     @property
     def reader(self) -> Ints:
-        """The node that reads, for each of `node`."""
+        """The reading node of each entry of `node`."""
         return np.repeat(np.arange(len(self.start) - 1), np.diff(self.start))
 
 
 class Structure(NamedTuple):
-    """What a layout depends on. Nodes are in an order in which they can run, those of bodies right after the owner."""
+    """The structure behind a layout. Nodes are in topological order, those of bodies right after their owner."""
 
     order: Ints
     """Order of differentiation of each node."""
@@ -43,7 +43,7 @@ class Structure(NamedTuple):
 
     @property
     def outermost(self) -> Ints:
-        """For each node the one that is in no body and has it in its bodies, or the node itself."""
+        """For each node the outermost owner of the body that it is in, or the node itself."""
         found = np.arange(len(self.order))
         if self.owners:
             inside = np.flatnonzero(self.body >= 0)
@@ -56,7 +56,7 @@ class Structure(NamedTuple):
 
 
 class Rows(NamedTuple):
-    """Where nodes go, before anything is measured."""
+    """The rows and lanes of nodes, before coordinates."""
 
     row: Ints
     """The row of each node; all of them are used."""
@@ -102,7 +102,7 @@ _EARLY = 4
 
 
 def _bring_down(s: Structure, line: Ints) -> None:
-    """Let what is computed of leaves in a few steps lie right above what reads it first, as leaves lie beside it."""
+    """Move what takes few steps from leaves to right above its first reader, as leaves lie beside it."""
     node, reader = s.operands.node, s.operands.reader
     forward = (s.order == 0) & (s.body < 0) & (line > 0)
     among = np.flatnonzero(forward[node] & forward[reader])
@@ -116,8 +116,8 @@ def _bring_down(s: Structure, line: Ints) -> None:
 
 
 def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
-    """Find places for gradients of which nobody knows where they come from: in the middle of the rows of what they read
-    and of what reads them, as far as these are known. What adds up gradients is such."""
+    """Place gradients of unknown origin, such as sums of gradients, in the middle of the known rows of their operands
+    and readers."""
     is_lost = line < 0
     lost = np.flatnonzero(is_lost)
     node, reader = s.operands.node, s.operands.reader
@@ -142,8 +142,8 @@ def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
 
 
 def _levels(s: Structure, line: Ints, lane: Ints, anchor: Ints, outermost: Ints) -> Ints:
-    """The rows of nodes in bodies, counted from the row of the outermost owner: each below what it reads. Bodies of one
-    owner lie below each other, and in the rows of a body within another is nothing else of that other."""
+    """The rows of nodes in bodies, relative to the row of the outermost owner: each below its operands. Bodies of one
+    owner lie below each other, and a nested body has its rows for itself."""
     level = np.zeros(len(s.order), np.int64)
     inside = np.flatnonzero(s.body >= 0)
     if not len(inside):
@@ -193,7 +193,7 @@ _PASSES = ("down", "up", "down")
 
 
 def order_in_cells(s: Structure, rows: Rows, cell: Ints) -> Ints:
-    """The nodes, cell by cell, in each from left to right.
+    """The nodes, cell by cell, from left to right.
 
     Nodes that stand for themselves, which is the forward graph, lie below the middle of what they read, and above that
     of their readers; the others beside those that they come from, in the order in which they run.
@@ -217,7 +217,7 @@ def order_in_cells(s: Structure, rows: Rows, cell: Ints) -> Ints:
 
 
 def _sweep(s: Structure, cell: Ints, own: Ints, starts: list[int], sizes: list[int], place: np.ndarray) -> None:
-    """Sort the nodes of each cell that has several by the middle of their neighbours, cell after cell."""
+    """Sort the nodes of each cell by the mean place of their neighbours, one cell after another."""
     node, reader = s.operands.node, s.operands.reader
     is_own = np.zeros(len(cell), np.bool_)
     is_own[own] = True

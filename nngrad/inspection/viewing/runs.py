@@ -1,5 +1,5 @@
-"""What is known of the values of a graph, of a run that there was or of one for this: what they are, how long functions
-take, and from which step to which each takes memory."""
+"""Facts about the values of a graph, from an earlier run or from one for this purpose: their statistics, the time of
+each function, and the lifetimes of temporaries."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _REPEATS = 3
 
 
 class Values(NamedTuple):
-    """What is known of values, for each node."""
+    """Facts about values, for each node."""
 
     statistics: list[Statistics | None]
     """Of its first output with floating or whole numbers; None where that is not known."""
@@ -37,7 +37,7 @@ class Values(NamedTuple):
 
 
 class _SeenValues:
-    """Looks at arrays."""
+    """Collects statistics of arrays."""
 
     def __init__(self, described: Description) -> None:
         self.statistics: list[Statistics | None] = [None] * len(described)
@@ -45,7 +45,7 @@ class _SeenValues:
         self.known = [False] * len(described)
 
     def look(self, node: int, arrays: Sequence[Any]) -> None:
-        """Look at the arrays of a node."""
+        """Add the arrays of a node."""
         found = [s for s in map(statistics_of, arrays) if s is not None]
         self.known[node] = True
         if found:
@@ -53,7 +53,7 @@ class _SeenValues:
             self.bad[node] = HAS_NAN if any([s[5] for s in found]) else HAS_INFINITY * any([s[6] for s in found])
 
     def result(self, described: Description) -> Values:
-        """What was seen. The first NaN was made by the first function that has one, and is known to read none."""
+        """The statistics. The first NaN is that of the first function with one, which read none."""
         for i, bad in enumerate(self.bad):
             read = [node for node, _ in described.operands[i]]
             if bad == HAS_NAN and all([self.known[j] and self.bad[j] not in (HAS_NAN, FIRST_NAN) for j in read]):
@@ -63,7 +63,7 @@ class _SeenValues:
 
 
 def statistics_of(array: Any) -> Statistics | None:
-    """The statistics of an array; None where it has no elements, or is neither of real numbers nor of bools."""
+    """The statistics of an array; None if it has no elements, or is neither real nor boolean."""
     try:
         values = on_host(array)
         values = np.abs(values) if values.dtype.kind == "c" else values
@@ -85,8 +85,8 @@ def statistics_of(array: Any) -> Statistics | None:
 
 
 def values_there(described: Description) -> Values | None:
-    """What is known of values that are there: of leaves, of what was computed and read. Nothing is run; None where
-    nothing is known but leaves that were never set."""
+    """Facts about existing values: leaves, and computed values that were read. Nothing is run; None if there are only
+    leaves that were never set."""
     seen = _SeenValues(described)
     for node, x in described.leaves.items():
         if not x.cell.is_zero and not x.cell.is_deferred:
@@ -100,7 +100,7 @@ def values_there(described: Description) -> Values | None:
 
 
 def _held(f: Function) -> list[Any]:
-    """The arrays of the outputs of a function that are there."""
+    """The existing arrays of a function's outputs."""
     snapshot = f.snapshot
     results = None if snapshot is None or snapshot.results is None else snapshot.results.get(f)
     if results is not None:
@@ -114,8 +114,8 @@ def _held(f: Function) -> list[Any]:
 
 
 def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:
-    """The values of a run for this, function by function, from the leaves' values of the last `forward()` or, if there
-    was none, their present ones."""
+    """The values of a function-by-function run, from the leaves' values at the last `forward()` or, if there was none,
+    their current ones."""
     seen = _SeenValues(described)
     at = _numbers(described)
     arrays = arrays_of_last_forward(outputs)
@@ -126,8 +126,8 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
 
 
 def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[float | None]:
-    """How long each function takes by itself, the shortest of a few runs; None for nodes that are no functions, or are
-    in bodies, whose time is that of their owner. The compiled graph is faster than their sum."""
+    """The time of each function by itself, the shortest of a few runs; None for leaves, and for nodes in bodies, whose
+    owner has the time. The compiled graph is faster than their sum."""
     at = _numbers(described)
     arrays = arrays_of_last_forward(outputs)
     shortest: list[float | None] = [None] * len(described)
@@ -153,7 +153,7 @@ def _numbers(described: Description) -> dict[Function, int]:
 
 
 class Lifetimes(NamedTuple):
-    """Temporaries, by an estimate from the structure of the graph; leaves and results are not among them."""
+    """Estimated lifetimes of temporaries, from the structure of the graph, without leaves and results."""
 
     live: list[int]
     """Bytes that are taken at each step."""

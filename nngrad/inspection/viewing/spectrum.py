@@ -1,4 +1,4 @@
-"""The spectrum of a Hessian by the method of Lanczos, from products of the Hessian and vectors."""
+"""The spectrum of a Hessian by the Lanczos method, from Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Array = np.ndarray[Any, Any]
 
 
 class Spectrum(NamedTuple):
-    """Eigenvalues of a Hessian, as far as some random vectors tell."""
+    """The eigenvalues of a Hessian, estimated from random vectors."""
 
     runs: tuple[Ritz, ...]
     """One for each random vector."""
@@ -24,21 +24,21 @@ class Spectrum(NamedTuple):
 
     @property
     def largest(self) -> float:
-        """About the largest eigenvalue."""
+        """An estimate of the largest eigenvalue."""
         return float(max([run.values[-1] for run in self.runs]))
 
     @property
     def smallest(self) -> float:
-        """About the smallest eigenvalue."""
+        """An estimate of the smallest eigenvalue."""
         return float(min([run.values[0] for run in self.runs]))
 
     @property
     def trace(self) -> float:
-        """About the sum of all eigenvalues: Hutchinson's estimate from the same vectors."""
+        """Hutchinson's estimate of the trace, from the same vectors."""
         return float(np.mean([run.values @ run.weights for run in self.runs]) * self.size)
 
     def density(self, at: Array, width: float, scale: Callable[[Array], Array] = np.asarray) -> Array:
-        """The density of eigenvalues on a scale, each widened to a bell; its integral is 1.
+        """The density of eigenvalues on a grid, each smoothed by a Gaussian; its integral is 1.
 
         Args:
             at: Places on the scale.

@@ -1,4 +1,4 @@
-"""SVG as text: elements whose attributes and texts are escaped, and how wide a text is."""
+"""SVG as text: elements with escaped attributes and texts, and estimated text widths."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ _BOLD = 1.07
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """About how wide a text is in a font of a size; SVG is told to keep to it, whatever font there is."""
+    """The approximate width of a text at a font size; SVG is told to keep to it, whatever the font."""
     units = 0
     for character in text:
         code = ord(character)
@@ -36,7 +36,7 @@ def text_width(text: str, size: float, bold: bool = False) -> float:
 
 
 def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
-    """The text, or as much of its ends as fits with an ellipsis between them."""
+    """The text, or its ends with an ellipsis between them so that it fits."""
     text = " ".join(text[:1000].split())
     if text_width(text, size, bold) <= width:
         return text
@@ -48,13 +48,13 @@ def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
 
 
 def _cut(text: str, kept: int) -> str:
-    """The beginning and the end of a text, together so many characters."""
+    """The beginning and the end of a text, together `kept` characters, around an ellipsis."""
     end = kept // 2
     return f"{text[: kept - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
 def escaped(text: str) -> str:
-    """The text as XML has it, between tags or in an attribute. What XML cannot express becomes U+FFFD."""
+    """The text escaped for XML, between tags or in an attribute. Characters that XML cannot express become U+FFFD."""
     kept = "".join([c if _is_character(ord(c)) else "\ufffd" for c in text])
     for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
         kept = kept.replace(character, entity)
@@ -62,8 +62,7 @@ def escaped(text: str) -> str:
 
 
 def _is_character(code: int) -> bool:
-    """Whether XML 1.0 has the character, and it does not change what is around it: controls do, which turn the
-    direction of writing."""
+    """Whether XML 1.0 has the character, and it is no control of the writing direction."""
     if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069:
         return False
     return code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0x7E or 0xA0 <= code <= 0xD7FF or (
@@ -72,14 +71,14 @@ def _is_character(code: int) -> bool:
 
 
 def number(value: float) -> str:
-    """A coordinate in as few characters as do, the same on each machine."""
+    """A coordinate in as few characters as possible, the same on each machine."""
     text = f"{round(value, 1):.1f}"
     text = text.removesuffix(".0")
     return "0" if text == "-0" else text
 
 
 def element(name: str, *children: str, **attributes: object) -> str:
-    """An element. `None` leaves an attribute out; underscores in names stand for hyphens, one at the end for nothing.
+    """An XML element. `None` omits an attribute; underscores in names stand for hyphens, and a final one is dropped.
 
     Args:
         name: Of the element.
@@ -96,7 +95,7 @@ def element(name: str, *children: str, **attributes: object) -> str:
 
 
 def svg_text(text: str, x: float, y: float, size: float, bold: bool = False, **attributes: object) -> str:
-    """A text; fonts that are wider or narrower than those it was measured by are fitted into its width."""
+    """A text; in wider or narrower fonts it is fitted to the width that was estimated."""
     width = text_width(text, size, bold)
     return element(
         "text", escaped(text), x=x, y=y, font_size=size, font_weight="600" if bold else None,
@@ -108,7 +107,7 @@ Point = tuple[float, float]
 
 
 def rounded_path(points: Sequence[Point], radius: float) -> str:
-    """The path along straight lines from point to point, with rounded corners."""
+    """A path of straight lines from point to point, with rounded corners."""
     written = [f"M{_at(points[0])}"]
     for before, corner, after in zip(points, points[1:], points[2:], strict=False):
         cut = min(radius, math.dist(before, corner) / 2, math.dist(corner, after) / 2)
@@ -163,7 +162,7 @@ def _at(point: Point) -> str:
 
 
 def _towards(start: Point, end: Point, length: float) -> Point:
-    """What is so far from `start` on the way to `end`."""
+    """The point at a distance from `start` on the way to `end`."""
     distance = math.dist(start, end)
     share = length / distance if distance else 0.0
     return start[0] + (end[0] - start[0]) * share, start[1] + (end[1] - start[1]) * share

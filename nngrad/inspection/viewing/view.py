@@ -1,4 +1,4 @@
-"""view: show a graph as an interactive page, or write it as a file for other viewers."""
+"""`nn.view`: show a graph as an interactive page, or write it to a file for other viewers."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def view(
     timed: bool = False,
     parameters: Mapping[str, Variable] | None = None,
 ) -> Path:
-    """Look at the graph that computes `outputs`: in the output of a notebook's cell, elsewhere in a browser.
+    """View the graph that computes `outputs`: in the output of a notebook's cell, or in a browser.
 
     The page is one HTML file and needs no network and no server. A row is a rank of the forward graph, a column an
     order of differentiation, so a gradient lies beside the function that it comes from. For each function the page
@@ -65,7 +65,7 @@ def view(
 
 
 def _shown_inline(file: Path) -> bool:
-    """Show a page in the output of the cell that runs, if this is a notebook (Jupyter, VS Code, Colab)."""
+    """Show a page in the output of the current cell, if this is a notebook (Jupyter, VS Code, Colab)."""
     ipython = sys.modules.get("IPython")
     if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:  # IPython on a terminal has none
         return False
@@ -82,7 +82,7 @@ def write_graph(
     timed: bool,
     parameters: Mapping[str, Variable] | None,
 ) -> Path:
-    """Write a graph into a file as `view` does, a temporary one where there is no `path`, and return its path."""
+    """Write a graph to a file as `view` does, a temporary one if there is no `path`, and return its path."""
     listed = variables(outputs, "outputs")
     file = _checked_path(path)
     for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
@@ -131,7 +131,7 @@ def _checked_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def show_page(file: Path) -> bool:
-    """Open a page in a browser; where there is none, say where the page is.
+    """Open a page in a browser; if there is none, print the path of the page.
 
     Args:
         file: The page.
