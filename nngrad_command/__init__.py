@@ -1,3 +1,3 @@
-"""The way into the `nngrad` command, its doctor and its launcher: standard library only, whatever is broken."""
+"""The entry point, doctor and launcher of the `nngrad` command: standard library only, to run whatever is broken."""
 
 __version__ = "0.1.0"

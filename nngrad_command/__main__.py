@@ -1,4 +1,4 @@
-"""`python -m nngrad_command` is the `nngrad` command, with nothing imported that could be broken."""
+"""`python -m nngrad_command`: the `nngrad` command, without importing anything that could be broken."""
 
 import sys
 

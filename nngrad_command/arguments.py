@@ -1,10 +1,10 @@
-"""What several commands take on the command line."""
+"""Types of command line arguments that several commands share."""
 
 import argparse
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, as argparse has it converted.
+    """Parse a number of seconds, for argparse.
 
     Raises:
         ArgumentTypeError: It is no number, or not above 0.
@@ -19,7 +19,7 @@ def seconds(text: str) -> float:
 
 
 def positive(text: str) -> int:
-    """A whole number above 0, as argparse has it converted.
+    """Parse an integer above 0, for argparse.
 
     Raises:
         ArgumentTypeError: It is no whole number, or not above 0.
@@ -28,7 +28,7 @@ def positive(text: str) -> int:
 
 
 def natural(text: str) -> int:
-    """A whole number, 0 included, as argparse has it converted.
+    """Parse an integer of at least 0, for argparse.
 
     Raises:
         ArgumentTypeError: It is no whole number, or negative.
@@ -37,7 +37,7 @@ def natural(text: str) -> int:
 
 
 def port(text: str) -> int:
-    """The number of a port, 0 for any that is free, as argparse has it converted.
+    """Parse a port number, 0 for any free one, for argparse.
 
     Raises:
         ArgumentTypeError: It is none.

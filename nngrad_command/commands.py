@@ -1,4 +1,4 @@
-"""The command line, and the commands that do not import nngrad."""
+"""The command line parser, and the table of commands that do not import nngrad."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def run(commands: Commands, arguments: Sequence[str] | None) -> int:
 
 
 class _Paragraphs(argparse.RawDescriptionHelpFormatter):
-    """Wraps the description as usual, and leaves the lines below the options as they are."""
+    """Wraps the description as usual, but keeps the lines below the options unchanged."""
 
     def _fill_text(self, text: str, width: int, indent: str) -> str:
         return text if "\n" in text else argparse.HelpFormatter._fill_text(self, text, width, indent)

@@ -1,4 +1,4 @@
-"""`nngrad doctor`: what is installed, whether it can be imported, whether the devices work, and what to do where not.
+"""`nngrad doctor`: check what is installed, whether imports and devices work, and suggest fixes.
 
 It imports nothing that it examines. Imports and devices are tried in other processes, under a time limit.
 """
@@ -37,7 +37,7 @@ LIBRARY, DEVICES = "nngrad", "devices"
 
 
 class Fault(NamedTuple):
-    """A fault of XLA on CPUs in some versions of jaxlib."""
+    """A bug of XLA on CPUs in some versions of jaxlib."""
 
     first: str
     last: str
@@ -125,7 +125,7 @@ def _show_versions(needed: Iterable[Requirement]) -> None:
 
 
 def known_of(jaxlib: str | None) -> list[str]:
-    """What is known of a version of jaxlib, and what to do; nothing if there is none."""
+    """The known faults of a version of jaxlib, and what to do; empty if there are none."""
     if jaxlib is None:
         return []
     has = [k for k in KNOWN if release_of(k.first) <= release_of(jaxlib) <= release_of(k.last)]
@@ -151,7 +151,7 @@ def _is_installed(needed: list[Requirement]) -> bool:
 
 
 class DeviceTrial(NamedTuple):
-    """What a process that tried something reported."""
+    """The report of a trial process."""
 
     troubles: dict[str, str]
     """What went wrong with each attempt; empty where nothing did."""
@@ -159,7 +159,7 @@ class DeviceTrial(NamedTuple):
 
 
 def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
-    """Run `trial`, which begins with the first of `names`; an attempt that crashed or hung has that for its trouble."""
+    """Run `trial`, which begins with the first of `names`; an attempt that crashes or hangs has that as its trouble."""
     # The path is handed over as it is, so that the other process finds the modules that this one would.
     code = f"import sys; sys.path[:] = {sys.path!r}; from nngrad_command import trial; trial.main()"
     try:
@@ -183,14 +183,14 @@ def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
 
 
 def _ending(code: int, errors: bytes) -> str:
-    """How a process ended that did not finish its attempt, and its last words."""
+    """How a process ended in the middle of an attempt, and its last words."""
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"exit code {code}"
     words = errors.decode(errors="replace").strip().splitlines()
     return f"the process crashed ({name})" + (f": {words[-1]}" if words else "")
 
 
 def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
-    """Why modules cannot be imported, by module; each trial ends at the first that fails."""
+    """Why modules cannot be imported, by module; each trial ends at the first failure."""
     troubles: dict[str, str] = {}
     untried = list(modules)
     while untried:
@@ -201,7 +201,7 @@ def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
 
 
 def _devices_work(seconds: float) -> bool:
-    """Show the devices, with a training step tried on each; whether all of it went well."""
+    """Show the devices, with a trial of a training step on each; returns whether all went well."""
     trial = _tried(DEVICES, [LIBRARY], seconds)
     for name, trouble in trial.troubles.items():
         if trouble or name not in (LIBRARY, DEVICES):

@@ -1,4 +1,4 @@
-"""Where the `nngrad` command enters. Commands of `nngrad_command` do not import nngrad."""
+"""The entry point of the `nngrad` command. Commands of `nngrad_command` do not import nngrad."""
 
 from __future__ import annotations
 

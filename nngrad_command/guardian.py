@@ -1,4 +1,4 @@
-"""A process that ends process groups when the one that started them is gone: run as a script, told by its input.
+"""A process that kills process groups when its parent is gone: run as a script, controlled by its standard input.
 
 Each line names a group: `+123` when it has begun, `-123` when it has ended. At the end of the input, which comes when
 the writer ends in whatever way, those that are left are killed.
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Read the names of groups to the end, and kill what is left then."""
+    """Read the names of groups until the end of input, and kill those that are left."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

@@ -1,4 +1,4 @@
-"""Commands that a clone of the repository has, and the wheel has not: they are its folders' business."""
+"""Commands that only a clone of the repository has; their code is in its folders."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ SOURCES = Path(__file__).parents[1]
 
 
 def command_in_clone(name: str, file: Path) -> Any:
-    """The module of a command, by its name and its file; what says that it needs a clone, where there is none."""
+    """The module of a command by name and file; if there is no clone, one that says that it is needed."""
     path = SOURCES / file
     return _loaded(path) if path.is_file() else _NotHere(name)
 

@@ -1,4 +1,4 @@
-"""What nngrad needs, what of it is installed, and the command that installs the rest."""
+"""The requirements of nngrad, whether they are installed, and the command that installs the missing ones."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _MODULES = {"scikit-learn": "sklearn"}
 
 
 class Requirement(NamedTuple):
-    """A distribution that nngrad names in its metadata."""
+    """A distribution that nngrad's metadata requires."""
 
     name: str
     bounds: str
@@ -25,7 +25,7 @@ class Requirement(NamedTuple):
 
     @property
     def satisfied(self) -> bool:
-        """Whether it is there, and neither too old nor too new."""
+        """Whether it is installed in an accepted version."""
         if self.installed is None:
             return False
         installed = release_of(self.installed)
@@ -36,17 +36,17 @@ class Requirement(NamedTuple):
 
     @property
     def wanted(self) -> str:
-        """As pip takes it."""
+        """The requirement in pip's syntax."""
         return self.name + self.bounds
 
     @property
     def module(self) -> str:
-        """What Python imports it as."""
+        """The name under which it is imported."""
         return _MODULES.get(self.name, self.name)
 
 
 def release_of(version: str) -> tuple[int, ...]:
-    """The numbers of a version without zeros at the end, '0.10.0' as (0, 10)."""
+    """The numbers of a version without trailing zeros, '0.10.0' as (0, 10)."""
     matched = re.match(r"\d+(\.\d+)*", version)
     numbers = [int(n) for n in matched.group().split(".")] if matched else []
     while numbers and numbers[-1] == 0:
@@ -55,7 +55,7 @@ def release_of(version: str) -> tuple[int, ...]:
 
 
 def version_of(name: str) -> str | None:
-    """Version of an installed distribution; None if there is none, or if its metadata is damaged."""
+    """The version of an installed distribution; None if it is not installed, or if its metadata is damaged."""
     try:
         return importlib.metadata.version(name) or None
     except (importlib.metadata.PackageNotFoundError, KeyError):
@@ -63,7 +63,7 @@ def version_of(name: str) -> str | None:
 
 
 def requirements() -> list[Requirement]:
-    """Returns what the metadata of the installed nngrad names, in its order, and the jaxlib that JAX needs."""
+    """The requirements in the metadata of the installed nngrad, in order, and the jaxlib that JAX needs."""
     found = [r for r in _required_by("nngrad") if r.name != "nngrad"]
     if not found:
         return []
@@ -72,7 +72,7 @@ def requirements() -> list[Requirement]:
 
 
 def needs(name: str, other: str) -> bool:
-    """Whether an installed distribution cannot do without another one, says its metadata."""
+    """Whether an installed distribution requires another one, according to its metadata."""
     return any(r.name == other and not r.extra for r in _required_by(name))
 
 
@@ -84,7 +84,7 @@ def _required_by(name: str) -> list[Requirement]:
 
 
 def parsed(line: str) -> Requirement:
-    """A line of metadata, such as `rich>=13` or `pytest>=8; extra == "test"`."""
+    """Parse a requirement, such as `rich>=13` or `pytest>=8; extra == "test"`."""
     wanted, _, marker = line.partition(";")
     split = re.fullmatch(r"\s*([\w.-]+)\s*(?:\[.*\])?\s*(.*?)\s*", wanted)
     if split is None:
@@ -94,11 +94,11 @@ def parsed(line: str) -> Requirement:
 
 
 def missing(extra: str) -> list[Requirement]:
-    """Returns what an extra names and is not there, or too old."""
+    """The requirements of an extra that are not installed, or too old."""
     return [r for r in requirements() if r.extra == extra and not r.satisfied]
 
 
 def install_command(wanted: list[Requirement], again: bool = False) -> str:
-    """The command that installs them for the Python that runs; `again` also where they are installed already."""
+    """The command that installs them for the running Python; `again` reinstalls installed ones."""
     options = ["--force-reinstall"] if again else []
     return shlex.join([sys.executable, "-m", "pip", "install", *options, *[r.wanted for r in wanted]])

@@ -1,4 +1,4 @@
-"""A process that says what has become of another one which can no longer: run as a script, told by its input.
+"""A process that reports the end of another one that cannot: run as a script, controlled by its standard input.
 
 JAX ends a process at once, with a page of C++, when its coordinator is gone: no Python of that process is run any more.
 
@@ -23,7 +23,7 @@ MOMENT = 1.0
 
 
 def main() -> None:
-    """Wait for the end of the input, and say what there is to say."""
+    """Wait for the end of input, and report what there is to report."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     about = json.loads(sys.stdin.readline() or "null")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def goes(address: str) -> bool:
-    """Whether nothing listens at an address, at once or after a moment."""
+    """Whether nothing listens at an address, now or after a moment."""
     end = time.monotonic() + MOMENT
     while is_there(address):
         if time.monotonic() > end:

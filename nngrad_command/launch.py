@@ -1,4 +1,4 @@
-"""`nngrad launch`: a script as several processes of this machine, which JAX joins over loopback.
+"""`nngrad launch`: run a script in several processes on this machine, which JAX joins over loopback.
 
 It imports neither JAX nor nngrad: the processes do.
 """
@@ -64,7 +64,7 @@ def _positive(text: str) -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Start the processes and see them through to their end; returns the exit code."""
+    """Start the processes and supervise them until they end; returns the exit code."""
     if not given.module and not os.path.isfile(given.script):
         complain(f"nngrad launch: there is no file {given.script!r}" + (
             "" if given.script.endswith(".py") else "; give -m before it if it is the name of a module"))
@@ -74,7 +74,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def environments(given: argparse.Namespace, joined: int) -> Iterator[dict[str, str]]:
-    """What each process finds in its environment."""
+    """The environment variables of each process."""
     address = f"127.0.0.1:{_free_port()}"
     each = given.devices_per_process or 1
     for index in range(given.processes):
@@ -164,7 +164,7 @@ class Launch:
             process.drain()
 
     def _outcome(self, began: float, joined: int) -> int:
-        """Say what has become of them; returns the exit code."""
+        """Report how the processes ended; returns the exit code."""
         if self._signals:
             name = signal.Signals(self._signals[0]).name
             complain(f"nngrad launch: {name}, sent to all processes{self._numbers_of(self._killed)}")
@@ -201,7 +201,7 @@ class Launch:
         return f"; not ended after {self._given.grace:g} s, and killed: {which}"
 
     def _by_time(self) -> list[Started]:
-        """The processes, as they ended; of those that ended together, the ones that another takes with it last."""
+        """The processes by the time of their end; of simultaneous ones, those that another takes along last."""
         itself = [p.ended_at for p in self._processes if p.code not in (0, ANOTHER_FAILED)]
         together = min(itself, default=0.0) + FOLLOWING
 
@@ -213,7 +213,7 @@ class Launch:
         return sorted(self._processes, key=rank)
 
     def _culprit(self) -> Started | None:
-        """The process that failed first, by itself."""
+        """The process that failed first by itself."""
         failed = [p for p in self._by_time() if p.code]
         if self._stopped:
             return self._stopped[0]
@@ -221,7 +221,7 @@ class Launch:
         return itself[0] if itself else None
 
     def _say_who_did_not_join(self, joined: int) -> None:
-        """A script that does not join its processes computes the same several times: nobody means that."""
+        """Warn of a script that does not join its processes: it computes the same several times, which nobody means."""
         count = 0
         while select.select([joined], [], [], 0)[0]:
             count += len(os.read(joined, 4096))

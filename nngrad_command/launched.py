@@ -1,4 +1,4 @@
-"""What `nngrad launch` and the processes that it starts know of each other."""
+"""Names shared by `nngrad launch` and the processes that it starts."""
 
 COUNT, INDEX = "NNGRAD_PROCESS_COUNT", "NNGRAD_PROCESS_INDEX"
 """Variables of the environment: how many processes there are, and which of them this is."""

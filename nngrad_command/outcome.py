@@ -1,4 +1,4 @@
-"""How a command ends: its exit code, and one line in place of a traceback."""
+"""How commands end: their exit codes, and one line in place of a traceback."""
 
 from __future__ import annotations
 
@@ -13,8 +13,8 @@ from typing import Any
 
 
 def exit_code(run: Callable[[], int]) -> int:
-    """Returns what `run` returns; 130 where it is interrupted, and 1, with a line that says so, where the output cannot
-    be written.
+    """Run a command and return its exit code: 130 if it is interrupted; 1, with a message, if the output cannot be
+    written.
 
     Nothing is said where the reader of the output has gone, as in `nngrad ops | head`. What the encoding of the output
     cannot express is printed as an escape sequence.
@@ -48,7 +48,7 @@ def exit_code(run: Callable[[], int]) -> int:
 def reported(
     command: str, *errors: type[Exception], devices: Callable[[], Any] | None = None
 ) -> Callable[[Callable[[Any], int]], Callable[[Any], int]]:
-    """Let a command say in one line what keeps it from its work, and end with the code 1.
+    """Decorate a command: expected errors become a line of output and the exit code 1.
 
     Args:
         command: The command, as it is called.
@@ -77,7 +77,7 @@ def reported(
 
 
 def has_devices(command: str, devices: Callable[[], Any]) -> bool:
-    """Whether JAX finds devices, as it does not where JAX_PLATFORMS names what is not there; says so."""
+    """Whether JAX finds devices, which it does not if JAX_PLATFORMS names a missing one; prints a message if not."""
     try:
         devices()
     except Exception as error:
@@ -87,33 +87,33 @@ def has_devices(command: str, devices: Callable[[], Any]) -> bool:
 
 
 def complain(message: str) -> None:
-    """Print a message to the standard error, if anybody can read it."""
+    """Print a message to standard error, if anybody can read it."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(message, file=sys.stderr, flush=True)
 
 
 def error_line(error: BaseException) -> str:
-    """An error in one line: its type and the first line of its message or, where it has none, the place."""
+    """An error in one line: its type and the first line of its message or, without a message, its location."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}{f': {lines[0]}' if lines else raised_at(error)}"
 
 
 def raised_at(error: BaseException) -> str:
-    """Where an error was raised, in brackets."""
+    """The location where an error was raised, in brackets."""
     frames = [f for f in traceback.extract_tb(error.__traceback__) if not f.filename.startswith("<frozen")]
     return f" ({frames[-1].filename}, line {frames[-1].lineno})" if frames else ""
 
 
 def cause_of(error: BaseException) -> BaseException:
-    """The error that is at the beginning of it."""
+    """The first error in a chain of causes."""
     while error.__cause__ is not None:
         error = error.__cause__
     return error
 
 
 def _discard_output() -> None:
-    """Throw away what is left in the buffer: it would fail again when the interpreter flushes it at its end."""
+    """Discard buffered output, which would fail again when the interpreter flushes it at exit."""
     with contextlib.suppress(OSError, ValueError):
         null = os.open(os.devnull, os.O_WRONLY)
         os.dup2(null, sys.stdout.fileno())

@@ -1,4 +1,4 @@
-"""Processes of this machine that are started together, write through this one, and end together."""
+"""Child processes that start together, write through this one, and end together."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ COLOURS = (36, 33, 35, 32, 34, 31)
 
 
 class Guardian:
-    """Sees to it that process groups end with this process, even if it is killed. Use it in a `with` statement."""
+    """A context manager that kills process groups when this process ends, even if it is killed."""
 
     def __enter__(self) -> Guardian:
         # In a session of its own, so that what kills the group of this process does not reach it.
@@ -42,7 +42,7 @@ class Guardian:
         self._process.wait()
 
     def tell(self, sign: str, group: int) -> None:
-        """Name a group that has begun (`+`) or ended (`-`)."""
+        """Report a group that has begun (`+`) or ended (`-`)."""
         assert self._process.stdin is not None
         with contextlib.suppress(OSError):  # the guardian was killed: there is nobody to tell
             self._process.stdin.write(f"{sign}{group}\n".encode())
@@ -50,7 +50,7 @@ class Guardian:
 
 
 class Started:
-    """A process, the leader of a group of its own, whose lines come out with its number before them."""
+    """A child process, leader of its own group, whose output lines are prefixed with its number."""
 
     def __init__(
         self, index: int, command: Sequence[str], environment: Mapping[str, str], guardian: Guardian, *,
@@ -75,7 +75,7 @@ class Started:
         return self._popen.pid
 
     def read(self, lost: Callable[[], None]) -> None:
-        """Pass its lines on from now; `lost` is called if nobody reads them any more."""
+        """Start to pass its lines on; `lost` is called if nobody reads them any more."""
         for pipe, out in ((self._popen.stdout, sys.stdout), (self._popen.stderr, sys.stderr)):
             assert pipe is not None
             reader = threading.Thread(target=self._pass_on, args=(pipe, out, lost), daemon=True)
@@ -96,7 +96,7 @@ class Started:
                 lost()
 
     def poll(self) -> bool:
-        """Whether it has ended; what is left of its group is killed then."""
+        """Whether it has ended; the rest of its group is killed then."""
         if self.code is None:
             self.code = self._popen.poll()
             if self.code is not None:
@@ -111,7 +111,7 @@ class Started:
             os.killpg(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it, and none has let it go on."""
+        """Whether a signal has stopped it without another having continued it."""
         try:
             found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -119,7 +119,7 @@ class Started:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def drain(self) -> None:
-        """Wait until what it has written has arrived; a process that left its group may hold the pipe for longer."""
+        """Wait for the rest of its output; a process that left its group may hold the pipe for longer."""
         deadline = time.monotonic() + DRAIN
         for reader in self._readers:
             reader.join(max(0.0, deadline - time.monotonic()))

@@ -1,4 +1,4 @@
-"""What `nngrad doctor` tries in a process of its own, since it can crash or hang: imports and devices.
+"""The trials of `nngrad doctor`, which can crash or hang, and so run in a process of their own: imports and devices.
 
 Each line that such a process reports is a pair in JSON: `["begin", name]` and `["end", trouble]` around an attempt,
 with an empty trouble if it went well, or `["note", text]`.
@@ -19,7 +19,7 @@ from .outcome import cause_of, error_line, raised_at
 
 
 def main() -> None:
-    """`trial devices` tries JAX's devices; `trial imports NAME...` imports modules, up to the first that fails."""
+    """`trial devices` tries JAX's devices; `trial imports NAME...` imports modules until one fails."""
     # What packages print, in C too, goes to the standard error and not between the lines of the report.
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
@@ -33,7 +33,7 @@ def main() -> None:
 
 
 def _attempt(report: TextIO, name: str, run: Callable[[], str]) -> bool:
-    """Report an attempt; whether it went well."""
+    """Report an attempt; returns whether it went well."""
     _say(report, "begin", name)
     try:
         trouble = run()
@@ -92,7 +92,7 @@ def _devices() -> list[Any]:
 
 
 def _trouble(device: Any) -> str:
-    """Returns what goes wrong with a training step of second order on a device; empty if nothing does.
+    """What goes wrong with a second-order training step on a device; empty if nothing does.
 
     The loss is ((dy/dx)^2 - 1)^2 for y = tanh(w x), and w moves along its gradient.
     """
@@ -119,7 +119,7 @@ _EXPECTED = (0.0867221, 1.9456501)
 
 
 def _lacking() -> list[str]:
-    """What this version of JAX has not, of what nngrad takes from inside of it."""
+    """The JAX internals used by nngrad that this version of JAX lacks."""
     import jax
 
     from nngrad.graph.inside_jax import missing_in_jax
@@ -128,7 +128,7 @@ def _lacking() -> list[str]:
 
 
 def _disk() -> list[str]:
-    """What is to be said of the executables on disk, and whether one is found again when it is wanted again."""
+    """A note on the executables on disk, and on whether one is found again."""
     import nngrad as nn
     from nngrad.execution.disk import lines_of_info as described_disk
 

@@ -1,4 +1,4 @@
-"""`nngrad cache`: the executables that are kept on disk."""
+"""`nngrad cache`: list and clear the executables on disk."""
 
 from __future__ import annotations
 

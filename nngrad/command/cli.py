@@ -1,4 +1,4 @@
-"""The `nngrad` command, whose subcommands are files beside this one, and those of `nngrad_command`."""
+"""The table of subcommands of `nngrad`, including those of `nngrad_command`."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Where commands print, and what they say where packages that they need are missing or broken."""
+"""Console output of commands, and their messages about missing or broken packages."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def console_of_output() -> Console:
 
 
 def plain_table(*titles: str) -> Table:
-    """A table without lines, whose cells are folded where they are too wide."""
+    """A table without borders, whose cells wrap where they are too wide."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -27,7 +27,7 @@ def plain_table(*titles: str) -> Table:
 
 
 def lacks(command: str, lacking: list[Requirement]) -> bool:
-    """Whether packages are missing; says so."""
+    """Whether packages are missing; prints which."""
     if lacking:
         names = " and ".join([r.wanted for r in lacking])
         complain(f"nngrad {command} needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n")
@@ -35,6 +35,6 @@ def lacks(command: str, lacking: list[Requirement]) -> bool:
 
 
 def complain_of_import(command: str, error: Exception) -> None:
-    """Say that what a command needs is installed, and cannot be imported."""
+    """Report that a package that a command needs is installed but cannot be imported."""
     complain(f"nngrad {command}: what it needs is installed, but cannot be imported: {error_line(cause_of(error))}\n"
              "`nngrad doctor` says what is broken and what to do.")

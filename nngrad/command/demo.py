@@ -1,4 +1,4 @@
-"""`nngrad demo`: a Wasserstein GAN whose critic is held by a gradient penalty draws digits."""
+"""`nngrad demo`: train a Wasserstein GAN with gradient penalty to draw digits."""
 
 from __future__ import annotations
 

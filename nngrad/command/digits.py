@@ -1,4 +1,4 @@
-"""The demo from end to end: train the recipe `gan` with a progress bar, draw, and say where the pictures are."""
+"""The demo: train the recipe `gan` with a progress bar, draw pictures, and say where they are."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def draw_digits(steps: int, output: Path, seed: int, device: str | None, console
 
 
 def _check_writable(folder: Path) -> None:
-    """Make the folder, and try whether there is room for what is written in the end."""
+    """Make the folder, and check that there is room for the final files."""
     try:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.TemporaryFile(dir=folder) as file:
@@ -77,7 +77,7 @@ def _check_writable(folder: Path) -> None:
 def _train_and_draw(
     steps: int, output: Path, seed: int, console: Console, written: list[Path], live: bool
 ) -> None:
-    """Adds to `written` each picture that is there."""
+    """Train and draw; each picture is added to `written` once it exists."""
     began = time.perf_counter()
     console.print(
         f"A generator learns to draw 8x8 digits: {steps} steps on {nn.get_current_context().jax_device.device_kind}, "
@@ -103,12 +103,12 @@ def _train_and_draw(
 
 
 def untrained(steps: int, seed: int = 0) -> Any:
-    """The GAN, on one device, that is trained for so many steps."""
+    """The untrained GAN, on one device, with settings for this number of steps."""
     return _Gan(with_values(_Gan.defaults, {"steps": steps, "seed": seed, "devices": 1}))
 
 
 def trained(gan: Any, log: TrainingLog) -> Lines:
-    """Take all steps; the lines of the log, which say where it stands after the first one, and every so often later."""
+    """Train to the end; returns the lines of the log, written after the first step and at regular intervals."""
 
     def take(number: int) -> None:
         gan.set_rates(number)
@@ -126,7 +126,7 @@ def trained(gan: Any, log: TrainingLog) -> Lines:
 
 
 def digits_of(gan: Any) -> Any:
-    """A figure of ten by ten generated digits beside ten by ten real ones."""
+    """A figure of 10 by 10 generated digits beside 10 by 10 real ones."""
     drawn = figure(9.5, 5)
     for axes, images, title in zip(drawn.subplots(1, 2), gan.examples(), ("generated", "real"), strict=True):
         draw_tiled(axes, images, title)
@@ -134,7 +134,7 @@ def digits_of(gan: Any) -> Any:
 
 
 def curves_of(course: Lines) -> Any:
-    """A figure of the critic's estimate of the distance, its loss, and its mean gradient norm, over the steps."""
+    """A figure of the critic's estimate of the distance, its loss, and its mean gradient norm over the steps."""
     of = {name: [line[name] for line in course] for name in course[0]}
     drawn = figure(9.5, 3.8)
     left, right = drawn.subplots(1, 2)
@@ -151,7 +151,7 @@ def curves_of(course: Lines) -> Any:
 
 
 def _draw_curve(axes: Any, steps: Sequence[float], values: Sequence[float], color: str, label: str) -> None:
-    """One curve: what was measured, faintly, and its running mean."""
+    """One curve: the measurements in a faint colour, and their running mean."""
     axes.plot(steps, values, color=color, alpha=0.25, linewidth=0.8)
     axes.plot(steps, running_mean(values), color=color, linewidth=1.6, label=label)
     axes.set_xlabel("steps of the generator")
@@ -160,7 +160,7 @@ def _draw_curve(axes: Any, steps: Sequence[float], values: Sequence[float], colo
 
 
 def running_mean(values: Sequence[float]) -> np.ndarray[Any, Any]:
-    """The mean over a window around each value: a share of what came before it, as suits a logarithmic axis."""
+    """The mean over a window around each value that widens with its position, for a logarithmic axis."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     at = np.arange(len(values))
     half = np.minimum(at // 8, at[::-1])

@@ -1,4 +1,4 @@
-"""Graphs by name: a Variable of a script of Python, or an output of a file of `nn.save_graph`."""
+"""Graphs by name on the command line: a Variable of a Python script, or an output of a file of `nn.save_graph`."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ _ZIP = b"PK\x03\x04"
 
 
 class NoGraph(ValueError):
-    """There is no graph of that name; the message says why."""
+    """No graph has that name; the message says why."""
 
 
 class NamedGraph(NamedTuple):
-    """A graph that was asked for by name."""
+    """A graph that was requested by name."""
 
     title: str
     """The file and the name."""
@@ -63,8 +63,8 @@ def graph_named(target: str) -> NamedGraph:
 
 
 def loss_named(target: str) -> tuple[str, Any]:
-    """The title and the value of what `target` names, as `graph_named` finds it: one Variable, or a function that
-    builds one, which is not called here.
+    """The title and the value that `target` names (see `graph_named`): one Variable, or a function that builds one,
+    which is not called here.
 
     Raises:
         NoGraph: There is no such name, or it is something else; or the script raises an error.
@@ -82,7 +82,7 @@ def loss_named(target: str) -> tuple[str, Any]:
 
 
 def _found(target: str) -> tuple[Path, str, bool]:
-    """The file, the name, and whether it is a file of `nn.save_graph`."""
+    """The file, the name, and whether the file is one of `nn.save_graph`."""
     path, name = _parted(target)
     if not path.name:
         raise NoGraph(f"{target!r} names no file; give SCRIPT:NAME, or a file of nn.save_graph")
@@ -94,7 +94,7 @@ def _found(target: str) -> tuple[Path, str, bool]:
 
 
 def _parted(target: str) -> tuple[Path, str]:
-    """The file and the name, which may be missing."""
+    """The file and the name; the name may be missing."""
     before, colon, name = target.rpartition(":")
     if colon and name.isidentifier() and not Path(target).exists():
         return Path(before), name
@@ -124,7 +124,7 @@ def _of_file(path: Path, name: str) -> NamedGraph:
 
 
 def _global_of(path: Path, name: str) -> Any:
-    """The global `name` of a script once it has run."""
+    """The global `name` of a script, after running it."""
     module = _run(path)
     if not hasattr(module, name):
         names = [key for key, value in vars(module).items() if _may_give(value, path)]
@@ -138,7 +138,7 @@ def _is_function(value: Any) -> bool:
 
 
 def _may_give(value: Any, path: Path) -> bool:
-    """Whether a global of a script is a Variable, or a function of the script without arguments."""
+    """Whether a global of a script is a Variable, or a function without arguments that the script defines."""
     code = getattr(value, "__code__", None)
     return isinstance(value, Variable) or (
         code is not None and code.co_filename == str(path) and not code.co_argcount
@@ -146,7 +146,7 @@ def _may_give(value: Any, path: Path) -> bool:
 
 
 def _run(path: Path) -> ModuleType:
-    """The module that a script is; it finds what lies beside it, as a script does."""
+    """The module of a script, run with its folder on the import path, as for a script."""
     name = path.stem
     if not name.isidentifier() or name in sys.modules:
         name = f"script_{''.join([c if c.isalnum() else '_' for c in name])}"
@@ -172,7 +172,7 @@ def _run(path: Path) -> ModuleType:
 
 
 def _failed(what: str, error: BaseException, path: Path) -> str:
-    """The message for an error in a script, with the part of its traceback that begins there."""
+    """The message for an error in a script, with the part of its traceback from the script on."""
     trace: TracebackType | None = error.__traceback__
     while trace is not None and trace.tb_frame.f_code.co_filename != str(path):
         trace = trace.tb_next

@@ -1,4 +1,4 @@
-"""`nngrad ops`: the functions of nngrad.functions, and what is known of their backward rules."""
+"""`nngrad ops`: the functions of nngrad.functions, and their backward rules."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 class FunctionFacts(NamedTuple):
-    """What is known of a function of F."""
+    """The facts about a function of F."""
 
     name: str
     type_name: str
@@ -54,7 +54,7 @@ def functions_in(family: str) -> list[FunctionFacts]:
 
 
 def facts_of_function(name: str) -> FunctionFacts:
-    """What is known of a function."""
+    """The facts about a function."""
     function, orders = getattr(F, name), order_of_function(name)
     if isinstance(function, Composite):
         return FunctionFacts(name, "", "composite", orders, _file_of(function.module))
@@ -71,7 +71,7 @@ def _file_of(module: str) -> str:
 
 def functions_of_family(family: str) -> list[str]:
     """The names of the functions of a family, sorted. Functions that take functions, and have files of their own, count
-    as control."""
+    as control flow."""
     return sorted([name for name in (*F.plain_names(), *F.names()) if _family_of(name) == family])
 
 
@@ -83,7 +83,7 @@ def _family_of(name: str) -> str:
 
 
 def order_of_function(name: str) -> str:
-    """How often a function can be differentiated: 'any', 'estimate', 'none', or 'by its parts'."""
+    """How often a function is differentiable: 'any', 'estimate', 'none', or 'by its parts'."""
     function = getattr(F, name)
     if not isinstance(function, Op) or isinstance(function, Composite):
         return "by its parts"

@@ -1,4 +1,4 @@
-"""`nngrad run`: an exported function on arrays in files."""
+"""`nngrad run`: apply an exported function to arrays in files."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def run_on_files(path: Path, inputs: Sequence[str], seed: int | None, output: Path | None) -> tuple[Table, list[Path]]:
-    """Call an exported function with arrays that are read from files.
+    """Call an exported function on arrays from files.
 
     Args:
         path: The file of the function.
@@ -75,7 +75,7 @@ def run_on_files(path: Path, inputs: Sequence[str], seed: int | None, output: Pa
 
 
 def _arrays(function: ExportedFunction, inputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """The arrays that are given by place, and those that are given by name."""
+    """The positional arrays and the named ones."""
     given: list[Any] = []
     named: dict[str, Any] = {}
     names = [each.name for each in function.inputs]
@@ -123,7 +123,7 @@ def _values(array: np.ndarray[Any, Any]) -> str:
 
 
 def _saved(outputs: Mapping[str, np.ndarray[Any, Any]], output: Path) -> list[Path]:
-    """Write arrays; bfloat16, which NumPy's files do not know, as float32."""
+    """Write arrays; bfloat16, which NumPy's format lacks, as float32."""
     known = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in outputs.items()}
     if output.suffix == ".npz":
         content = io.BytesIO()
@@ -147,7 +147,7 @@ def _saved(outputs: Mapping[str, np.ndarray[Any, Any]], output: Path) -> list[Pa
 
 
 def _npy(array: np.ndarray[Any, Any]) -> bytes:
-    """What `numpy.save` writes of an array."""
+    """The bytes that `numpy.save` writes for an array."""
     content = io.BytesIO()
     np.save(content, array)
     return content.getvalue()

@@ -1,4 +1,4 @@
-"""`nngrad show`: a graph of a script, or of a file, as text."""
+"""`nngrad show`: print a graph of a script or file as text."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""`nngrad time`: how long forward and backward of a loss in a script take."""
+"""`nngrad time`: time forward and backward of a loss in a script."""
 
 from __future__ import annotations
 

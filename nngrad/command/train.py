@@ -1,4 +1,4 @@
-"""`nngrad train`: one of the recipes, as a configuration says."""
+"""`nngrad train`: train a recipe with a configuration."""
 
 from __future__ import annotations
 
@@ -84,7 +84,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _one_of_several(given: argparse.Namespace) -> list[str]:
-    """The command of each process of a `nngrad train --processes`."""
+    """The command line of each process of `nngrad train --processes`."""
     command = ["train", given.recipe, *[f"--set={setting}" for setting in given.settings]]
     command += [f"--{name}={path}" for name in ("config", "out") if (path := getattr(given, name)) is not None]
     return command + [f"--{name}" for name in ("fresh", "changed", "live") if getattr(given, name)]

@@ -1,4 +1,4 @@
-"""`nngrad view`: a graph of a script, or of a file, as a page."""
+"""`nngrad view`: show a graph of a script or file as an interactive page."""
 
 from __future__ import annotations
 

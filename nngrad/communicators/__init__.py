@@ -1,4 +1,4 @@
-"""nnabla's communicators: arrays and gradients that the processes of a run exchange, each with a graph of its own."""
+"""nnabla's communicators: exchange arrays and gradients between processes, each with its own graph."""
 
 from .communicator import Communicator as Communicator
 from .exchanges import AllReduceCallback as AllReduceCallback

@@ -1,4 +1,4 @@
-"""Communicator: what nnabla's programs exchange arrays between processes by."""
+"""`Communicator`: collectives between processes, with nnabla's interface."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ WORLD = "world"
 
 
 class Communicator:
-    """Exchanges arrays between the processes of a run, each of which has a graph and parameters of its own.
+    """Exchanges arrays between the processes of a run, each of which has its own graph and parameters.
 
     Every process of a group calls the same method, with arrays of the same shapes and dtypes, in the same order: a call
     waits for the others. A process that is not in the group does nothing. Results are written into the cells that were
@@ -60,11 +60,11 @@ class Communicator:
 
     @property
     def name(self) -> str:
-        """What kind of communicator this is."""
+        """The kind of this communicator."""
         return "MultiProcessDataParallelCommunicator" if self._several else "DataParallelCommunicator"
 
     def init(self) -> None:
-        """Join the processes of the run, if this one has not joined yet, and find out which it is.
+        """Join the processes of the run, unless done already, and determine rank and size.
 
         Every process calls it, before it computes anything. It joins them as `nn.hosts.initialize` does, with what that
         takes for itself. Where nothing says that there are several, this process is all there is. Calling it again does
@@ -95,7 +95,7 @@ class Communicator:
 
     @property
     def size(self) -> int:
-        """How many processes there are; for a communicator of one process, how many contexts were added, if any."""
+        """The number of processes; in a communicator of one process, that of added contexts, if any."""
         return len(self._world) if self._several else max(len(self._parameters), 1)
 
     @property
@@ -110,7 +110,7 @@ class Communicator:
         return self._groups[WORLD]
 
     def new_group(self, name_ranks: tuple[str, Iterable[int]]) -> str:
-        """Give some of the processes a name, by which collectives are called for these alone.
+        """Define a named group of processes, for collectives among them.
 
         Args:
             name_ranks: The name, and the ranks of the processes, in the order that they have in the group.
@@ -143,7 +143,7 @@ class Communicator:
         return {name: [world.index(p) for p in processes] for name, processes in self._groups.items()}
 
     def find_group(self, group: str) -> list[int]:
-        """The ranks of a group; none where there is no such group. `F.all_reduce` and the like take these."""
+        """The ranks of a group; none if there is no such group. `F.all_reduce` and the like take these."""
         return self.list_groups().get(group, [])
 
     # ---------------------------------------------------------------- collectives
@@ -166,7 +166,7 @@ class Communicator:
     def reduce(
         self, data: Any, dst: int, division: bool = False, inplace: bool = False, group: str = WORLD
     ) -> None:
-        """Replace arrays of one process by their sums over the processes; those of the others stay as they are.
+        """Replace arrays of one process by their sums over the processes; those of the others stay unchanged.
 
         Args:
             data: As for `all_reduce`.
@@ -183,7 +183,7 @@ class Communicator:
         self._sum(cells_in(data, "data"), group, division, None if inplace else packs_of, root)
 
     def bcast(self, data: Any, src: int, inplace: bool = False, group: str = WORLD) -> None:
-        """Replace arrays by those of one process, bit by bit.
+        """Replace arrays by copies of those of one process.
 
         Args:
             data: As for `all_reduce`.
@@ -203,7 +203,7 @@ class Communicator:
             write_to(cells, Exchange("from one", processes, specs, packs, root=root)(arrays_in(cells)))
 
     def all_gather(self, ndarray: NdArray, ndarray_list: Iterable[NdArray], group: str = WORLD) -> None:
-        """Write the array of each process, in the order of the group, into the cells of a list.
+        """Gather the arrays of all processes, in the order of the group, into the cells of a list.
 
         Args:
             ndarray: What this process gives.
@@ -223,8 +223,7 @@ class Communicator:
     def reduce_scatter(
         self, ndarray_list: Iterable[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
     ) -> None:
-        """Sum arrays over the processes, and write into a cell of each process the sum that is its own: the first
-        process of the group gets that of the first arrays.
+        """Sum lists of arrays over the processes; each process gets the sum at its own place in the group.
 
         Args:
             ndarray_list: An array for each process.
@@ -254,7 +253,7 @@ class Communicator:
         scale_grad: float = 1.0,
         keep_dtype: bool = True,
     ) -> AllReduceCallback:
-        """What sums gradients over the processes when a backward has them:
+        """A callback for backward that sums gradients over the processes:
 
             loss.backward(communicator_callbacks=comm.all_reduce_callback([x.grad for x in parameters], 1 << 21))
 
@@ -281,12 +280,12 @@ class Communicator:
         return AllReduceCallback(lambda: self._sum(cells, group, division, packing, scale=float(scale_grad)))
 
     def barrier(self) -> None:
-        """Wait until all processes have come here."""
+        """Wait until all processes have called this."""
         if len(self._world) > 1:
             gathered(np.zeros(1, np.uint8), self._world)
 
     def abort(self) -> NoReturn:
-        """End this process at once, unsaved. Whoever watches the run ends the others: `nngrad launch` does."""
+        """End this process at once, without saving. The supervisor of the run (`nngrad launch`) ends the others."""
         sys.stdout.flush()
         sys.stderr.write(f"process {jax.process_index()}: ended by abort() of a communicator\n")
         sys.stderr.flush()
@@ -321,8 +320,7 @@ class Communicator:
         self._parameters.clear()
 
     def allreduce(self, division: bool = False, inplace: bool = False) -> None:
-        """Replace the gradients of all parameters that were added by their sums, over the contexts that they were
-        added for, and over the processes.
+        """Replace the gradients of all added parameters by their sums over their contexts and over the processes.
 
         Args:
             division: Whether to divide by the number of contexts times that of processes.
@@ -373,7 +371,7 @@ class Communicator:
 
 
 def _this_machine() -> np.ndarray[Any, Any]:
-    """What tells this machine from others."""
+    """An identifier of this machine."""
     try:
         boot = Path("/proc/sys/kernel/random/boot_id").read_text()
     except OSError:

@@ -1,4 +1,4 @@
-"""Exchanges of lists of arrays between processes: one executable for each kind of list, which is kept.
+"""Collectives on lists of arrays: one cached executable for each kind of list.
 
 Arrays that go together are laid one after another into one, which takes one collective in place of one for each.
 """
@@ -30,7 +30,7 @@ _exchanges = executables.registered(BoundedCache(512))
 
 
 class Exchange(NamedTuple):
-    """What processes exchange: all that decides which executable does it."""
+    """A collective operation, as the cache key of its executable."""
 
     kind: Kind
     processes: Processes
@@ -48,7 +48,7 @@ class Exchange(NamedTuple):
     """The place of the process that arrays come from."""
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """What this process gets for its arrays. All processes call this together."""
+        """This process's results for its arrays. All processes call this together."""
         with x64_if(any([spec.needs_x64 for spec in self.specs])):
             executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable, bytes_of(1))
             return executable(*arrays)
@@ -59,7 +59,7 @@ class Exchange(NamedTuple):
         return Across(self.run, self.processes)
 
     def run(self, *arrays: Any) -> tuple[Any, ...]:
-        """The exchange, along an axis of processes."""
+        """The collective, along the axis of processes."""
         if self.kind == "gather":
             return tuple(lax.all_gather(arrays[0], AXIS))
         if self.kind == "sum and scatter":
@@ -91,7 +91,7 @@ class Exchange(NamedTuple):
 
 
 def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
-    """Arrays of one dtype together, in their order.
+    """Group arrays of the same dtype, in order.
 
     Args:
         specs: Shape and dtype of each.
@@ -110,7 +110,7 @@ def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
 
 
 def one_by_one(specs: Sequence[Spec]) -> Packs:
-    """Each array by itself."""
+    """Groups of a single array each."""
     return tuple([(i,) for i in range(len(specs))])
 
 
@@ -126,14 +126,14 @@ def cells_in(data: Any, argument: str) -> list[NdArray]:
 
 
 def write_to(cells: list[NdArray], arrays: Iterable[Any]) -> None:
-    """Let cells hold arrays, all from one moment on."""
+    """Store arrays in cells, all at the same moment."""
     for cell in cells:
         cell.variable = None  # what it was the gradient of, it is alone no more
     put_together(cells, arrays)
 
 
 def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None:
-    """Raise a ValueError where there is not a cell like `one` for each process."""
+    """Raise a ValueError unless there is a cell like `one` for each process."""
     if len(cells) != len(processes) or any([cell.spec != one.spec for cell in cells]):
         raise ValueError(
             f"ndarray_list: expected {len(processes)} cells of {one.spec}, one for each process of the group, got "
@@ -142,14 +142,14 @@ def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None
 
 
 def check_division(cells: list[NdArray], division: bool) -> None:
-    """Raise a TypeError where integers were to be divided."""
+    """Raise a TypeError if integers were to be divided."""
     whole = [cell.spec for cell in cells if not cell.spec.differentiable]
     if division and whole:
         raise TypeError(f"division: integers cannot be divided in their dtype, and there is {whole[0]}; sum them alone")
 
 
 class AllReduceCallback:
-    """Sums gradients over processes when a backward has them: for `backward(communicator_callbacks=...)`.
+    """Sums gradients over processes once a backward has computed them: for `backward(communicator_callbacks=...)`.
 
     Made by `comm.all_reduce_callback`.
     """
@@ -160,5 +160,5 @@ class AllReduceCallback:
         self._exchange = exchange
 
     def __call__(self) -> None:
-        """Exchange the gradients. All processes of the group do so together."""
+        """Sum the gradients. All processes of the group call this together."""
         self._exchange()

@@ -1,4 +1,4 @@
-"""The communicators by nnabla's names."""
+"""The constructors of communicators, under nnabla's names."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The parts of nnabla's `utils` that programs of training import: data, images, schedules, networks."""
+"""The parts of nnabla's `utils` that training programs import: data, images, learning rate schedules, networks."""
 
 from typing import TYPE_CHECKING, Any
 

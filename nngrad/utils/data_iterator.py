@@ -1,4 +1,4 @@
-"""nnabla's data iterators: batches of the examples of a source, made ahead of use in a thread."""
+"""nnabla's data iterators: batches of a source's examples, prefetched by a thread."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Callback = Callable[[int], object]
 
 
 class _Batch(NamedTuple):
-    """Arrays of a batch, and where the source is behind it."""
+    """The arrays of a batch, and the source's position after it."""
 
     arrays: tuple[Any, ...]
     epoch: int
@@ -33,8 +33,8 @@ class _Batch(NamedTuple):
 
 
 class DataIterator:
-    """Batches without an end: a source's examples, epoch after epoch. A batch may have examples of two epochs, so that
-    all are of one size.
+    """Endless batches: a source's examples, epoch after epoch. A batch may span two epochs, so that all have the same
+    size.
 
     Args:
         data_source: What gives the examples.
@@ -83,7 +83,7 @@ class DataIterator:
         return _Batch(arrays, self._filled, self._source.position)
 
     def next(self) -> tuple[Any, ...]:
-        """The next batch: an array for each variable of the source, the examples along its first axis.
+        """The next batch: an array for each variable of the source, with examples along its first axis.
 
         Raises:
             RuntimeError: The iterator was closed.
@@ -111,7 +111,7 @@ class DataIterator:
         self.close()
 
     def close(self) -> None:
-        """Let go of the thread, and of the source's files."""
+        """Release the thread and the source's files."""
         self._closed = True
         if self._ahead is not None:
             self._ahead.shutdown(cancel_futures=True)
@@ -119,35 +119,35 @@ class DataIterator:
 
     @property
     def epoch(self) -> int:
-        """How many epochs are over behind the last batch; -1 before the first one."""
+        """The number of epochs completed by the last batch; -1 before the first one."""
         return self._epoch
 
     @property
     def position(self) -> int:
-        """How many examples of the epoch were given, behind the last batch."""
+        """The number of examples of the epoch given so far, including the last batch."""
         return self._position
 
     @property
     def size(self) -> int:
-        """How many examples an epoch has."""
+        """The number of examples in an epoch."""
         return self._source.size
 
     @property
     def variables(self) -> Sequence[str]:
-        """The names of what an example has."""
+        """The names of an example's variables."""
         return self._source.variables
 
     @property
     def batch_size(self) -> int:
-        """How many examples a batch has."""
+        """The number of examples in a batch."""
         return self._batch_size
 
     def register_epoch_begin_callback(self, callback: Callback) -> None:
-        """Call a function of the number of an epoch at the begin of each."""
+        """Call a function with the number of each epoch at its beginning."""
         self._begins.append(callback)
 
     def register_epoch_end_callback(self, callback: Callback) -> None:
-        """Call a function of the number of an epoch at the end of each."""
+        """Call a function with the number of each epoch at its end."""
         self._ends.append(callback)
 
     def slice(
@@ -187,7 +187,7 @@ def data_iterator(
     with_file_cache: bool = False, cache_dir: str | Path | None = None,
     epoch_begin_callbacks: Sequence[Callback] = (), epoch_end_callbacks: Sequence[Callback] = (), **options: Any,
 ) -> DataIterator:  # fmt: skip
-    """Batches of a source, through caches.
+    """Batches of a source, optionally cached.
 
     Args:
         data_source: What gives the examples.
@@ -214,7 +214,7 @@ def data_iterator_simple(
     load_func: Callable[[int], Example], num_examples: int, batch_size: int, shuffle: bool = False,
     rng: Generator | None = None, with_memory_cache: bool = True, with_file_cache: bool = False, **options: Any,
 ) -> DataIterator:  # fmt: skip
-    """Batches of examples that a function gives.
+    """Batches of the examples that a function returns.
 
     Args:
         load_func: A function of the index of an example, which returns a tuple of arrays.
@@ -234,7 +234,7 @@ def data_iterator_csv_dataset(
     uri: str | Path, batch_size: int, shuffle: bool, rng: Generator | None = None, normalize: bool = True,
     with_memory_cache: bool = True, with_file_cache: bool = False, **options: Any,
 ) -> DataIterator:  # fmt: skip
-    """Batches of the rows of a CSV file, as `CsvDataSource` reads it.
+    """Batches of the rows of a CSV file, read by `CsvDataSource`.
 
     Args:
         uri: The file.
@@ -254,7 +254,7 @@ def data_iterator_cache(
     uri: str | Path, batch_size: int, shuffle: bool, rng: Generator | None = None, normalize: bool = True,
     with_memory_cache: bool = True, **options: Any,
 ) -> DataIterator:  # fmt: skip
-    """Batches of a folder that a file cache has written, as `CacheDataSource` reads it.
+    """Batches from a folder of a file cache, read by `CacheDataSource`.
 
     Args:
         uri: The folder.

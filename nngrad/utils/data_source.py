@@ -1,4 +1,4 @@
-"""nnabla's data sources: what a `DataIterator` takes examples from, and caches of them."""
+"""nnabla's data sources, from which a `DataIterator` takes examples, and caches of them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _FILE_SIZE = 100
 
 
 class DataSource:
-    """Examples in an order, one epoch after another.
+    """Examples in some order, one epoch after another.
 
     A subclass has `_get_data(position)`, which gives the example at a position of the present order as a tuple of
     arrays or numbers, and sets `_size` (how many examples there are) and `_variables` (the names of what an example
@@ -54,12 +54,12 @@ class DataSource:
         return self.next()
 
     def reset(self) -> None:
-        """Begin an epoch."""
+        """Begin a new epoch."""
         self._position = 0
         self._generation += 1
 
     def close(self) -> None:
-        """Let go of files."""
+        """Release files."""
 
     def __enter__(self) -> Any:
         return self
@@ -69,22 +69,22 @@ class DataSource:
 
     @property
     def variables(self) -> Sequence[str]:
-        """The names of what an example has."""
+        """The names of an example's variables."""
         return self._variables
 
     @property
     def position(self) -> int:
-        """How many examples of the epoch were given."""
+        """The number of examples given in this epoch."""
         return self._position
 
     @property
     def size(self) -> int:
-        """How many examples there are."""
+        """The number of examples."""
         return self._size
 
     @property
     def shuffle(self) -> bool:
-        """Whether orders are random."""
+        """Whether the order is random."""
         return self._shuffle
 
     @shuffle.setter
@@ -96,7 +96,7 @@ class DataSource:
 
 
 class _Ordered(DataSource):
-    """A source that has an order of its examples from the beginning, and draws a new one for each later epoch."""
+    """A source that starts with an order of its examples, and draws a new one for each later epoch."""
 
     _order: Any
 
@@ -110,7 +110,7 @@ class _Ordered(DataSource):
 
 
 class _Of(DataSource):
-    """A source made of another."""
+    """A source that wraps another."""
 
     def __init__(self, data_source: DataSource, shuffle: bool, rng: Generator | None) -> None:
         super().__init__(shuffle, rng)

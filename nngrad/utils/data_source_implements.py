@@ -1,4 +1,4 @@
-"""nnabla's data sources for functions, CSV files, caches, and several sources one after another."""
+"""nnabla's data sources of functions, CSV files, caches, and concatenated sources."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .data_source_loader import FileReader, load
 
 
 class SimpleDataSource(_Ordered):
-    """Examples that a function gives.
+    """The examples that a function returns.
 
     Args:
         load_func: A function of the index of an example, which returns a tuple of arrays.

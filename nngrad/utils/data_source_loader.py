@@ -1,4 +1,4 @@
-"""Files that columns of CSV datasets name, read by the endings of their names."""
+"""Loaders of the files that CSV datasets name, by file extension."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ Loader = Callable[..., NDArray[Any]]
 
 
 class FileReader:
-    """Files beside a file, or in a folder, by their names relative to it.
+    """Opens files by names relative to a file or folder.
 
     Args:
         base_uri: The file or folder.
@@ -43,7 +43,7 @@ class FileReader:
 
 
 def load_image(file: Any, shape: tuple[int, int, int] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """An image as an array of shape (channels, height, width); from 0 to 1 where `normalize`.
+    """An image as an array of shape (channels, height, width); scaled to 0 to 1 if `normalize`.
 
     Raises:
         ValueError: It has not the given shape.
@@ -56,14 +56,14 @@ def load_image(file: Any, shape: tuple[int, int, int] | None = None, normalize: 
 
 
 def load_csv(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """The numbers of a CSV file, a row for each line."""
+    """The numbers of a CSV file as an array with a row for each line."""
     lines = [line.decode("utf-8-sig") for line in file.readlines()]
     values = np.array([[float(value) for value in row] for row in csv.reader(lines) if row])
     return values if shape is None else values.reshape(shape)
 
 
 def load_npy(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """The array of a file of NumPy's; objects, which could run code, are refused."""
+    """The array of a NumPy file; pickled objects, which could run code, are refused."""
     values = np.load(file, allow_pickle=False)
     return np.asarray(values if shape is None else values.reshape(shape))
 
@@ -76,7 +76,7 @@ _LOADERS: dict[str, Loader] = {
 
 
 def load(ext: str) -> Loader:
-    """What reads files of that ending: a function of an open file, with `shape` and `normalize`.
+    """The loader of an extension: a function of an open file, with `shape` and `normalize`.
 
     Raises:
         ValueError: There is none.

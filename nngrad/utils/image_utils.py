@@ -1,4 +1,4 @@
-"""Images in files, by Pillow (`pip install 'nngrad[nnabla]'`), with nnabla's arguments."""
+"""Image files, by Pillow (`pip install 'nngrad[nnabla]'`), with nnabla's arguments."""
 
 from __future__ import annotations
 
@@ -120,7 +120,7 @@ def imsave(
 
 
 def imresize(img: Image, size: tuple[int, int], interpolate: str = "bilinear", channel_first: bool = False) -> Image:
-    """An image in another size.
+    """Resize an image.
 
     Args:
         img: An array of shape (height, width, channels) or (height, width).
@@ -145,7 +145,7 @@ def imresize(img: Image, size: tuple[int, int], interpolate: str = "bilinear", c
 
 
 def _resized(channel: Image, size: tuple[int, int], method: Any) -> Image:
-    """A channel in another size: floats within, rounded to integers where it has these."""
+    """A resized channel; computed in floats, and rounded if it has integers."""
     resized = np.asarray(_pillow().fromarray(channel.astype(np.float32)).resize(size, method))
     if channel.dtype.kind in "iu":
         bounds = np.iinfo(channel.dtype)

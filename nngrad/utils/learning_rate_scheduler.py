@@ -1,4 +1,4 @@
-"""nnabla's schedules: the learning rate of an iteration, as a number for `solver.set_learning_rate`."""
+"""nnabla's learning rate schedules: the rate of an iteration, for `solver.set_learning_rate`."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 
 
 class BaseLearningRateScheduler:
-    """A schedule: subclasses say the learning rate of each iteration."""
+    """A schedule; subclasses define the learning rate of each iteration."""
 
     def get_learning_rate(self, iter: int) -> float:  # noqa: A002
         """The learning rate of iteration `iter`, counted from 0."""

@@ -1,4 +1,4 @@
-"""Networks and parameters read from files of nnabla's."""
+"""`load`: read networks and parameters from nnabla's files."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .nnp_graph import EXTENSIONS, NnpLoader, NnpNetwork
 
 
 class Executor(NamedTuple):
-    """How a network is run."""
+    """How to run a network."""
 
     network: NnpNetwork
     dataset_assign: dict[str, str]
@@ -21,7 +21,7 @@ class Executor(NamedTuple):
 
 
 class Info(NamedTuple):
-    """What files hold of networks. Data sets, optimizers and monitors in them are not read."""
+    """The networks of files. Data sets, optimizers and monitors in the files are ignored."""
 
     networks: dict[str, NnpNetwork]
     executors: dict[str, Executor]
@@ -31,7 +31,7 @@ def load(
     filenames: str | Path | Iterable[str | Path], batch_size: int | None = None, parameter_only: bool = False,
     extension: str = ".nntxt",
 ) -> Info:  # fmt: skip
-    """Read files of networks and parameters; the parameters go into the present scope.
+    """Read files of networks and parameters; the parameters go into the current scope.
 
     Args:
         filenames: Archives ('.nnp'), text ('.nntxt'), or parameters ('.h5', '.protobuf').

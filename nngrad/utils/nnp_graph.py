@@ -1,4 +1,4 @@
-"""Networks in files of nnabla's ('.nnp', '.nntxt'), made as graphs."""
+"""`NnpLoader`: networks of nnabla's files ('.nnp', '.nntxt') as graphs."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class NnpNetwork:
 
 
 class NnpNetworkPass:
-    """Changes of networks that an `NnpLoader` makes before their graphs, in the order in which they are asked for.
+    """Changes to networks that an `NnpLoader` makes before building their graphs, in the order of the calls.
 
     Args:
         verbose: Of no account.
@@ -53,7 +53,7 @@ class NnpNetworkPass:
                              "change the graph that get_network makes, as y.rewire_on(x) does")
 
     def remove_and_rewire(self, name: str, i: int = 0, o: int = 0) -> None:
-        """Take out the function `name`: who reads its output `o` reads its input `i` instead."""
+        """Remove the function `name`: readers of its output `o` read its input `i` instead."""
 
         def change(network: Any, where: str) -> None:
             f = _function(network, name, where)
@@ -65,7 +65,7 @@ class NnpNetworkPass:
         self._changes.append(change)
 
     def use_up_to(self, *names: str) -> None:
-        """Keep no more than what the Variables `names` depend on: these are the outputs."""
+        """Make the Variables `names` the outputs, and keep only what they depend on."""
 
         def change(network: Any, where: str) -> None:
             needed = set(names)
@@ -81,7 +81,7 @@ class NnpNetworkPass:
         self._changes.append(change)
 
     def drop_function(self, *names: str) -> None:
-        """Take out functions; who reads what they give reads an input of the network instead."""
+        """Remove functions; readers of their outputs read an input of the network instead."""
 
         def change(network: Any, where: str) -> None:
             for name in names:
@@ -90,7 +90,7 @@ class NnpNetworkPass:
         self._changes.append(change)
 
     def set_batch_normalization_batch_stat_all(self, batch_stat: bool) -> None:
-        """Let all batch normalisations take the statistics of the batch, or the running ones."""
+        """Set whether all batch normalisations use batch statistics or running ones."""
 
         def change(network: Any, where: str) -> None:
             for f in network.function:
@@ -100,15 +100,15 @@ class NnpNetworkPass:
         self._changes.append(change)
 
     def fix_parameters(self) -> None:
-        """Let no parameter be trained."""
+        """Freeze all parameters."""
         self.fixes_parameters = True
 
     def set_variable(self, name: str, input_var: Variable) -> None:
-        """Let `input_var` take the place of the Variable `name`; it may be of another shape."""
+        """Replace the Variable `name` by `input_var`, which may have another shape."""
         self.variables[name] = input_var
 
     def changed(self, network: Any, where: str) -> Any:
-        """A copy of the message of a network, with all changes."""
+        """A copy of a network's message with all changes applied."""
         copied = type(network)()
         copied.CopyFrom(network)
         for change in self._changes:
@@ -157,7 +157,7 @@ class NnpLoader:
 
     @property
     def executors(self) -> list[Any]:
-        """What the file says of how networks are run: their names, and the names of data for their Variables."""
+        """The executors in the file: their names, and the data names of their Variables."""
         return list(self._message.executor)
 
     def get_network_names(self) -> list[str]:
@@ -167,7 +167,7 @@ class NnpLoader:
     def get_network(
         self, name: str, batch_size: int | None = None, callback: NnpNetworkPass | None = None
     ) -> NnpNetwork:
-        """Make the graph of a network, and put its parameters into the present scope.
+        """Build the graph of a network, and put its parameters into the current scope.
 
         Args:
             name: Its name.

@@ -1,4 +1,4 @@
-"""Networks and parameters written to a file of nnabla's."""
+"""`save`: write networks and parameters in nnabla's formats."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The server of a run's page as a process beside the one that trains.
+"""The web server of `nngrad follow` as a separate process beside the training.
 
 A thread would take turns with the training, and a server that breaks must not break it. The process sees by a pipe when
 the training has ended, in whatever way; it is waited for neither then nor before.
@@ -20,7 +20,7 @@ _PATIENCE = 10.0
 
 
 class FollowedBeside:
-    """A page that follows a run from within it; a context.
+    """A context manager: within it, a page follows the run.
 
     Args:
         folder: The run's, which need not be there yet.
@@ -42,7 +42,7 @@ class FollowedBeside:
 
     @property
     def said(self) -> str:
-        """A line that says where the page is."""
+        """A line that tells the page's address."""
         if not self.address:
             return "no page follows the run: its server does not start"
         return f"a page that follows the run: {self.address}"
@@ -64,7 +64,7 @@ class FollowedBeside:
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:
-    """What the process says within a while."""
+    """The address that the process prints, if it does so in time."""
     if process.stdout is None or not select.select([process.stdout], [], [], _PATIENCE)[0]:
         return ""
     said = os.read(process.stdout.fileno(), 64).strip()

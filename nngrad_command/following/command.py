@@ -55,7 +55,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _serve_beside(server: Server) -> None:
-    """Serve while the standard input is open, which it is as long as the process lives that trains."""
+    """Serve while standard input is open, which is as long as the training process lives."""
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, signal.SIG_IGN)  # they are meant for the training, whose end is waited for
     print(server.port, flush=True)

@@ -1,4 +1,4 @@
-"""What may be read of a run's folder, while the run writes to it: metrics, pictures, and a few keys."""
+"""Safe reading of a run's folder while the run writes to it: metrics, pictures, and a few keys."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr
 
 
 class Lines(NamedTuple):
-    """Whole lines of the metrics, from a place on."""
+    """Whole lines of the metrics from a position on."""
 
     text: str
     begins: bool
@@ -45,7 +45,7 @@ class Lines(NamedTuple):
 
 
 class RunFolder:
-    """A run's folder. Of what is in it only files of known names are read, and no symbolic link is followed.
+    """A run's folder. Only files with known names are read, and symbolic links are not followed.
 
     Args:
         path: Its place; it need not be there yet.
@@ -55,7 +55,7 @@ class RunFolder:
         self.path = path
 
     def lines(self, place: str) -> Lines:
-        """The whole lines of the metrics that come after a place.
+        """The whole lines of the metrics after a position.
 
         A run that is resumed replaces the file, and leaves out lines; so the place says what was before it, too, and
         where that is not so any more lines are given from the first one on.
@@ -80,7 +80,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _metrics(self) -> Iterator[BinaryIO | None]:
-        """The file with the metrics or, where there is none, what it would have of the series of nnabla's monitors."""
+        """The metrics file or, if there is none, its equivalent made from series of nnabla's monitors."""
         with self._opened(METRICS) as file:
             yield file if file is not None else self._series()
 
@@ -106,7 +106,7 @@ class RunFolder:
         return io.BytesIO(text.getvalue().encode())
 
     def pictures(self) -> list[int]:
-        """The steps after which there is a picture, in their order."""
+        """The steps that have a picture, in order."""
         found = []
         with contextlib.suppress(OSError), self._listed(SAMPLES) as names:
             for name in names:
@@ -116,7 +116,7 @@ class RunFolder:
         return sorted([int(digits) for digits in found if _named(int(digits)) == f"step-{digits}.png"])
 
     def picture(self, name: str) -> bytes | None:
-        """The content of a picture; None where there is none of that name."""
+        """The bytes of a picture; None if there is none of that name."""
         if not PICTURE.fullmatch(name):
             return None
         with self._opened(SAMPLES, name) as file:
@@ -124,7 +124,7 @@ class RunFolder:
             return content if content is not None and len(content) <= MOST_PICTURE else None
 
     def settings(self) -> dict[str, Any]:
-        """What is said of the run: `recipe`, `steps` and whether it is `finished`, as far as that is said."""
+        """The known facts of the run: `recipe`, `steps` and whether it is `finished`."""
         keys = self._keys(CONFIGURATION) | self._keys(RUN)
         kinds = {"recipe": str, "steps": int, "finished": bool}
         return {key: keys[key] for key, kind in kinds.items() if type(keys.get(key)) is kind}
@@ -137,7 +137,7 @@ class RunFolder:
                 return {}
 
     def seconds_since_written(self) -> float | None:
-        """How long ago the metrics were written to; None where there are none."""
+        """The age of the metrics in seconds; None if there are none."""
         names = [METRICS]
         with contextlib.suppress(OSError), self._listed() as found:
             names += [name for name in found if name.endswith(SERIES)]
@@ -151,7 +151,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _opened(self, *names: str) -> Iterator[BinaryIO | None]:
-        """A plain file of the folder, without links on the way; None if it is not there, or something else."""
+        """Open a regular file of the folder without following links; None if it does not exist or is something else."""
         try:
             number = self._descriptor(names)
         except (OSError, ValueError):
@@ -178,7 +178,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _folder(self, *names: str) -> Iterator[int]:
-        """The descriptor of a folder in the folder. The folder itself may be named by a link."""
+        """Open a subfolder, and return its descriptor. Only the run's folder itself may be a link."""
         with contextlib.ExitStack() as opened:
             number = os.open(self.path, os.O_RDONLY | os.O_DIRECTORY)
             opened.callback(os.close, number)
@@ -189,7 +189,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _listed(self, *names: str) -> Iterator[list[str]]:
-        """The names of what is in the folder, or in one in it."""
+        """The names in the folder, or in a subfolder."""
         if os.listdir not in os.supports_fd:
             path = self.path.joinpath(*names)
             yield [] if names and path.is_symlink() else os.listdir(path)
@@ -199,12 +199,12 @@ class RunFolder:
 
 
 def _named(step: int) -> str:
-    """The name of the picture after a step."""
+    """The name of the picture of a step."""
     return f"step-{step:08d}.png"
 
 
 def _place_in(file: BinaryIO, place: str) -> int:
-    """The number of bytes before a place, or 0 where what was before it has changed."""
+    """The number of bytes before a position, or 0 if what was before it has changed."""
     digits, _, mark = place.partition("-")
     if not re.fullmatch(r"[0-9]{1,15}", digits):
         return 0
@@ -213,7 +213,7 @@ def _place_in(file: BinaryIO, place: str) -> int:
 
 
 def _mark(file: BinaryIO, end: int) -> str:
-    """A digest of what is right before a place; empty where the file is shorter."""
+    """A digest of the bytes right before a position; empty if the file is shorter."""
     if end > file.seek(0, os.SEEK_END):
         return ""
     begin = max(0, end - _BEFORE)

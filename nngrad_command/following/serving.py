@@ -1,4 +1,4 @@
-"""The server of the page that follows a run: it listens on loopback, reads, and changes nothing.
+"""The read-only web server of the page that follows a run, on loopback.
 
 Other web pages could ask a server on loopback too, in the name of whoever looks at them. A request must name this
 server as its host, so that no name of theirs can be made to point here; and what is answered may be read and shown by
@@ -36,7 +36,7 @@ _HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """The server; it has a socket when it is made, and answers while `serve_forever` runs.
+    """The server; its socket is open once it is made, and it answers while `serve_forever` runs.
 
     Args:
         folder: The run's.
@@ -61,24 +61,24 @@ class Server(ThreadingHTTPServer):
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port that it listens on."""
         return int(self.server_address[1])
 
     @property
     def address(self) -> str:
-        """What a browser opens."""
+        """The URL of the page."""
         return f"http://127.0.0.1:{self.port}/"
 
     @property
     def hosts(self) -> tuple[str, ...]:
-        """What requests may name as the host."""
+        """The host names that requests may use."""
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Say nothing: what goes wrong in a request is that somebody has closed a page."""
+        """Ignore errors: in a request they mean that somebody has closed a page."""
 
     def state(self, place: str) -> dict[str, Any]:
-        """What a page asks for again and again: the lines that are new to it, and how the run is going."""
+        """The answer to a page's polling: the lines that are new to it, and the state of the run."""
         has_ended = self.ended.is_set()  # before reading: what is read afterwards is all there will be
         lines = self.folder.lines(place)
         return {
@@ -151,7 +151,7 @@ class _Answers(BaseHTTPRequestHandler):
 
 
 def _policy(page: bytes) -> str:
-    """What the page may do: run its own script, look as it says itself, and ask this server."""
+    """The page's content security policy: its own script and style, and requests to this server."""
 
     def digest(tag: bytes) -> str:
         text = page.partition(b"<" + tag + b">")[2].partition(b"</" + tag + b">")[0]
@@ -162,7 +162,7 @@ def _policy(page: bytes) -> str:
 
 
 def serve_to_the_end(server: Server, patience: float) -> None:
-    """Let the pages that are open read the end of a run: one of them within so many seconds, and then its pictures."""
+    """Let open pages read the end of a run: wait so many seconds for one to do so, and then for its pictures."""
     server.ended.set()
     if server.told.wait(patience):
         time.sleep(_FOR_PICTURES)

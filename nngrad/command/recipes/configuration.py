@@ -33,11 +33,11 @@ COMMENTS_AT = 34
 
 
 class ConfigurationError(ValueError):
-    """A configuration that cannot be used; the message names the key."""
+    """An invalid configuration; the message names the key."""
 
 
 class Bounds(NamedTuple):
-    """What the value of a key may be."""
+    """The allowed values of a key."""
 
     least: float | None = None
     above: float | None = None
@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
     choices: tuple[str, ...] = ()
 
     def trouble(self, value: Any) -> str:
-        """What is wrong with a value, '' if nothing is."""
+        """What is wrong with a value; '' if nothing is."""
         if isinstance(value, float) and not math.isfinite(value):
             return "must be finite"
         for wrong, demand in (
@@ -103,7 +103,7 @@ def key(
 
 
 def keys_of(configuration: Any) -> dict[str, ConfigurationKey]:
-    """The keys of a configuration by their names, with its values: those of a table after those that stand alone."""
+    """The keys of a configuration by name, with their values; keys of tables come after top-level ones."""
     found: dict[str, ConfigurationKey] = {}
     tables = [("", configuration)]
     while tables:
@@ -122,7 +122,7 @@ def keys_of(configuration: Any) -> dict[str, ConfigurationKey]:
 
 
 def with_values(configuration: C, values: Mapping[str, Any]) -> C:
-    """A copy of a configuration with other values, by the names of their keys."""
+    """A copy of a configuration with other values, by key."""
     made: Any = configuration
     for name, value in values.items():
         fields, holders = name.split("."), [made]
@@ -136,7 +136,7 @@ def with_values(configuration: C, values: Mapping[str, Any]) -> C:
 
 
 def configured(default: C, file: Path | None, settings: Iterable[str]) -> C:
-    """A configuration with what a file and, after it, single settings say.
+    """A configuration with the values of a file and then of single settings.
 
     Args:
         default: What is taken where neither says anything.
@@ -162,7 +162,7 @@ def configured(default: C, file: Path | None, settings: Iterable[str]) -> C:
 
 
 def values_in(file: Path) -> dict[str, Any]:
-    """The values in a TOML file, by the names of their keys; an empty table is an empty dict.
+    """The values in a TOML file by key; an empty table is an empty dict.
 
     Raises:
         ConfigurationError: It is not TOML.
@@ -196,7 +196,7 @@ def _value_of(text: str, of: ConfigurationKey | None) -> Any:
 
 
 def _checked(keys: Mapping[str, ConfigurationKey], values: Mapping[str, Any], place: str) -> dict[str, Any]:
-    """The values, whole numbers as floats where those are wanted. A ConfigurationError says what is wrong with one."""
+    """The values, with integers converted to floats where needed. A ConfigurationError says what is wrong."""
     checked = {}
     for name, value in values.items():
         inside = [other for other in keys if other.startswith(f"{name}.")]
@@ -251,7 +251,7 @@ def _as_toml(value: Any) -> str:
 def changed_keys(
     before: Mapping[str, Any], configuration: Any, chosen: Callable[[ConfigurationKey], bool] = lambda _: True
 ) -> list[str]:
-    """What differs between the values that a run began with and a configuration, a line for each key that is chosen.
+    """The differences between a run's original values and a configuration, a line for each chosen key.
 
     Args:
         before: Values by the names of their keys, as `values_in` reads them.

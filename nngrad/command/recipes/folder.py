@@ -1,4 +1,4 @@
-"""The folder of a run: which files it has, and that one run at a time writes to it."""
+"""The folder of a run: its files, and a lock so that one run at a time writes to it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCK = ".lock"
 
 
 class TrainingFolder:
-    """The folder of a run; a context, in which no other process runs there.
+    """The folder of a run; a context manager that locks it against other processes.
 
         config.toml              the configuration as it is used
         metrics.csv              what was measured
@@ -69,7 +69,7 @@ class TrainingFolder:
         self._locked.close()
 
     def clear(self) -> bool:
-        """Remove what a run has written; `config.toml`, by which the folder is known for a run's, at the end.
+        """Remove a run's files; last `config.toml`, which marks the folder as a run's.
 
         Returns:
             Whether there was one.
@@ -105,7 +105,7 @@ class TrainingFolder:
             )
 
     def write(self, configuration: Any, text: str) -> None:
-        """Write the configuration, unless it is there.
+        """Write the configuration unless it exists.
 
         Args:
             configuration: What the run is done with.

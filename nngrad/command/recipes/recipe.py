@@ -1,4 +1,4 @@
-"""What a recipe is: networks with their training steps, what is measured of them, and a picture."""
+"""The base class of recipes: networks with their training steps, their metrics, and a picture."""
 
 from __future__ import annotations
 
@@ -73,14 +73,14 @@ class Recipe(ABC):
 
     @abstractmethod
     def measured(self) -> dict[str, float]:
-        """What tells how good the copies of the parameters are, by name."""
+        """Metrics of the copies of the parameters, by name."""
 
     @abstractmethod
     def drawn(self) -> Any:
-        """A figure of matplotlib's that shows what the copies of the parameters give."""
+        """A matplotlib figure of the results of the copies of the parameters."""
 
     def draws(self, *place: int) -> np.random.Generator:
-        """A source of random numbers that is the same in each run with one seed.
+        """A random generator that is the same in each run with the same seed.
 
         Args:
             place: What they are for: the number of a step, and numbers that tell several sources of a step apart.
@@ -88,7 +88,7 @@ class Recipe(ABC):
         return np.random.default_rng((self._settings.seed, *place))
 
     def train_step(self, name: str, loss: nn.Variable, inputs: Sequence[nn.Variable]) -> Callable[..., None]:
-        """What takes a step of training with the arrays of a whole batch, and keeps the loss under `name`.
+        """A function that takes a training step with the arrays of a whole batch, and records the loss under `name`.
 
         Args:
             name: Of the step and its solver. Where trained parameters have a scope of that name, those in it are
@@ -121,23 +121,23 @@ class Recipe(ABC):
 
     @contextmanager
     def trained(self) -> Iterator[None]:
-        """Parameters that are trained are made within it, and their graphs are built."""
+        """A scope for making trained parameters and building their graphs."""
         with nn.parameter_scope("", scope=self._trained), nn.precision(self._settings.precision):
             yield
 
     @contextmanager
     def copies(self) -> Iterator[None]:
-        """Copies of them, by the same names, are made within it, for what is measured and drawn."""
+        """A scope for copies of them with the same names, for metrics and pictures."""
         with nn.parameter_scope("", scope=self._copies):
             yield
 
     def parameters(self) -> dict[str, nn.Variable]:
-        """Those that are trained, by name."""
+        """The trained parameters by name."""
         with self.trained():
             return dict(nn.get_parameters(grad_only=False))
 
     def kept(self) -> dict[str, nn.Variable]:
-        """What a checkpoint holds besides the solvers: the parameters and their averages, by name."""
+        """What a checkpoint holds besides solvers: the parameters and their averages, by name."""
         averages = {
             f"average/{name}/{i}": leaf
             for name, average in self.averages.items() for i, leaf in enumerate(average.leaves)
@@ -145,7 +145,7 @@ class Recipe(ABC):
         return self.parameters() | averages
 
     def copy_parameters(self) -> dict[str, nn.Variable]:
-        """Bring the copies up to date, with the moving averages where there are any.
+        """Update the copies, from moving averages if there are any.
 
         Returns:
             Those, or else the parameters themselves, by name.
@@ -161,26 +161,26 @@ class Recipe(ABC):
         return values
 
     def set_rates(self, step: int) -> float:
-        """Set the learning rate of a step; returns it."""
+        """Set the learning rate for a step, and return it."""
         rate = self._settings.solver.rate_at(step, self._settings.steps)
         for solver in self.solvers.values():
             solver.set_learning_rate(rate)
         return rate
 
     def taken(self, number: int) -> dict[str, Any]:
-        """Take a step of training; returns its losses and the norms of its gradients, by name."""
+        """Take a training step; returns its losses and gradient norms by name."""
         self.step(number)
         return {f"{name}_loss": loss for name, loss in self.losses.items()} | {
             f"{name}{NORM}": norm for name, norm in self.gradient_norms.items()
         }
 
     def evaluated(self) -> dict[str, float]:
-        """What tells how good the parameters are by now, by name."""
+        """The metrics of the current parameters, by name."""
         self.copy_parameters()
         return self.measured()
 
     def not_finite(self) -> list[str]:
-        """Which losses, or gradients of theirs, have been infinite or not a number since this was asked before."""
+        """Which losses, or gradients of them, have been infinite or NaN since the last call."""
         asked, self._finite = self._finite, []
         return sorted({name for name, finite in asked if not finite})
 

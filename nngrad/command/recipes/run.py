@@ -1,4 +1,4 @@
-"""A run from end to end: begun or resumed, trained, measured, drawn, and kept."""
+"""A run of a recipe from start to end: begin or resume, train, measure, draw, save."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ _IN = "recipe in "
 
 
 def recipe_named(name: str) -> type[Recipe]:
-    """The recipe of a name, or of a file of Python, which says by `RECIPE` which class it is.
+    """The recipe of a name, or of a Python file, whose `RECIPE` is its class.
 
     Raises:
         ConfigurationError: The file has none.
@@ -58,7 +58,7 @@ def _defined_in(name: str, file: Path) -> type[Recipe]:
 
 
 def recipe_file(name: str) -> Path:
-    """Where the recipe of a name is: in a clone among the examples, else where the wheel has put it."""
+    """The file of a recipe: in a clone among the examples, else where the wheel has installed it."""
     cloned = SOURCES / "examples" / "recipes" / f"{name}.py"
     if cloned.is_file():
         return cloned
@@ -78,7 +78,7 @@ def train(
     recipe: type[Recipe], settings: RecipeSettings, out: Path, fresh: bool, changed: bool, console: Console,
     live: bool = False,
 ) -> None:  # fmt: skip
-    """Begin a run in a folder, or resume the one that is there.
+    """Begin a run in a folder, or resume the one there.
 
     SIGTERM and Ctrl-C let the step finish and save. On several hosts only SIGTERM does, since all have to save the same
     step; a run that is interrupted there goes on from the last checkpoint.
@@ -132,7 +132,7 @@ def train(
 
 
 class RecipeLog(TrainingLog):
-    """The log of a run of a recipe, which also says how the run begins, and draws.
+    """The log of a recipe's run, which also prints how the run begins, and draws.
 
     Args:
         recipe: What is trained.
@@ -152,7 +152,7 @@ class RecipeLog(TrainingLog):
         """Whether nothing was left to be done."""
 
     def say(self, text: str) -> None:
-        """Print a line, in the first process."""
+        """Print a line in the first process."""
         if nn.hosts.is_first():
             self._console.print(text, highlight=False, markup=False, soft_wrap=True)
 
@@ -171,7 +171,7 @@ class RecipeLog(TrainingLog):
         return self
 
     def draw_due(self, step: int) -> None:
-        """Draw a picture, if it is its turn after a step."""
+        """Draw a picture if one is due after a step."""
         pictures = self._settings.log.pictures
         if pictures and nn.hosts.is_first() and (step == self._settings.steps or step % pictures == 0):
             self._recipe.copy_parameters()
@@ -187,7 +187,7 @@ def _beginning(settings: RecipeSettings, begin: int) -> str:
 
 
 def _take(recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, number: int) -> dict[str, Any]:
-    """Take a step; returns what is logged of it. Now and then it is looked whether all is finite."""
+    """Take a step, and return its values for the log. Now and then it checks that everything is finite."""
     values = {RATE: recipe.set_rates(number), **recipe.taken(number)}
     step = number + 1
     is_measured = step in (1, settings.steps) or step % settings.log.every == 0

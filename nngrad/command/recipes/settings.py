@@ -1,4 +1,4 @@
-"""The keys that all recipes have."""
+"""The configuration keys of all recipes."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .configuration import key
 
 @dataclass(frozen=True, kw_only=True)
 class SolverSettings:
-    """How parameters are updated: by Adam."""
+    """Settings of the Adam optimizer."""
 
     rate: float = key(1e-3, "learning rate at the first step", above=0)
     schedule: str = key(
@@ -28,7 +28,7 @@ class SolverSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class CheckpointSettings:
-    """What is kept for resumption."""
+    """Settings of checkpoints."""
 
     every: int = key(1000, "steps from one checkpoint to the next", least=1, free=True)
     keep: int = key(3, "how many of the last checkpoints stay", least=1, free=True)
@@ -36,7 +36,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """What is written while a run goes on."""
+    """Settings of what is written during a run."""
 
     every: int = key(100, "steps from one line of metrics to the next", least=1)
     pictures: int = key(1000, "steps from one picture to the next; 0: none", least=0, free=True)
@@ -45,7 +45,7 @@ class LogSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class RecipeSettings:
-    """What a recipe's own configuration begins with."""
+    """The base class of recipes' configurations."""
 
     recipe: str = key("", "what is trained")
     steps: int = key(1000, "steps of training", least=1)

@@ -1,4 +1,4 @@
-"""Many devices: meshes, and how parameters are placed on them."""
+"""Meshes of devices, and the sharding of parameters over them."""
 
 from .mesh import mesh as mesh
 from .mesh import shard as shard

@@ -1,4 +1,4 @@
-"""`nn.mesh`: the devices that graphs run on; `nn.shard`: how parameters and values are divided over them."""
+"""`nn.mesh`: the device mesh that graphs run on; `nn.shard`: the sharding of parameters and values over it."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from ...parameter import get_parameters
 
 
 class MeshBlock(Switched):
-    """The `with` block of `mesh`; it may also decorate a function."""
+    """The context manager of `mesh`, which is also a decorator."""
 
     def __init__(self, sizes: dict[str, int], devices: Sequence[jax.Device] | None) -> None:
         super().__init__({})
@@ -29,7 +29,7 @@ class MeshBlock(Switched):
         self._devices = devices
 
     def value(self) -> Any:
-        """Returns what an entry puts in force: nothing for a single device, where all is as without a mesh."""
+        """The mesh to put in force; none for a single device, where everything is as without a mesh."""
         outer = build_options().running.mesh
         if outer is not None:
             raise RuntimeError(f"mesh: {outer!r} is in force already; leave it before another one is entered")
@@ -49,7 +49,7 @@ class MeshBlock(Switched):
 
 
 def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
-    """Let graphs run on many devices, within a `with` block or a decorated function.
+    """Run graphs on a mesh of devices, within a `with` block or a decorated function.
 
     The devices are a grid with named axes. Each graph is one program over global arrays, which JAX divides: batches
     over the axis `data`, along their first axis; parameters are whole on each device, or divided as `nn.shard` has it.
@@ -100,7 +100,7 @@ def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
 
 
 def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> jax.sharding.Mesh:
-    """The devices as a grid."""
+    """The devices as an array with the shape of the mesh."""
     given = jax.devices() if devices is None else list(devices)
     known = math.prod([size for size in wanted.values() if size != -1])
     sizes = {name: len(given) // known if size == -1 else size for name, size in wanted.items()}
@@ -138,7 +138,7 @@ def shard(what: str, spec: Spec) -> OrderedDict[str, Variable]: ...
 
 
 def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Variable]:
-    """Say how parameters, inputs or values in the middle of a graph are divided over the axes of a mesh.
+    """Set how parameters, inputs or intermediate values are sharded over the axes of a mesh.
 
     Parameters are whole on each device unless this says otherwise. It changes where arrays lie, and no result. The
     optimizer's state of a parameter is divided as the parameter is. Without a mesh all of it is without effect.
@@ -182,15 +182,15 @@ def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Varia
 
 
 def shard_parameters(sharding: Spec | Mapping[str, Spec]) -> None:
-    """Divide the parameters of the present scope, as the argument `sharding` of parametric functions has it: for names
-    or patterns of them how each is divided; without names, for all of them."""
+    """Shard the parameters of the current scope, given the argument `sharding` of parametric functions: a sharding by
+    name or pattern or, without names, one for all."""
     given = sharding if isinstance(sharding, Mapping) else {"*": sharding}
     for pattern, spec in given.items():
         shard(pattern, spec)
 
 
 def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
-    """`x`, divided so from now on."""
+    """`x`, sharded so from now on."""
     _check(x, axes, name)
     if x.parent is not None:
         divided: Variable = F.sharding_constraint(x, axes=axes)

@@ -1,4 +1,4 @@
-"""Several processes, on one machine or many, that compute together: joining them, and ending them together."""
+"""Processes that compute together, on one machine or many: joining them, and ending them together."""
 
 from .joining import Membership as Membership
 from .joining import initialize as initialize

@@ -1,4 +1,4 @@
-"""`nn.hosts.initialize`: joins this process to the others that were started with it."""
+"""`nn.hosts.initialize`: join this process to the others of its run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ LATER = 30
 
 @dataclass(frozen=True, slots=True)
 class Membership:
-    """Which of how many processes this one is."""
+    """The index of this process, and the number of processes."""
 
     index: int
     count: int
@@ -112,13 +112,13 @@ def _seconds_of(text: str | None, default: float) -> float:
 
 
 def _tell_the_launcher() -> None:
-    """`nngrad launch` says so when a script does not call `initialize`."""
+    """Tell `nngrad launch` that the script has called `initialize`, of which it warns otherwise."""
     with contextlib.suppress(KeyError, ValueError, OSError):
         os.write(int(os.environ[JOINED]), b"+")
 
 
 def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_timeout: float) -> bool:
-    """Whether there were others to join."""
+    """Join; returns whether there are other processes."""
     if launcher is not None and launcher.count == 1:
         return False
     arguments = {} if launcher is None else launcher.arguments
@@ -151,7 +151,7 @@ def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_ti
 
 
 def _explained(error: BaseException, launcher: Launcher | None) -> bool:
-    """False where JAX has found no other processes.
+    """False if JAX has found no other processes.
 
     Raises:
         RuntimeError: It has computed already.
@@ -187,7 +187,7 @@ MPI_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """What started this process, and how JAX is told to join it to the others."""
+    """The launcher of this process, and how JAX joins it to the others."""
 
     name: str
     count: int
@@ -197,7 +197,7 @@ class Launcher:
 
 
 def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
-    """The launcher that `environment` speaks of; None if it is none that is known here.
+    """The launcher that `environment` indicates; None if it is no known one.
 
     Raises:
         ValueError: Variables are missing or make no sense, or JAX cannot find out by itself what it must know.
@@ -219,7 +219,7 @@ def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
 
 
 def _by_variables(environment: Mapping[str, str]) -> Launcher:
-    """What `nngrad launch` sets, and anybody may."""
+    """The launcher for the environment variables that `nngrad launch` sets, and anybody may."""
     missing = [name for name in (COORDINATOR, COUNT, INDEX) if name not in environment]
     if missing:
         raise ValueError(f"{' and '.join(missing)}: not set in the environment, although others of {COORDINATOR}, "

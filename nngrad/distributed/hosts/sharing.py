@@ -1,4 +1,4 @@
-"""What a script does differently in each process, and how processes wait for each other."""
+"""The index of a process and its share of the data, and barriers."""
 
 from __future__ import annotations
 
@@ -16,24 +16,24 @@ _passed = 0
 
 
 def process_index() -> int:
-    """Which process this is, from 0; 0 where there is only one."""
+    """The index of this process, from 0; 0 if there is only one."""
     index: int = jax.process_index()
     return index
 
 
 def process_count() -> int:
-    """How many processes there are; 1 if they have not been joined."""
+    """The number of processes; 1 if they have not been joined."""
     count: int = jax.process_count()
     return count
 
 
 def is_first() -> bool:
-    """Whether this is process 0, or the only one: the one that prints, and writes what all have the same of."""
+    """Whether this is process 0, or the only one: the one that prints, and that writes data which all share."""
     return jax.process_index() == 0
 
 
 def barrier(timeout: float | None = None) -> None:
-    """Wait until all processes have come to this. In a single process it returns at once.
+    """Wait until all processes have called this. In a single process it returns at once.
 
     Args:
         timeout: Seconds to wait; by default the `step_timeout` of `nn.hosts.initialize`.
@@ -68,7 +68,7 @@ def barrier(timeout: float | None = None) -> None:
 
 
 def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:
-    """The part of `data` that this process feeds: a run of neighbours.
+    """The part of `data` that this process feeds: a contiguous block.
 
     The parts of a batch, put together in the order of processes, are that batch, so what belongs to the places of
     examples, as random draws do, is the same for any number of processes. All parts have the same length, so that all

@@ -1,4 +1,4 @@
-"""The keys and values that JAX's coordination service holds for all processes of a run."""
+"""The key-value store of JAX's coordination service, which all processes of a run share."""
 
 from __future__ import annotations
 
@@ -11,18 +11,18 @@ from ...graph.inside_jax import taken
 
 
 class _Public:
-    """What JAX tells of its processes in public."""
+    """JAX's public information about processes."""
 
     client = coordinator_address = None
 
     @property
     def process_id(self) -> int:
-        """Which process this is."""
+        """The index of this process."""
         return int(jax.process_index()) if jax.distributed.is_initialized() else 0
 
     @property
     def num_processes(self) -> int:
-        """How many there are."""
+        """The number of processes."""
         return int(jax.process_count()) if jax.distributed.is_initialized() else 1
 
 
@@ -35,7 +35,7 @@ TERMINATION = "RECEIVED_PREEMPTION_NOTICE"
 
 
 class KeyValueStore:
-    """A folder of keys, as JAX's own client of the service reads and writes it. Where it is gone, RuntimeErrors."""
+    """A folder of keys in JAX's coordination service. Methods raise RuntimeErrors once the service is gone."""
 
     def __init__(self) -> None:
         self._client: Any = global_state.client
@@ -44,11 +44,11 @@ class KeyValueStore:
                                "jax._src.distributed.global_state: install another version of JAX")
 
     def write(self, folder: str, index: int, text: str) -> None:
-        """Set the value of `folder/index`, whatever it was."""
+        """Set the value of `folder/index`, replacing any old one."""
         self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=True)
 
     def write_first(self, folder: str, index: int, text: str) -> None:
-        """Set the value of `folder/index`, unless there is one."""
+        """Set the value of `folder/index` unless it has one."""
         with contextlib.suppress(Exception):  # as another process was earlier
             self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=False)
 
@@ -58,7 +58,7 @@ class KeyValueStore:
         return {int(key.rsplit("/", 1)[1]): value for key, value in found}
 
     def is_terminated(self) -> bool:
-        """Whether a process has got SIGTERM."""
+        """Whether any process has received SIGTERM."""
         try:
             return bool(self._client.key_value_try_get(TERMINATION))
         except RuntimeError as error:
@@ -67,10 +67,10 @@ class KeyValueStore:
             raise
 
     def wait_for(self, folder: str, index: int, seconds: float) -> str:
-        """The value of `folder/index`, when there is one."""
+        """Wait for `folder/index` to have a value, and return it."""
         found: str = self._client.blocking_key_value_get(f"{PREFIX}/{folder}/{index}", max(1, int(seconds * 1000)))
         return found
 
     def wait_for_all(self, name: str, seconds: float) -> None:
-        """Return when all processes have called this with `name`, which is used once."""
+        """Wait until all processes have called this with `name`, which can be used once."""
         self._client.wait_at_barrier(f"{PREFIX}/{name}", max(1, int(seconds * 1000)))

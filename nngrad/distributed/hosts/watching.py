@@ -1,4 +1,4 @@
-"""Each process tells the others how far it is, and ends when one of them cannot go on.
+"""Failure detection: each process reports its progress to the others, and ends when one of them cannot go on.
 
 Two threads of each process do it. One talks: it writes a beat into the store of JAX's coordination service, and reads
 whether a failure is known; that of process 0, where the service is, reads all beats and judges. As a call of the
@@ -35,7 +35,7 @@ SILENT = 3.0
 
 
 class Beat(NamedTuple):
-    """What a process tells again and again."""
+    """A heartbeat of a process, with its progress."""
 
     number: int
     """How often it has told."""
@@ -56,14 +56,14 @@ class Beat(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Failure:
-    """That a run cannot go on, and which process is at fault; -1 for all of them."""
+    """Why a run cannot go on, and which process is at fault; -1 for all of them."""
 
     index: int
     reason: str
 
 
 class Judge:
-    """Compares the beats of all processes with those before, by the clock of this process."""
+    """Detects failures by comparing the beats of all processes with earlier ones, by the clock of this process."""
 
     def __init__(self, count: int, heartbeat_timeout: float, step_timeout: float, now: float) -> None:
         self._count = count
@@ -75,7 +75,7 @@ class Judge:
         self._ended_at = now
 
     def failure(self, beats: Mapping[int, Beat], now: float, sudden: float | None = None) -> Failure | None:
-        """What is wrong at the time `now`, if anything is.
+        """The failure at the time `now`, if there is one.
 
         Args:
             beats: What each process has last told.
@@ -106,7 +106,7 @@ class Judge:
                        f"{self._at(index)}")
 
     def _gone(self) -> Failure | None:
-        """A process whose script has ended, while another has begun a step that needs it."""
+        """A process whose script has ended while another has begun a step that needs it."""
         front = max(beat.begun for beat in self._last.values())
         for index, beat in self._last.items():
             if beat.state == DONE and beat.begun < front:
@@ -151,7 +151,7 @@ CONNECTIONS = ("gloo", "nccl", "connection", "peer", "unavailable", "aborted", "
 
 
 class HostWatch:
-    """What watches over a run, in one of its processes. It is the `watch` of `graph/processes.py`."""
+    """The watchdog of a run in one of its processes. It is the `watch` of `graph/processes.py`."""
 
     def __init__(self, index: int, count: int, heartbeat_timeout: float, step_timeout: float) -> None:
         self.step_timeout = step_timeout
@@ -219,7 +219,7 @@ class HostWatch:
         return self.failure
 
     def _advance(self) -> None:
-        """Find out how many of those that have begun have ended."""
+        """Count how many of the computations that have begun have ended."""
         while self._running is not None or self._newest is not None:
             if self._running is None:
                 self._running, self._newest = self._newest, None
@@ -286,7 +286,7 @@ class HostWatch:
                 self._leave()
 
     def _adopt(self, failure: Failure) -> None:
-        """The run cannot go on: say so, once. The program has a while for ending."""
+        """Report once that the run cannot go on. The program has some time to end."""
         if self.failure is not None:
             return
         self._culprit = failure.index
@@ -303,7 +303,7 @@ class HostWatch:
     # ------------------------------------------------------------ the end of the program
 
     def _on_error(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """The program fails in this process: the others shall not find out by waiting."""
+        """Report that the program fails in this process, so that the others need not wait to find out."""
         self._hook(kind, error, trace)
         if os.getpid() != self._process:
             return
@@ -315,7 +315,7 @@ class HostWatch:
                 self._adopt(self._own)
 
     def _at_exit(self) -> None:
-        """Wait for the others, as none may leave before; where one has failed, JAX would wait in vain."""
+        """Wait for the others, since none may leave early; if one has failed, JAX would wait in vain."""
         if os.getpid() != self._process:
             return
         if self.failure is None:
@@ -336,7 +336,7 @@ class HostWatch:
             thread.join(self._heartbeat_timeout)
 
     def _leave(self) -> None:
-        """End this process: process 0 when the others have, as JAX aborts them when it is gone."""
+        """End this process; process 0 only after the others, since JAX aborts them when it is gone."""
         if not self._leaving.acquire(blocking=False):
             threading.Event().wait()  # another thread does it
         self._last_words.are_said()
