@@ -93,14 +93,7 @@ gradients(
     lambda gy, x, val: None if val == 0 else gy * (val * x ** (val - 1)),
 )  # fmt: skip
 gradients(F.r_sub_scalar, "dy/dx = -1", lambda gy: -gy)
-
-
-@backward(F.r_div_scalar)
-def r_div_scalar_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = -val x^-2"""
-    (x,), val = f.inputs, f.args["val"]
-    slope: Variable = -val * x**-2
-    return gy * slope
+slopes(F.r_div_scalar, "dy/dx = -val x^-2", lambda x, val: -val * x**-2)
 
 
 @backward(F.r_pow_scalar)

@@ -6,7 +6,7 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like
 from nngrad.graph import Function, Variable
 
-from .rules import backward, non_differentiable
+from .rules import backward, gradients, non_differentiable
 
 
 @backward(F.sink, exact=False)
@@ -34,22 +34,11 @@ def optimization_barrier_backward(f: Function, gy: Variable) -> tuple[Variable |
     return (gy, *[None] * (len(f.inputs) - 1))
 
 
-@backward(F.sharding_constraint)
-def sharding_constraint_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1, divided in the same way: it is its own transpose"""
-    gx: Variable = F.sharding_constraint(gy, **f.args)
-    return gx
-
-
-@backward(F.recomputed)
-def recomputed_backward(f: Function, gy: Variable) -> tuple[None, Variable]:
-    """dy/doriginal = 1: the value is that of `original`, wherever it was computed"""
-    del f
-    return None, gy
-
-
-@backward(F.value_of, exact=False)
-def value_of_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
-    """The gradient goes to what the value is written to"""
-    del f
-    return gy, None
+gradients(
+    F.sharding_constraint, "dy/dx = 1, divided in the same way: it is its own transpose",
+    lambda gy, axes: F.sharding_constraint(gy, axes=axes),
+)  # fmt: skip
+gradients(
+    F.recomputed, "dy/doriginal = 1: the value is that of `original`, wherever it was computed", lambda gy: (None, gy)
+)
+gradients(F.value_of, "The gradient goes to what the value is written to", lambda gy: (gy, None), exact=False)

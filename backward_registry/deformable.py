@@ -2,13 +2,6 @@
 
 import nngrad.functions as F
 
-from .rules import gradients
+from .rules import adjoint_pair
 
-gradients(
-    F.take_cells, "The gradient put back to the cells; where they are has no derivative",
-    lambda gy, x, rows, columns: (F.put_cells(gy, rows, columns, shape=x.shape), None, None),
-)  # fmt: skip
-gradients(
-    F.put_cells, "The gradient at the cells; where they are has no derivative",
-    lambda gy, rows, columns: (F.take_cells(gy, rows, columns), None, None),
-)  # fmt: skip
+adjoint_pair(F.take_cells, F.put_cells)

@@ -3,7 +3,7 @@
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .rules import backward, non_differentiable
+from .rules import backward, non_differentiable, slopes
 
 
 @backward(F.log_gamma_sample)
@@ -16,13 +16,8 @@ def log_gamma_sample_backward(f: Function, gy: Variable) -> tuple[None, Variable
     return None, gy * ((y - F.digamma(k)) * F.gamma_moment(k, z) + F.gamma_moment(k, z, order=1))
 
 
-@backward(F.gamma_moment)
-def gamma_moment_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dk has one more factor w, and dy/dz one more factor -(exp(w) - 1)"""
-    (k, z), order, power = f.inputs, f.args["order"], f.args["power"]
-    return gy * F.gamma_moment(k, z, order=order + 1, power=power), -gy * F.gamma_moment(
-        k, z, order=order, power=power + 1
-    )
-
-
+slopes(
+    F.gamma_moment, "dy/dk has one more factor w, and dy/dz one more factor -(exp(w) - 1)",
+    lambda k, z, order, power: (F.gamma_moment(k, z, order + 1, power), -F.gamma_moment(k, z, order, power + 1)),
+)  # fmt: skip
 non_differentiable(F.binomial, F.weighted_choice)

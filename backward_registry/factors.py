@@ -12,7 +12,7 @@ from nngrad.graph import Function, Variable, apply
 
 from .batching import batched
 from .linear import product, transposed
-from .rules import backward, non_differentiable
+from .rules import backward, gradients, non_differentiable
 
 
 def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
@@ -65,10 +65,7 @@ def tall_qr_backward(f: Function, gq: Variable, gr: Variable) -> Variable:
     return transposed(solve_triangle(transposed(y), r, lower=False))
 
 
-@backward(differentiated_if)
-def differentiated_if_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
-    """gx = gy factor"""
-    return gy * f.inputs[1], None
+gradients(differentiated_if, "gx = gy factor", lambda gy, factor: (gy * factor, None))
 
 
 @batched(lu_solve)

@@ -3,9 +3,9 @@
 import math
 
 import nngrad.functions as F
-from nngrad.graph import Function, Variable
+from nngrad.graph import Variable
 
-from .rules import backward, slopes
+from .rules import slopes
 
 _LARGE = 100.0
 """From here on the gamma function, and powers with such exponents, come near the largest number."""
@@ -18,23 +18,10 @@ def _gamma_density(x: Variable, a: float) -> Variable:
     return 1 / math.gamma(a) * x ** (a - 1) * F.exp(-x)
 
 
-@backward(F.gammainc)
-def gammainc_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = x^(a-1) exp(-x) / Gamma(a)"""
-    return gy * _gamma_density(f.inputs[0], f.args["a"])
-
-
-@backward(F.gammaincc)
-def gammaincc_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = -x^(a-1) exp(-x) / Gamma(a)"""
-    return gy * -_gamma_density(f.inputs[0], f.args["a"])
-
-
+slopes(F.gammainc, "dy/dx = x^(a-1) exp(-x) / Gamma(a)", _gamma_density)
+slopes(F.gammaincc, "dy/dx = -x^(a-1) exp(-x) / Gamma(a)", lambda x, a: -_gamma_density(x, a))
 slopes(F.expi, "dy/dx = exp(x) / x", lambda x: F.exp(x) / x)
-
-
-@backward(F.expn)
-def expn_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = -E_(n-1)(x), with E_0(x) = exp(-x) / x"""
-    (x,), (n,) = f.inputs, f.arguments
-    return gy * -(F.expn(x, n=n - 1) if n > 1 else F.exp(-x) / x)
+slopes(
+    F.expn, "dy/dx = -E_(n-1)(x), with E_0(x) = exp(-x) / x",
+    lambda x, n: -(F.expn(x, n=n - 1) if n > 1 else F.exp(-x) / x),
+)  # fmt: skip

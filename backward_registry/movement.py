@@ -61,11 +61,4 @@ adjoint_pair(F.split, F.stack)
 
 # ---------------------------------------------------------------- margins
 
-gradients(
-    F.pad, "Each element's gradient summed over the places that it was copied to",
-    lambda gy, x, pad_width, mode: F.pad_transpose(gy, shape=x.shape, pad_width=pad_width, mode=mode),
-)  # fmt: skip
-gradients(
-    F.pad_transpose, "The gradient copied to the margins, which are 0 in constant mode",
-    lambda gy, pad_width, mode: F.pad(gy, pad_width=pad_width, mode=mode),
-)  # fmt: skip
+adjoint_pair(F.pad, F.pad_transpose)

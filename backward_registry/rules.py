@@ -164,21 +164,28 @@ def _enter_by_name(
 
 
 def adjoint_pair(a: Op, b: Op) -> None:
-    """`a` and `b` are linear, and each is the transpose of the other.
+    """`a` and `b` are linear, and each is the transpose of the other: in the first input, if the others say where it is
+    taken or put, and so have no derivative.
 
-    They take the same arguments, but for the `shape` of what `b` returns, which `b` may take beside those of `a`.
+    Each takes the arguments of the other that it has, and `b` may take the `shape` of what it returns besides.
     """
     module = _caller_module()
-    shaped = "shape" in b.argument_names and "shape" not in a.argument_names
+    for op, transpose in ((a, b), (b, a)):
+        registry.add(op, Rule(_transposed(op, transpose), "adjoint pair", True, module))
 
-    def a_rule(f: Function, *gys: Variable) -> Any:
-        return b(*gys, **f.args, shape=f.inputs[0].shape) if shaped else b(*gys, **f.args)
 
-    def b_rule(f: Function, *gys: Variable) -> Any:
-        return a(*gys, **(without_shape(f) if shaped else f.args))
+def _transposed(op: Op, transpose: Op) -> RuleFunction:
+    """The rule of `op`: its transpose of what arrives."""
+    shared = [name for name in transpose.argument_names if name in op.argument_names]
+    is_shaped = "shape" in transpose.argument_names and "shape" not in shared
 
-    for op, rule in ((a, a_rule), (b, b_rule)):
-        registry.add(op, Rule(rule, "adjoint pair", True, module))
+    def rule(f: Function, *gys: Variable) -> Gradients:
+        places = () if op.linear == "together" else f.inputs[1:]
+        shape = {"shape": f.inputs[0].shape} if is_shaped else {}
+        gx: Gradients = transpose(*gys, *places, **{name: f.args[name] for name in shared}, **shape)
+        return (gx, *[None] * len(places)) if places else gx
+
+    return rule
 
 
 def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
