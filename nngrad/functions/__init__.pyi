@@ -65,8 +65,6 @@ from .batch_statistics import batch_normalization as batch_normalization
 from .batch_statistics import fused_batch_normalization as fused_batch_normalization
 from .batch_statistics import mean_subtraction as mean_subtraction
 from .batch_statistics import sync_batch_normalization as sync_batch_normalization
-from .bessel import i0e as i0e
-from .bessel import i1e as i1e
 from .bessel import scaled_bessel_ratio as scaled_bessel_ratio
 from .bits import bits_of as bits_of
 from .bits import bitwise as bitwise
@@ -145,7 +143,6 @@ from .elementwise import identity as identity
 from .elementwise import one_minus_square as one_minus_square
 from .elementwise import round as round
 from .elementwise import sign as sign
-from .elementwise import sinc as sinc
 from .elementwise import sinc_derivative as sinc_derivative
 from .elementwise import square as square
 from .fourier import fft as fft
@@ -158,7 +155,6 @@ from .fourier import real_fft_transpose as real_fft_transpose
 from .fourier import stft as stft
 from .fused import fused_convolution as fused_convolution
 from .images import image_augmentation as image_augmentation
-from .incomplete import expi as expi
 from .incomplete import expn as expn
 from .incomplete import gammainc as gammainc
 from .incomplete import gammaincc as gammaincc
@@ -265,8 +261,6 @@ from .pooling import max_pooling_select as max_pooling_select
 from .pooling import sum_pooling as sum_pooling
 from .pooling import sum_pooling_backward as sum_pooling_backward
 from .pooling import unpooling as unpooling
-from .quantization import binary_sigmoid as binary_sigmoid
-from .quantization import binary_tanh as binary_tanh
 from .quantization import dequantize_linear as dequantize_linear
 from .quantization import fixed_point_quantize as fixed_point_quantize
 from .quantization import min_max_quantize as min_max_quantize
@@ -351,7 +345,6 @@ from .sparse import CooMatrix as CooMatrix
 from .sparse import sparse_matmul as sparse_matmul
 from .special import digamma_derivative as digamma_derivative
 from .special import hurwitz_zeta as hurwitz_zeta
-from .special import log_ndtr as log_ndtr
 from .special import logaddexp as logaddexp
 from .special import polygamma as polygamma
 from .special import xlog1py as xlog1py
@@ -742,6 +735,16 @@ def atan(
     """
 
 @op
+def sinc(
+    x: Array, /
+) -> jax.Array:
+    """`sin(x) / x`, and 1 at 0: not normalised by pi.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
 def sinh(
     x: Array, /
 ) -> jax.Array:
@@ -902,6 +905,16 @@ def ndtri(
     """
 
 @op
+def log_ndtr(
+    x: Array, /
+) -> jax.Array:
+    """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
 def lgamma(
     x: Array, /
 ) -> jax.Array:
@@ -916,6 +929,36 @@ def digamma(
     x: Array, /
 ) -> jax.Array:
     """The derivative of `lgamma`; NaN at 0, -1, -2, ...
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def i0e(
+    x: Array, /
+) -> jax.Array:
+    """The modified Bessel function of order 0, times `exp(-|x|)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def i1e(
+    x: Array, /
+) -> jax.Array:
+    """The modified Bessel function of order 1, times `exp(-|x|)`.
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def expi(
+    x: Array, /
+) -> jax.Array:
+    """The exponential integral: that of `exp(t) / t` from minus infinity to x, as its principal value.
 
     Args:
         x: Any shape; integers are taken as float32.
@@ -1006,6 +1049,26 @@ def mish(
     x: Array, /
 ) -> jax.Array:
     """`x * tanh(softplus(x))` (Misra, 2019).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def binary_sigmoid(
+    x: Array, /
+) -> jax.Array:
+    """1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
+
+    Args:
+        x: Any shape; integers are taken as float32.
+    """
+
+@op
+def binary_tanh(
+    x: Array, /
+) -> jax.Array:
+    """1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016).
 
     Args:
         x: Any shape; integers are taken as float32.

@@ -15,25 +15,21 @@ from jax import lax
 
 from ..graph import Array, op
 from ..graph.ranges import between
-from .arithmetic import floating, widened
+from .arithmetic import floating, of_floats, widened
 
 _FAR = 18.0
 """Up to here the power series is summed, whose terms are all positive; from here on the recurrence in n is stable."""
 _TERMS = 52
 
 
-@op(elementwise=True, diagonal=True, precision="high")
-def i0e(x: Array, /) -> jax.Array:
-    """The modified Bessel function of order 0, times `exp(-|x|)`."""
-    x = floating(x)
-    return lax.convert_element_type(lax.bessel_i0e(widened(x)), x.dtype)
-
-
-@op(elementwise=True, diagonal=True, precision="high")
-def i1e(x: Array, /) -> jax.Array:
-    """The modified Bessel function of order 1, times `exp(-|x|)`."""
-    x = floating(x)
-    return lax.convert_element_type(lax.bessel_i1e(widened(x)), x.dtype)
+i0e = of_floats(
+    lax.bessel_i0e, "The modified Bessel function of order 0, times `exp(-|x|)`.", name="i0e", wide=True,
+    precision="high",
+)  # fmt: skip
+i1e = of_floats(
+    lax.bessel_i1e, "The modified Bessel function of order 1, times `exp(-|x|)`.", name="i1e", wide=True,
+    precision="high",
+)  # fmt: skip
 
 
 @op(diagonal=True, precision="high")

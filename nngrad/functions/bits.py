@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, op
+from ..graph.ranges import one_of
 from .arithmetic import broadcast_pair
 
 _OF_TWO: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {
@@ -38,7 +40,7 @@ def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
 
 
 @op(diagonal=True, broadcasts=True)
-def bitwise(x0: Array, x1: Array, /, operation: str) -> jax.Array:
+def bitwise(x0: Array, x1: Array, /, operation: Annotated[str, one_of(*_OF_TWO)]) -> jax.Array:
     """An operation on the bits of two whole numbers; broadcast together.
 
     Args:
@@ -49,16 +51,13 @@ def bitwise(x0: Array, x1: Array, /, operation: str) -> jax.Array:
 
     Raises:
         TypeError: The dtypes are others, or differ.
-        ValueError: The shapes do not broadcast, or `operation` is another one.
     """
-    if operation not in _OF_TWO:
-        raise ValueError(f"operation: expected one of {', '.join(map(repr, _OF_TWO))}, got {operation!r}")
     _check_integers(x0, x1)
     return _OF_TWO[operation](*broadcast_pair(x0, x1))
 
 
 @op(diagonal=True)
-def bits_of(x: Array, /, operation: str) -> jax.Array:
+def bits_of(x: Array, /, operation: Annotated[str, one_of(*_OF_ONE)]) -> jax.Array:
     """An operation on the bits of a whole number.
 
     Args:
@@ -68,10 +67,7 @@ def bits_of(x: Array, /, operation: str) -> jax.Array:
 
     Raises:
         TypeError: The dtype is another.
-        ValueError: `operation` is another one.
     """
-    if operation not in _OF_ONE:
-        raise ValueError(f"operation: expected one of {', '.join(map(repr, _OF_ONE))}, got {operation!r}")
     _check_integers(x, x)
     return _OF_ONE[operation](x)
 

@@ -13,16 +13,9 @@ from ..graph.refusals import explained_by_name
 from . import loops
 from .distances import reduced_loss
 from .indexing import gather, where
-from .lists import variables_of
-from .movement import pad, reshape, split, stack
+from .lists import pad_sequence, variables_of
+from .movement import reshape, split
 from .reduction import amax, argmax, logsumexp, sum
-
-
-def _padded(xs: list[Variable], batch: int) -> Variable:
-    """Steps of falling batch sizes as one array, with zeros for those that have ended."""
-    return stack(*[
-        x if x.shape[0] == batch else pad(x, (0, batch - x.shape[0], *(0,) * (2 * x.ndim - 2))) for x in xs
-    ])
 
 
 def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[Any, Any]]:
@@ -34,7 +27,7 @@ def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[
     sizes = [x.shape[0] for x in xs]
     if sizes != sorted(sizes, reverse=True):
         raise ValueError(f"the batch must not grow from step to step; it is {sizes} in xs")
-    return _padded(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
+    return pad_sequence(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
 
 
 @explained_by_name
@@ -62,7 +55,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     if [y.shape for y in named] != [x.shape[:1] for x in given]:
         raise ValueError(f"crf1d: ys must have a label for each of the rows of xs, {[x.shape[:1] for x in given]}, got "
                          f"{[y.shape for y in named]}")
-    labels = _padded(named, scores.shape[1])
+    labels = pad_sequence(named, scores.shape[1])
     named_scores = gather(scores, labels, axis=2, batch_dims=2)
     total = scores[0]
     if len(given) > 1:

@@ -123,22 +123,15 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
     return lax.atan2(floating(x0), floating(x1))
 
 
-@op(elementwise=True, diagonal=True)
-def sinc(x: Array, /) -> jax.Array:
-    """`sin(x) / x`, and 1 at 0: not normalised by pi."""
-    return _sinc_derivative(floating(x), 0)
-
-
-_HIGHEST = 200
-"""Up to which order `sinc` is differentiated: its computation is as long as the order is high."""
+sinc = of_floats(lambda x: _sinc_derivative(x, 0), "`sin(x) / x`, and 1 at 0: not normalised by pi.", name="sinc")
 
 
 @op(diagonal=True)
-def sinc_derivative(x: Array, /, order: Annotated[int, between(0, _HIGHEST)] = 1) -> jax.Array:
+def sinc_derivative(x: Array, /, order: Annotated[int, between(0, 200)] = 1) -> jax.Array:
     """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too.
 
     Args:
-        order: How often `sin(x) / x` is differentiated.
+        order: How often `sin(x) / x` is differentiated: its computation is as long as the order is high.
     """
     return _sinc_derivative(floating(x), order)
 

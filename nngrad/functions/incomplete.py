@@ -11,7 +11,7 @@ from jax import lax
 
 from ..graph import Array, op
 from ..graph.ranges import AtLeastOne, Positive
-from .arithmetic import floating, widened
+from .arithmetic import floating, of_floats, widened
 
 
 @op(diagonal=True, unbounded=True, precision="high")
@@ -40,11 +40,11 @@ def gammaincc(x: Array, /, a: Positive) -> jax.Array:
     return lax.convert_element_type(lax.igammac(lax.full_like(wide, a), wide), x.dtype)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def expi(x: Array, /) -> jax.Array:
-    """The exponential integral: that of `exp(t) / t` from minus infinity to x, as its principal value."""
-    x = floating(x)
-    return lax.convert_element_type(jax.scipy.special.expi(widened(x)), x.dtype)
+expi = of_floats(
+    jax.scipy.special.expi,
+    "The exponential integral: that of `exp(t) / t` from minus infinity to x, as its principal value.", name="expi",
+    wide=True, unbounded=True, precision="high",
+)  # fmt: skip
 
 
 @op(diagonal=True, unbounded=True, precision="high")

@@ -19,7 +19,7 @@ from ..graph import Array, Floats, Variable, composite, op
 from ..graph.arguments import DTypeName
 from ..graph.ranges import Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
-from .arithmetic import broadcast_shape, floating, maximum2, minimum2, widened
+from .arithmetic import broadcast_shape, floating, maximum2, minimum2, of_floats, widened
 from .moments import accurate
 
 _EXPONENT: dict[np.dtype[Any], Any] = {
@@ -82,18 +82,16 @@ def _stopped(y: Variable) -> Variable:
 # ---------------------------------------------------------------- one bit
 
 
-@op(elementwise=True, diagonal=True)
-def binary_sigmoid(x: Array, /) -> jax.Array:
-    """1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016)."""
-    x = floating(x)
-    return lax.convert_element_type(lax.gt(x, lax.full_like(x, 0)), x.dtype)
-
-
-@op(elementwise=True, diagonal=True)
-def binary_tanh(x: Array, /) -> jax.Array:
-    """1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016)."""
-    x = floating(x)
-    return lax.select(lax.gt(x, lax.full_like(x, 0)), lax.full_like(x, 1), lax.full_like(x, -1))
+binary_sigmoid = of_floats(
+    lambda x: lax.convert_element_type(lax.gt(x, lax.full_like(x, 0)), x.dtype),
+    "1 where `x > 0`, else 0; its gradient is 1/2 where `|x| < 1`, else 0 (Courbariaux and others, 2016).",
+    name="binary_sigmoid",
+)
+binary_tanh = of_floats(
+    lambda x: lax.select(lax.gt(x, lax.full_like(x, 0)), lax.full_like(x, 1), lax.full_like(x, -1)),
+    "1 where `x > 0`, else -1; its gradient is 1 where `|x| < 1`, else 0 (Courbariaux and others, 2016).",
+    name="binary_tanh",
+)
 
 
 # ---------------------------------------------------------------- several bits

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Annotated
 
 import jax
 import jax.numpy as jnp
 from jax import lax
 
 from ..graph import KeptDtype, op
+from ..graph.ranges import one_of
 from .arithmetic import is_floating
 
 _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
@@ -21,17 +23,12 @@ _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 
 @op(diagonal=True)
-def rounded(x: KeptDtype, /, to: str = "nearest even") -> jax.Array:
+def rounded(x: KeptDtype, /, to: Annotated[str, one_of(*_ROUNDINGS)] = "nearest even") -> jax.Array:
     """A whole number beside `x`. The derivative is 0, as almost everywhere.
 
     Args:
         to: Which one: "down", "up", "to zero", "nearest", of which halves go away from zero, or "nearest even".
-
-    Raises:
-        ValueError: `to` is another one.
     """
-    if to not in _ROUNDINGS:
-        raise ValueError(f"to: expected one of {', '.join(map(repr, _ROUNDINGS))}, got {to!r}")
     return _ROUNDINGS[to](x) if is_floating(x) else x
 
 

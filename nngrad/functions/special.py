@@ -111,16 +111,17 @@ ndtri = of_floats(
 )  # fmt: skip
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, precision="high")
-def log_ndtr(x: Array, /) -> jax.Array:
-    """The logarithm of `ndtr(x)`, without underflow where `x` is far below 0."""
-    x = floating(x)
-    wide = widened(x)
-    zero, scaled = lax.full_like(wide, 0), math.sqrt(0.5) * wide
+def _log_ndtr(x: jax.Array) -> jax.Array:
+    zero, scaled = lax.full_like(x, 0), math.sqrt(0.5) * x
     above = lax.log1p(-0.5 * lax.erfc(lax.max(scaled, zero)))
     below = lax.min(scaled, zero)
-    value = lax.select(wide > zero, above, lax.log(0.5 * _scaled_erfc(-below)) - below * below)
-    return lax.convert_element_type(value, x.dtype)
+    return lax.select(x > zero, above, lax.log(0.5 * _scaled_erfc(-below)) - below * below)
+
+
+log_ndtr = of_floats(
+    _log_ndtr, "The logarithm of `ndtr(x)`, without underflow where `x` is far below 0.", name="log_ndtr",
+    unbounded=True, precision="high", wide=True,
+)  # fmt: skip
 
 
 # ---------------------------------------------------------------- of the gamma function
