@@ -176,16 +176,19 @@ def adjoint_pair(a: Op, b: Op) -> None:
 
 def _transposed(op: Op, transpose: Op) -> RuleFunction:
     """The rule of `op`: its transpose of what arrives."""
-    shared = [name for name in transpose.argument_names if name in op.argument_names]
-    is_shaped = "shape" in transpose.argument_names and "shape" not in shared
 
-    def rule(f: Function, *gys: Variable) -> Gradients:
+    def rule(f: Function, *gys: Variable) -> Any:
         places = () if op.linear == "together" else f.inputs[1:]
-        shape = {"shape": f.inputs[0].shape} if is_shaped else {}
-        gx: Gradients = transpose(*gys, *places, **{name: f.args[name] for name in shared}, **shape)
+        gx: Any = transpose(*gys, *places, **_handed_on(f, transpose, f.inputs[0]))
         return (gx, *[None] * len(places)) if places else gx
 
     return rule
+
+
+def _handed_on(f: Function, op: Op, x: Variable) -> dict[str, Any]:
+    """The arguments of `f` that an op takes as well, which gives an array like `x`, and may take its `shape`."""
+    given = f.args | {"shape": x.shape}
+    return {name: given[name] for name in op.argument_names if name in given}
 
 
 def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
@@ -202,32 +205,36 @@ def _accumulated(f: Any, gys: Sequence[Variable], indexes: tuple[int, ...], take
     return gxs
 
 
-def without_shape(f: Function) -> dict[str, Any]:
-    """The arguments of `f` but for `shape`."""
-    return {name: value for name, value in f.args.items() if name != "shape"}
-
-
-def bilinear_family(product: Op, left: Op, right: Op) -> None:
+def bilinear_family(
+    product: Op, left: Op, right: Op, sizes: Callable[[Function, Variable], dict[str, Any]] | None = None
+) -> None:
     """Close a bilinear op under differentiation. The three are one scalar T = <y, product(x, w)>:
 
         product(x, w) = dT/dy        left(y, w) = dT/dx        right(y, x) = dT/dw
 
     T is linear in each of its slots, so an incoming gradient takes the slot of the op it reached.
-    `left` and `right` take, beside the arguments of `product`, the `shape` of what they return.
+    `left` and `right` take, beside the arguments of `product`, the `shape` of what they return, or `sizes` of it. The
+    inputs after the first two say where something is taken or put, and have no derivative.
     """
     module = _caller_module()
 
+    def made(f: Function, op: Op, like: Variable, *inputs: Variable) -> Variable:
+        """What `op`, one of the three, makes of inputs: an array like this one."""
+        own = sizes(f, like) if sizes is not None and op is left else {}
+        y: Variable = op(*inputs, *f.inputs[2:], **_handed_on(f, op, like), **own)
+        return y
+
     def product_rule(f: Function, gy: Variable) -> Gradients:
-        x, w = f.inputs
-        return left(gy, w, shape=x.shape, **without_shape(f)), right(gy, x, shape=w.shape, **without_shape(f))
+        x, w, *places = f.inputs
+        return made(f, left, x, gy, w), made(f, right, w, gy, x), *[None] * len(places)
 
     def left_rule(f: Function, gx: Variable) -> Gradients:
-        y, w = f.inputs
-        return product(gx, w, **without_shape(f)), right(y, gx, shape=w.shape, **without_shape(f))
+        y, w, *places = f.inputs
+        return made(f, product, y, gx, w), made(f, right, w, y, gx), *[None] * len(places)
 
     def right_rule(f: Function, gw: Variable) -> Gradients:
-        y, x = f.inputs
-        return product(x, gw, **without_shape(f)), left(y, gw, shape=x.shape, **without_shape(f))
+        y, x, *places = f.inputs
+        return made(f, product, y, x, gw), made(f, left, x, y, gw), *[None] * len(places)
 
     for op, rule in ((product, product_rule), (left, left_rule), (right, right_rule)):
         registry.add(op, Rule(rule, "bilinear", True, module))

@@ -84,6 +84,11 @@ def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
+def floating_pair(x0: jax.Array, x1: jax.Array) -> list[jax.Array]:
+    """Both arrays in their common shape and dtype, integers as float32."""
+    return [floating(x) for x in broadcast_pair(x0, x1)]
+
+
 def matched(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, Any]:
     """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
     if isinstance(val, jax.Array):  # an input of the program
@@ -142,8 +147,7 @@ def mul2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
 @op(elementwise=True, diagonal=True, broadcasts=True, linear=True, powers=lambda f: (1, -1), unbounded=True)
 def div2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     """`x0 / x1`, element by element, broadcast together; integers are divided as float32."""
-    x0, x1 = broadcast_pair(x0, x1)
-    return lax.div(floating(x0), floating(x1))
+    return lax.div(*floating_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True, precision="high")
@@ -153,8 +157,7 @@ def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
     Where the base is 0 the derivative with respect to the exponent is 0; where both are 0, so is the one with respect
     to the base. A negative base to a power that is not whole gives NaN.
     """
-    x0, x1 = broadcast_pair(x0, x1)
-    return lax.pow(floating(x0), floating(x1))
+    return lax.pow(*floating_pair(x0, x1))
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True)

@@ -63,7 +63,6 @@ def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> j
     """An array filled with one number.
 
     Args:
-        val: The number.
         shape: The shape; by default that of a scalar.
         dtype: The dtype; by default float32.
     """

@@ -47,7 +47,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     xs = [as_variable(x, f"elems[{i}]", "associative_scan", floating) for i, x in enumerate(leaves)]
     if not xs:
         raise ValueError("associative_scan: there is nothing in elems")
-    along = [_axis(axis, x, i) for i, x in enumerate(xs)]
+    along = [axis_of(axis, x.ndim, f"associative_scan: elems[{i}] of shape {x.shape}: axis") for i, x in enumerate(xs)]
     lengths = [x.shape[a] for x, a in zip(xs, along, strict=True)]
     if len(set(lengths)) > 1:
         raise ValueError(f"associative_scan: elems have different lengths along axis {axis}: {lengths}")
@@ -86,13 +86,6 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
         results = [movement.flip(y, axes=(a,)) for y, a in zip(results, along, strict=True)]
     found: T = jax.tree.unflatten(tree, results)
     return found
-
-
-def _axis(axis: int, x: Variable, i: int) -> int:
-    try:
-        return axis_of(axis, x.ndim)
-    except ValueError as error:
-        raise ValueError(f"associative_scan: elems[{i}] of shape {x.shape}: {error}") from None
 
 
 def _cut(x: Variable, axis: int, start: int, stop: int, step: int) -> Variable:

@@ -125,14 +125,13 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
         ValueError: `shape` is larger than a sample or has more axes, `base_axis` is out of range, or `seed` is below
             -1.
     """
-    name = "random_crop"
     batch, sample = _split(x, base_axis)
     wanted = sample if shape is None else shape
     if len(wanted) > len(sample) or any(n > m for n, m in zip(wanted[::-1], sample[::-1], strict=False)):
         raise ValueError(f"shape {shape} must not be larger than a sample of shape {sample}")
     sizes = (*sample[: len(sample) - len(wanted)], *wanted)
     counts = tuple([m - n + 1 for n, m in zip(sizes, sample, strict=True)])
-    starts = random_offsets(key_leaf(seed, name), counts=counts, shape=batch)
+    starts = random_offsets(key_leaf(seed, "random_crop"), counts=counts, shape=batch)
     return take_windows(x, starts, sizes=sizes)
 
 
@@ -155,7 +154,6 @@ def random_shift(
         ValueError: A shift is negative, 2**30 or more, or in mode "reflect" not below the size of the axis; there are
             more than a sample has axes; there is no such mode; `base_axis` is out of range, or `seed` is below -1.
     """
-    name = "random_shift"
     modes = {"nearest": "repeat", "reflect": "reflect", "constant": "constant"}
     if border_mode not in modes:
         raise ValueError(f"border_mode must be 'nearest', 'reflect' or 'constant', got {border_mode!r}")
@@ -164,7 +162,7 @@ def random_shift(
     if len(given) > len(sample) or not all(0 <= n < 2**30 for n in given):
         raise ValueError(f"shifts must be at most {len(sample)} numbers from 0 to {2**30 - 1}, got {shifts}")
     reach = (*[0] * (len(sample) - len(given)), *given)
-    starts = random_offsets(key_leaf(seed, name), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
+    starts = random_offsets(key_leaf(seed, "random_shift"), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
     if not any(reach):
         return elementwise.identity(x)
     wide = movement.pad(x, pad_width=tuple([n for n in reach for _ in range(2)]), mode=modes[border_mode],
@@ -184,12 +182,11 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
         ValueError: An axis is a batch axis, out of range or named twice, `base_axis` is out of range, or `seed` is
             below -1.
     """
-    name = "random_flip"
     batch, _ = _split(x, base_axis)
     flipped = axes_of(-1 if axes is None else axes, x.ndim, "axes")
     if any(a < len(batch) for a in flipped):
         raise ValueError(f"axes {axes} must be those of a sample, from axis {len(batch)} on")
-    coins = bernoulli(key_leaf(seed, name), shape=(len(flipped), *batch))
+    coins = bernoulli(key_leaf(seed, "random_flip"), shape=(len(flipped), *batch))
     y: Variable = x
     for axis, coin in zip(flipped, movement.split(coins, axis=0), strict=True):
         y = where(coin, movement.flip(y, axes=axis), y)
@@ -232,7 +229,6 @@ def random_erase(
         ValueError: `x` has not three axes after those of the batch, `prob` is not from 0 to 1, a range is no pair in
             ascending order, `n` is negative, or `seed` is below -1.
     """
-    name = "random_erase"
     batch, sample = _split(x, base_axis)
     if len(sample) != 3:
         raise ValueError(f"x {x.shape} must have three axes, channels, height and width, from base_axis on")
@@ -242,7 +238,7 @@ def random_erase(
     count = 1 if n is None else n
     if count < 0:
         raise ValueError(f"n must not be negative, got {n}")
-    key = key_leaf(seed, name)
+    key = key_leaf(seed, "random_erase")
     if not count:
         return elementwise.identity(x)
     channels, height, width = (sample[2], *sample[:2]) if channel_last else sample

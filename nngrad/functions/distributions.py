@@ -25,6 +25,7 @@ from ..graph.ranges import Probability, Size, between
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along
+from .operands import repeated
 from .stochastic import by_position, key_leaf, typed_key
 
 # ---------------------------------------------------------------- functions of a key
@@ -227,7 +228,7 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
         ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
     """
     (k, theta), shape = _parameters("rand_gamma", {"k": k, "theta": theta}, shape)
-    y: Variable = elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), _spread(k, shape))) * theta
+    y: Variable = elementwise.exp(log_gamma_sample(key_leaf(seed, "rand_gamma"), repeated(k, shape))) * theta
     return y
 
 
@@ -252,12 +253,12 @@ def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: 
     """
     (alpha, beta), shape = _parameters("rand_beta", {"alpha": alpha, "beta": beta}, shape)
     # One key for both, as a stream with a seed of its own would give two calls the same.
-    both = movement.stack(_spread(alpha, shape), _spread(beta, shape), axis=0)
+    both = movement.stack(repeated(alpha, shape), repeated(beta, shape), axis=0)
     first, second = movement.split(log_gamma_sample(key_leaf(seed, "rand_beta"), both), axis=0)
     return activation.sigmoid(first - second)
 
 
-def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], Shape]:
+def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], tuple[int, ...]]:
     """The parameters of a distribution as Variables, and the shape of what is drawn."""
     for argument, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float | Variable):
@@ -271,10 +272,6 @@ def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Va
     except ValueError:
         shapes = ", ".join([f"{n} {x.shape}" for n, x in zip(given, found, strict=True)])
         raise ValueError(f"{name}: shape {shape} does not broadcast with {shapes}") from None
-
-
-def _spread(x: Variable, shape: Shape) -> Variable:
-    return x if x.shape == tuple(shape) else movement.broadcast(x, shape=shape)
 
 
 @composite

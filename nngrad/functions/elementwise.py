@@ -13,7 +13,7 @@ from jax import lax
 
 from ..graph import AnyArray, Array, KeptDtype, op
 from ..graph.ranges import between
-from .arithmetic import broadcast_pair, broadcast_scalar, floating, is_floating, numeric, of_floats, widened
+from .arithmetic import broadcast_scalar, floating, floating_pair, is_floating, numeric, of_floats, widened
 
 # ---------------------------------------------------------------- sign and rounding
 
@@ -119,8 +119,7 @@ def atan2(x0: Array, x1: Array, /) -> jax.Array:
         x0: Ordinates, of any shape; integers are taken as float32.
         x1: Abscissae, of any shape that broadcasts with that of `x0`; integers are taken as float32.
     """
-    x0, x1 = broadcast_pair(x0, x1)
-    return lax.atan2(floating(x0), floating(x1))
+    return lax.atan2(*floating_pair(x0, x1))
 
 
 sinc = of_floats(lambda x: _sinc_derivative(x, 0), "`sin(x) / x`, and 1 at 0: not normalised by pi.", name="sinc")

@@ -20,6 +20,7 @@ from ..graph.leaf import refuse_too_many
 from ..graph.ranges import AtLeastOne, between, one_of
 from . import movement, slicing
 from .arithmetic import alike, floating
+from .shaping import swapaxes
 from .transposition import transposed
 
 # ---------------------------------------------------------------- whole arrays
@@ -240,7 +241,7 @@ def stft(
     if as_istft_backward:
         counts = as_variable(_counts(fft_size) / fft_size, floating=real.dtype)
         real, imaginary = real * counts, imaginary * counts
-    return _swapped(real), _swapped(imaginary)
+    return swapaxes(real, -1, -2), swapaxes(imaginary, -1, -2)
 
 
 @composite
@@ -276,7 +277,7 @@ def istft(
             f"{fft_size // 2 + 1} frequencies for fft_size={fft_size} and a window or more"
         )
     margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
-    real, imaginary = _swapped(y_r), _swapped(y_i)
+    real, imaginary = swapaxes(y_r, -1, -2), swapaxes(y_i, -1, -2)
     if not as_stft_backward:
         counts = as_variable(_counts(fft_size) / fft_size, floating=y_r.dtype)
         real, imaginary = real * counts, imaginary * counts
@@ -289,11 +290,6 @@ def istft(
         return movement.pad_transpose(x, shape=kept, pad_width=(margin, margin), mode=pad_mode) if margin else x
     shares = as_variable(_shares(window, count, stride, margin), floating=x.dtype)
     return slicing.getitem(x, (..., slice(margin, length - margin))) * shares
-
-
-def _swapped(x: Variable) -> Variable:
-    """`x` with its last two axes in the other order."""
-    return movement.transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
 
 
 def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:

@@ -57,7 +57,6 @@ def image_augmentation(
     Raises:
         ValueError: `x` has fewer than three axes, `shape` other channels, or a number is out of its range.
     """
-    name = "image_augmentation"
     if x.ndim < 3:
         raise ValueError(f"x {x.shape} must have axes for channels, height and width")
     margins = as_ints(pad)
@@ -72,7 +71,7 @@ def image_augmentation(
     batch, channels = x.shape[:-3], wanted[0]
     # Places are computed in float32 for 16-bit images too.
     wide = x.dtype if x.dtype.itemsize > 2 else FLOAT32
-    draws = _Draws(key_leaf(seed, name), math.prod(batch), wide)
+    draws = _Draws(key_leaf(seed, "image_augmentation"), math.prod(batch), wide)
     y = movement.reshape(x, shape=(draws.images, *x.shape[-3:]))
     moves = flip_lr or flip_ud or angle or distortion or any(margins) or wanted != x.shape[-3:]
     if moves or min_scale != 1 or max_scale != 1 or aspect_ratio != 1:

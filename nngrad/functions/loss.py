@@ -15,7 +15,7 @@ from ..graph.axes import mixes
 from ..graph.ranges import NotNegative, Positive
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
-from .arithmetic import broadcast_pair, floating, is_floating, widened
+from .arithmetic import floating, floating_pair, is_floating, widened
 from .moments import accurate
 
 # ---------------------------------------------------------------- classes
@@ -142,8 +142,7 @@ def sigmoid_cross_entropy(x: Array, target: Array, /) -> jax.Array:
         x: Scores; any shape.
         target: Probabilities, usually 0 or 1; they have a gradient, `-x`, where they are floating.
     """
-    x, target = broadcast_pair(x, target)
-    x, target = floating(x), floating(target)
+    x, target = floating_pair(x, target)
     return lax.add(lax.sub(lax.max(x, lax.full_like(x, 0)), lax.mul(x, target)), lax.log1p(lax.exp(-lax.abs(x))))
 
 
@@ -158,8 +157,7 @@ def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
         x: Probabilities; any shape.
         target: Probabilities, usually 0 or 1; they have a gradient, `log(1 - x) - log(x)`, where they are floating.
     """
-    x, target = broadcast_pair(x, target)
-    x, target = floating(x), floating(target)
+    x, target = floating_pair(x, target)
     least = lax.full_like(x, math.log(jnp.finfo(x.dtype).tiny))
     ones = lax.full_like(x, 1)
     first = lax.mul(target, lax.max(lax.log(x), least))
@@ -169,12 +167,6 @@ def binary_cross_entropy(x: Array, target: Array, /) -> jax.Array:
 # ---------------------------------------------------------------- differences
 
 
-def difference(x0: Any, x1: Any) -> Any:
-    """`x0 - x1`, broadcast together; integers as float32."""
-    x0, x1 = broadcast_pair(x0, x1)
-    return lax.sub(floating(x0), floating(x1))
-
-
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def squared_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     """`(x0 - x1)^2`, elementwise, broadcast together.
@@ -182,7 +174,7 @@ def squared_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     Args:
         x1: Likewise.
     """
-    return lax.integer_pow(difference(x0, x1), 2)
+    return lax.integer_pow(lax.sub(*floating_pair(x0, x1)), 2)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
@@ -192,7 +184,7 @@ def absolute_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     Args:
         x1: Likewise; its derivative is that of `x0` times -1.
     """
-    return lax.abs(difference(x0, x1))
+    return lax.abs(lax.sub(*floating_pair(x0, x1)))
 
 
 @op(diagonal=True, broadcasts=True, precision="high")
@@ -206,7 +198,7 @@ def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
         x1: Likewise.
         delta: Where the square turns into a line; positive.
     """
-    size = lax.abs(difference(x0, x1))
+    size = lax.abs(lax.sub(*floating_pair(x0, x1)))
     near = lax.min(size, lax.full_like(size, delta))
     # One product for both: near = |d| gives d^2, near = delta the line.
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
@@ -220,7 +212,7 @@ def epsilon_insensitive_loss(x0: AsFloats, x1: Array, /, epsilon: NotNegative) -
         x1: Likewise.
         epsilon: The difference up to which nothing is lost; not negative.
     """
-    size = lax.abs(difference(x0, x1))
+    size = lax.abs(lax.sub(*floating_pair(x0, x1)))
     return lax.max(lax.sub(size, lax.full_like(size, epsilon)), lax.full_like(size, 0))
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import Annotated, TypeAlias
+from typing import Annotated, Any, TypeAlias
 
 import jax
 import jax.numpy as jnp
@@ -142,8 +142,13 @@ def flip(x: AnyArray, /, axes: Axes | None = None) -> jax.Array:
 # ---------------------------------------------------------------- joining and parting
 
 
+def _joining() -> Any:
+    """The op that joins stretches of what is concatenated or stacked."""
+    return concatenate
+
+
 @op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", update_keys=stretches,
-    joined_by=lambda: concatenate)
+    joined_by=_joining)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an axis that they have, in their common dtype.
 
@@ -158,7 +163,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     return lax.concatenate(alike(*x), axis)
 
 
-@op(linear="together", axes=inserts("axis"), update_keys=layers, joined_by=lambda: concatenate)
+@op(linear="together", axes=inserts("axis"), update_keys=layers, joined_by=_joining)
 def stack(*x: Array, axis: int = 0) -> jax.Array:
     """Arrays joined along a new axis, in their common dtype.
 

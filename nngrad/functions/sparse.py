@@ -12,7 +12,8 @@ from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
 from .indexing import where
 from .linear import embed, embed_filter_grad
-from .movement import reshape, transpose
+from .movement import reshape
+from .shaping import swapaxes
 
 
 class CooMatrix(NamedTuple):
@@ -51,11 +52,7 @@ def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) ->
         raise TypeError("sparse_matmul: one of a and b must be a CooMatrix, and the other a Variable or an array")
     if isinstance(a, CooMatrix):
         return _product(a, b, transa, transb, "a", "b")
-    return _turned(_product(b, a, not transb, not transa, "b", "a"))
-
-
-def _turned(x: Variable) -> Variable:
-    return transpose(x, axes=(*range(x.ndim - 2), x.ndim - 1, x.ndim - 2))
+    return swapaxes(_product(b, a, not transb, not transa, "b", "a"), -1, -2)
 
 
 def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bool, name: str, other: str) -> Variable:
@@ -69,7 +66,7 @@ def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bo
     if is_turned:
         row, column, rows, columns = column, row, columns, rows
     if is_dense_turned and dense.ndim > 1:
-        dense = _turned(dense)
+        dense = swapaxes(dense, -1, -2)
     if dense.ndim != data.ndim + 1 or dense.shape[-2] != columns or dense.shape[:-2] != data.shape[:-1]:
         raise ValueError(f"sparse_matmul: {name} of shape {(*data.shape[:-1], rows, columns)} and {other} of shape "
                          f"{dense.shape}, as they are multiplied, do not fit")

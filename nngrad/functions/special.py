@@ -17,7 +17,7 @@ from jax.interpreters import ad, batching, mlir
 from ..graph import Array, AsFloats, Variable, op
 from ..graph.ranges import between
 from ..graph.refusals import explained_by_name
-from .arithmetic import broadcast_pair, floating, of_floats, widened
+from .arithmetic import broadcast_pair, floating, floating_pair, of_floats, widened
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots
 
@@ -46,8 +46,7 @@ def logaddexp(x0: AsFloats, x1: Array, /) -> jax.Array:
     Args:
         x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
     """
-    x0, x1 = broadcast_pair(x0, x1)
-    return jnp.logaddexp(floating(x0), floating(x1))
+    return jnp.logaddexp(*floating_pair(x0, x1))
 
 
 @op(broadcasts=True, diagonal=True, unbounded=True, precision="high")

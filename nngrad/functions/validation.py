@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import axis_of
 from ..graph.ranges import AtLeastOne
 from . import array, comparison, movement, reduction, slicing
 from .arithmetic import broadcast_shape
 from .indexing import take_along_axis, where
+from .loss import checked_axis
 
 
 @composite
@@ -28,7 +28,7 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastO
     Raises:
         ValueError: The axis is out of range, `target` has another shape, or `n` is below 1.
     """
-    axis = _class_axis(x, target, axis)
+    axis = checked_axis(x, target, axis)
     negative = comparison.less_scalar(target, val=0)
     known = where(negative, array.filled_like(target, x.shape[axis]), target)
     score = take_along_axis(x, known, axis=axis)
@@ -64,7 +64,7 @@ def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Var
     Raises:
         ValueError: The axis is out of range, or `target` has another shape.
     """
-    axis = _class_axis(x, target, axis)
+    axis = checked_axis(x, target, axis)
     classes = x.shape[axis]
     predicted = movement.reshape(reduction.argmax(x, axis=axis), shape=(-1,))
     right = array.cast(movement.reshape(target, shape=(-1,)), "int32")
@@ -72,13 +72,3 @@ def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Var
     ones = array.constant(val=1, shape=right.shape)
     points = movement.stack(right, array.cast(predicted, "int32"), axis=-1)
     return slicing.put_points(ones, points, axes=(0, 1), shape=(classes, classes))
-
-
-def _class_axis(x: Variable, target: Variable, axis: int | None) -> int:
-    """The axis of the classes, once `target` is known to have size 1 there and to be of the shape of `x` otherwise."""
-    axis = axis_of(-1 if axis is None else axis, x.ndim, "axis")
-    shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
-    if target.shape != shape:
-        raise ValueError(f"target {target.shape} must have the shape {shape}, that of x {x.shape} with size 1 "
-                         "for the classes")
-    return axis
