@@ -121,29 +121,16 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
 
 
 def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
-    """Register a rule of `op`: the gradient times what `function` gives, a slope for each input (in a tuple if there
-    are several).
-
-    Args:
-        op: An op of one result.
-        formula: What the rule says of itself.
-        function: A function of Variables. Its parameters are named as the op's inputs, its arguments, or `y`, the
-            result.
-        exact: As for `backward`.
-    """
+    """Register a rule of `op`, which has one result: the gradient times what `function` gives, a slope for each input
+    (in a tuple if there are several). Its parameters are named as the op's inputs, its arguments, or `y`, the result;
+    `formula` is what the rule says of itself, and `exact` is as for `backward`."""
     found = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
     _enter_by_name(op, formula, function, found, exact, _caller_module())
 
 
 def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
-    """Register a rule of `op`: what `function` gives, a gradient for each input, alone or in a tuple.
-
-    Args:
-        op: An op of one result.
-        formula: What the rule says of itself.
-        function: A function as for `slopes`, which also may have `gy`, the gradient that arrives.
-        exact: As for `backward`.
-    """
+    """Register a rule of `op`: what `function` gives, a gradient for each input, alone or in a tuple. All is as for
+    `slopes`, but that a parameter may also be `gy`, the gradient that arrives."""
     _enter_by_name(op, formula, function, "{}", exact, _caller_module())
 
 

@@ -69,14 +69,8 @@ greater_equal, greater_equal_scalar = _comparison("greater_equal", lax.ge, ">=")
 
 
 def _connective(name: str, connect: Predicate, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
-    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a boolean.
-
-    Args:
-        name: Name of the former.
-        connect: What connects bools.
-        of_two: When the former is 1.
-        of_number: When the latter is.
-    """
+    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a boolean. The
+    last two arguments say when each of them is 1."""
 
     def predicate(x0: jax.Array, val: bool) -> jax.Array:
         return connect(holds(x0), lax.full_like(x0, val, dtype=bool))

@@ -192,11 +192,9 @@ Create = Callable[[tuple[Variable, ...]], Variable]
 
 
 class Recomputation:
-    """Functions that repeat others, and begin when some Variables are there, such as gradients that have arrived.
-
-    Those that read nothing but what was there before read one of their inputs behind a barrier. Without it they would
-    be the same functions as those that they repeat, and the compiler would compute them once, and keep the results.
-    """
+    """Functions that repeat others, and begin when some Variables are there, such as gradients that have arrived. Those
+    that read nothing but what was there before read one of their inputs behind a barrier: else they would be the
+    functions that they repeat, and the compiler would compute them once, and keep the results."""
 
     def __init__(self, tokens: Sequence[Variable]) -> None:
         self._tokens = tuple(tokens)

@@ -21,10 +21,8 @@ _MATRICES = rowwise("(m,n)->(m,n)")
 
 
 def nan_of_matrix(a: Any, *results: Any) -> tuple[Any, ...]:
-    """Arrays that were computed from each matrix by elimination: NaN where the matrix has one.
-
-    CUDA's elimination loses them: it looks for pivots by comparing, and gives zeros for a matrix of NaN.
-    """
+    """Arrays that were computed from each matrix by elimination: NaN where the matrix has one, which CUDA's elimination
+    loses: it looks for pivots by comparing, and gives zeros for a matrix of NaN."""
     lost = jnp.isnan(a).any((-2, -1))
     return tuple([jnp.where(lost.reshape(*lost.shape, *(1,) * (y.ndim - lost.ndim)), math.nan, y) for y in results])
 

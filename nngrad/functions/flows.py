@@ -120,10 +120,8 @@ def _size(y: Variable) -> Variable:
 
 
 def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
-    """Steps of Dormand and Prince as long as the error that is estimated allows.
-
-    How long they are is taken as given by gradients, but for the last one, which ends where it has to.
-    """
+    """Steps of Dormand and Prince as long as the error that is estimated allows. How long they are is taken as given by
+    gradients, but for the last one, which ends where it has to."""
     one, direction = constant(1.0, (), y.dtype), unlink(sign(end - start))
     first = field(y, start)
 

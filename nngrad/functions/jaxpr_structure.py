@@ -276,11 +276,8 @@ def is_told_what_moves(jaxpr: Jaxpr) -> bool:
 
 
 class TracedFunction:
-    """A JAX function as it was traced for inputs of certain shapes and dtypes.
-
-    The arrays that it closes over are its first inputs, so that two which differ in nothing but these are equal, and
-    share an executable.
-    """
+    """A JAX function as it was traced for inputs of certain shapes and dtypes. The arrays that it closes over are its
+    first inputs, so that two which differ in nothing but these are equal, and share an executable."""
 
     __slots__ = (
         "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "closed_over", "custom", "heavy", "inputs",
@@ -341,10 +338,8 @@ class TracedFunction:
         return narrowed
 
     def check_rules(self) -> None:
-        """Raise unless rules that authors have set for functions inside compute what they did where it was applied.
-
-        JAX runs some of them where a derivative is compiled, and that would be found again for what was applied then.
-        """
+        """Raise unless rules that authors have set for functions inside compute what they did where it was applied. JAX
+        runs some of them where a derivative is compiled, and that would be found again for what was applied then."""
         if self.custom and self._has_changed():
             raise RuntimeError(
                 f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "

@@ -127,11 +127,8 @@ def at_places(x: Any, axes: list[WindowAxis], fill: Any) -> list[Any]:
 
 def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
     """The transpose of `at_places`, with zeros in the padding: what arrays with one element for each window, one array
-    for each place in it, come to where they are put there.
-
-    Elements whose coordinates leave the same remainders by the strides are added up as one array, for each of these;
-    and then the arrays are interleaved.
-    """
+    for each place in it, come to where they are put there. Elements whose coordinates leave the same remainders by the
+    strides are added up as one array, for each of these; and then the arrays are interleaved."""
     zero = np.zeros((), parts[0].dtype)
     lengths = {a.axis: a.number + (a.kernel - 1) // a.stride for a in axes}
     empty = lax.full([lengths.get(i, n) for i, n in enumerate(parts[0].shape)], 0, parts[0].dtype)

@@ -64,10 +64,8 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
 
 
 def written(y: Variable, values: Mapping[Variable, Variable]) -> Variable:
-    """`y`, computed so that each `forward()` puts the new values into those of the Variables that are leaves.
-
-    The gradient passes beside what writes, so that it can be taken in the bodies of loops and of `nn.vmap` as well.
-    """
+    """`y`, computed so that each `forward()` puts the new values into those of the Variables that are leaves. The
+    gradient passes beside what writes, so that it can be taken in the bodies of loops and of `nn.vmap` as well."""
     updates = {leaf: _stopped(value) for leaf, value in values.items() if leaf.parent is None}
     return straight_through(control.with_updates(_stopped(y), updates), y) if updates else y
 

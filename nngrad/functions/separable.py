@@ -47,11 +47,8 @@ def _separable_cost(f: Function) -> int:
 
 
 def _over(parts: Any, total: jax.Array, step: Callable[[Any, Any, Any], Any]) -> jax.Array:
-    """What `total` becomes by `step(total, i, parts[i])` one after another, in a loop if they are many.
-
-    One product of the size of the result is made at a time: all together would be as many times as large as there are
-    elements in a kernel.
-    """
+    """What `total` becomes by `step(total, i, parts[i])` one after another, in a loop if they are many. One product of
+    the size of the result is made at a time: all together would be as many times as large as a kernel has elements."""
     if len(parts) <= _MOST_STEPS:
         for i in range(len(parts)):
             total = step(total, i, lax.index_in_dim(parts, i, keepdims=False))

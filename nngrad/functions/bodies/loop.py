@@ -11,11 +11,8 @@ from .carries import Carried
 
 
 class Loop(NamedTuple):
-    """The static arguments of `scan_of_body`: a body, and which of its inputs and outputs are what.
-
-    The inputs of the body are those that are the same at each step, the carries, and the slices of what is scanned.
-    Its outputs are the carries for the next step, and what is stacked.
-    """
+    """The static arguments of `scan_of_body`. The inputs of the body are those that are the same at each step, the
+    carries, and the slices of what is scanned; its outputs are the carries for the next step, and what is stacked."""
 
     body: Block
     fixed: int
