@@ -33,7 +33,7 @@ def checked_axis(x: Any, target: Any, axis: int | None) -> int:
     axis = last_or(axis, x.ndim)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if target.shape != shape:
-        raise ValueError(f"target must have the shape of x with size 1 at axis {axis}, {shape}, not {target.shape}")
+        raise ValueError(f"target {target.shape} must have the shape {shape}, that of x with size 1 at axis {axis}")
     if not x.shape[axis]:
         raise ValueError(f"x must have a class along axis {axis}")
     return axis
