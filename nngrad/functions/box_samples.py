@@ -12,6 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import as_float
+from ..graph.barrier import computed_once
 from .arithmetic import floating, widened
 
 
@@ -33,7 +34,10 @@ class BinAxis(NamedTuple):
         """The pixels before and behind one of the samples in each bin, each with its weight (K, bins)."""
         place = lax.broadcasted_iota(self.first.dtype, (self.first.shape[0], self.bins), 1)
         count = jnp.maximum(self.samples, 1)
-        at = self.first + self.step * (place + (sample + 0.5) / count)
+        # XLA may round a product and a sum otherwise in each place that it computes them in again: once, so that the
+        # weights are those of the pixels.
+        at = computed_once(lambda first, step, part: first + step * part, self.first, self.step,
+                           place + (sample + 0.5) / count)
         near = (at >= -1) & (at <= self.size) & (sample < self.samples)
         at = jnp.clip(at, 0, self.size - 1)
         before = jnp.minimum(jnp.floor(at), max(self.size - 2, 0))
