@@ -24,7 +24,7 @@ import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from nngrad.command import cli
 from nngrad.execution import disk as disk_module
-from nngrad.execution import serialized
+from nngrad.execution import on_disk
 from nngrad.execution.compiled import executable_of
 from nngrad.execution.disk import MAGIC, Folder
 from nngrad.execution.lower import linearize
@@ -470,7 +470,7 @@ def test_nothing_is_said_where_nobody_asked(folder: Path) -> None:
 
 
 def test_an_unknown_version_of_jax_is_done_without(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(serialized, "IS_SUPPORTED", False)
+    monkeypatch.setattr(on_disk, "IS_SUPPORTED", False)
     DISK.switch(True)
     assert not DISK.is_on
     assert jax.__version__ in DISK.info().trouble

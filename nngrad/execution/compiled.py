@@ -20,11 +20,10 @@ from ..graph.thresholds import BYTES_OF_A_FUNCTION, BYTES_OF_A_STEP, BYTES_OF_AN
 from . import compiling
 from .across import Across
 from .compiling import quick_calls, spent
-from .disk import disk_cache
 from .equal_parts import QuickParts
 from .executable import Executable, Settings
 from .lower import in_partitions, lowered_where_it_runs, lowered_whole
-from .on_disk import on_disk_by_structure
+from .on_disk import disk_cache, on_disk_by_structure
 from .partitions import Hoisted, cut, hoisted, taking_literals, with_literals
 from .passes import is_too_long, prepared
 from .program import Program, digest_of_program

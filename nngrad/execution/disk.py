@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import NamedTuple, TypeVar
 
-import jax
 from platformdirs import user_cache_dir
 
 from ..graph.arguments import checked_count
 from ..graph.source_location import warn_user
-from . import serialized
+
+T = TypeVar("T")
 
 MAGIC = b"nngrad\x00\x01"
 """The first bytes of a file: a name, and the format version. Key and checksum follow, then the content."""
@@ -258,9 +258,13 @@ class DiskCache:
     """Executables on disk, by key. Thread-safe, and safe with many processes.
 
     Trouble with the folder costs only time: what is not found there is compiled.
+
+    Args:
+        unknown: Returns why executables cannot be serialised in this process; empty if they can.
     """
 
-    def __init__(self) -> None:
+    def __init__(self, unknown: Callable[[], str]) -> None:
+        self._unknown = unknown
         told = os.environ.get(VARIABLE, "")
         self._is_on = told.lower() not in _OFF
         self._is_named = self._is_on and told.lower() not in _ON
@@ -277,10 +281,10 @@ class DiskCache:
         self._trouble = ""
         if not IS_SUPPORTED:
             self._trouble = "this system does not say whose a file is"
-        elif not serialized.IS_SUPPORTED:
-            self._trouble = f"this version of nngrad does not know the executables of JAX {jax.__version__}"
         elif not self._folder.path.is_absolute():
             self._trouble = f"{self._folder.path} is no absolute path"
+        else:
+            self._trouble = self._unknown()
         self._reads = self._writes = not self._trouble
 
     @property
@@ -336,11 +340,8 @@ class DiskCache:
             trouble, on = trouble or error.strerror or str(error), False
         return DiskInfo(folder.path, on, trouble, self.hits, self.misses, size, nbytes, folder.most_bytes)
 
-    def load(
-        self, key: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
-    ) -> jax.stages.Compiled | None:
-        """The executable stored under `key`; None if there is none that can be trusted and read. For the other
-        arguments see `serialized.from_bytes`."""
+    def load(self, key: bytes, of_bytes: Callable[[bytes], T | None]) -> T | None:
+        """The executable stored under `key`; None if there is none that can be trusted and read."""
         if not self.is_on:
             return None
         try:
@@ -349,18 +350,16 @@ class DiskCache:
             self._reads = self._writes = False
             self._say(error)
             return None
-        compiled = None if content is None else serialized.from_bytes(content, arguments, device, committed, lower)
+        compiled = None if content is None else of_bytes(content)
         if compiled is None:
             self.misses += 1
         else:
             self.hits += 1
         return compiled
 
-    def keep(self, key: bytes, compiled: jax.stages.Compiled) -> None:
-        """Store an executable under `key`, if it is of a kind that can be stored."""
-        if not (self.is_on and self._writes):
-            return
-        content = serialized.to_bytes(compiled)
+    def keep(self, key: bytes, to_bytes: Callable[[], bytes | None]) -> None:
+        """Store a serialised executable under `key`, unless it is None."""
+        content = to_bytes() if self.is_on and self._writes else None
         if content is None:
             return
         try:
@@ -386,5 +385,3 @@ def lines_of_info(info: DiskInfo) -> list[str]:
     room = f"{info.nbytes / 1e6:.2f} MB of {info.most_bytes / 1e6:.0f} MB at most"
     return [f"executables on disk: {info.folder}", f"    {info.size} with {room}; {used}"]
 
-
-disk_cache = DiskCache()

@@ -1,9 +1,20 @@
-"""Jitted functions backed by the disk cache: executables are read from disk if possible, and else stored there."""
+"""Jitted functions backed by the disk cache: executables are read from disk if possible, and else stored there.
+
+JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same with pickle, whose
+contents can run anything when they are read. If a version of JAX differs, `IS_SUPPORTED` is False or there are no
+bytes, and executables are compiled in every process.
+"""
 
 from __future__ import annotations
 
+import dataclasses
+import functools
+import json
+import re
 import threading
+import zlib
 from collections.abc import Callable, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NamedTuple
 
 import jax
@@ -11,15 +22,179 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
+from ..graph.inside_jax import taken
 from ..graph.jaxpr import primitives_in
-from .disk import disk_cache
+from .disk import DiskCache
 from .program import default_device, digest_of, surroundings
-from .serialized import PLATFORMS, dispatched, trace_context
 
-Options = tuple[tuple[str, Any], ...]
-"""Compiler options, by name."""
+trace_context: Any = taken("trace_context")
+"""All settings and contexts of this thread that affect what a function is compiled to."""
+_registry, _make_devices = taken("dispatch_registry"), taken("xla_client.DeviceList")
+_make_call = taken("xla_client._xla.pjit")
+_executable, _fast_data = taken("UnloadedMeshExecutable"), taken("MeshExecutableFastpathData")
+_cache_keys, _shard = taken("JitGlobalCppCacheKeys"), taken("cc_shard_arg")
+_PLAIN_FACTS: dict[str, Any] = {
+    "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
+    "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,
+}  # fmt: skip
+"""Facts about an executable of a pure function for one device."""
+_FACTS = {f.name for f in dataclasses.fields(_executable)} if dataclasses.is_dataclass(_executable) else set()
+_RESTORED = {
+    "xla_executable", "device_list", "backend", "input_avals", "input_shardings", "output_avals",
+    "output_shardings", "committed", "kept_var_idx", "xla_in_layouts", "dispatch_in_layouts", "xla_out_layouts",
+}  # fmt: skip
+IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys() and None not in (
+    trace_context, _registry, _make_call, _make_devices, _fast_data, _cache_keys, _shard
+)  # fmt: skip
+"""Whether this version of JAX is known well enough."""
+
+disk_cache = DiskCache(
+    lambda: "" if IS_SUPPORTED else f"this version of nngrad does not know the executables of JAX {jax.__version__}"
+)
+
+PLATFORMS = frozenset({"cpu", "gpu"})
+"""The platforms whose executables can be serialised."""
+
+_CALL = re.compile(r'custom_call_target="([^"]*)"')
+"""XLA's notation for custom calls. Targets that begin with two underscores are its own."""
+
+
+def to_bytes(compiled: Any) -> bytes | None:
+    """Serialise a `jax.stages.Compiled`; None if it is not of a pure function for one device that returns tuples of
+    arrays, or if the backend cannot serialise it."""
+    facts = getattr(getattr(compiled, "_executable", None), "_unloaded_executable", None)
+    parameters = getattr(compiled, "_params", None)
+    if facts is None or getattr(parameters, "const_args", True) or len(facts.device_list) != 1 or facts.host_callbacks:
+        return None
+    if any([getattr(facts, name, None) for name in ("unordered_effects", "ordered_effects", "keepalive", "mut")]):
+        return None
+    if any([layout is not None for layout in facts.dispatch_in_layouts]):
+        return None
+    inputs = jax.tree.leaves(compiled.args_info)
+    if not all([isinstance(each.dtype, np.dtype) for each in (*inputs, *facts.output_avals)]):
+        return None
+    tree = compiled.out_tree
+    try:
+        results = json.loads(json.dumps(jax.tree.unflatten(tree, [0] * tree.num_leaves)))
+    except TypeError:
+        return None
+    if _structure(results) != tree:
+        return None
+    xla, text = facts.xla_executable, compiled.as_text()
+    calls = [name for name in _CALL.findall(text or "") if not name.startswith("__")]
+    if text is None or any(["callback" in name for name in calls]):
+        return None
+    try:
+        code = xla.serialize() if hasattr(xla, "serialize") else xla.client.serialize_executable(xla)
+    except (jax.errors.JaxRuntimeError, NotImplementedError):
+        return None
+    described = {
+        "inputs": [[each.shape, each.dtype.name, each.donated] for each in inputs],
+        "kept": sorted(facts.kept_var_idx),
+        "outputs": [[each.shape, each.dtype.name, bool(each.weak_type)] for each in facts.output_avals],
+        "results": results,
+        "calls": calls,
+    }
+    header = json.dumps(described).encode()
+    return len(header).to_bytes(4, "little") + header + zlib.compress(code, 1)
+
+
+def from_bytes(
+    content: bytes, arguments: Any, device: jax.Device, committed: bool, lower: Callable[[], Any]
+) -> jax.stages.Compiled | None:
+    """Deserialise the result of `to_bytes`, for calls with arrays in the tree `arguments`; None if XLA cannot read it.
+
+    Args:
+        content: The bytes, from a trusted source: they are code.
+        arguments: The tree of a tuple.
+        device: Where it runs, which is where it was made for.
+        committed: Whether its results are committed to the device.
+        lower: Lowers the same computation, upon which JAX initialises its libraries. An executable that calls them
+            before that crashes the process.
+    """
+    size = int.from_bytes(content[:4], "little")
+    described = json.loads(content[4 : 4 + size])
+    if described["calls"]:
+        lower()
+    client = device.client
+    devices = _make_devices((device,))
+    try:
+        xla = client.deserialize_executable(zlib.decompress(content[4 + size :]), executable_devices=devices)
+    except (jax.errors.JaxRuntimeError, NotImplementedError):
+        return None
+    inputs = [(_aval(shape, dtype), donated) for shape, dtype, donated in described["inputs"]]
+    outputs = [_aval(*each) for each in described["outputs"]]
+    kept = described["kept"]
+    sharding = SingleDeviceSharding(device, memory_kind=device.default_memory().kind)
+    facts = _PLAIN_FACTS | {
+        "xla_executable": xla,
+        "device_list": devices,
+        "backend": client,
+        "input_avals": [inputs[i][0] for i in kept],
+        "input_shardings": [sharding] * len(kept),
+        "output_avals": outputs,
+        "output_shardings": [sharding] * len(outputs),
+        "committed": committed,
+        "kept_var_idx": set(kept),
+        "xla_in_layouts": [None] * len(kept),
+        "dispatch_in_layouts": [None] * len(kept),
+        "xla_out_layouts": [None] * len(outputs),
+    }
+    executable = _executable(**{name: facts[name] for name in _FACTS}).load()
+    infos = jax.tree.unflatten(arguments, [jax.stages.ArgInfo(*each) for each in inputs])
+    return jax.stages.Compiled(executable, [], (infos, {}), _structure(described["results"]))
+
+
+def _aval(shape: Sequence[int], dtype: str, weak: bool = False) -> Any:
+    return jax.core.ShapedArray(tuple(shape), np.dtype(dtype), weak_type=weak)
+
+
+def _structure(form: Any) -> Any:
+    """The structure of a pytree of tuples, from JSON, where they are lists."""
+
+    def built(tree: Any) -> Any:
+        return tuple(map(built, tree)) if isinstance(tree, list) else tree
+
+    return jax.tree.structure(built(form))
+
+
+def dispatched(
+    choose: Callable[[tuple[Any, ...]], jax.stages.Compiled | None], jitted: Any
+) -> Callable[..., Any]:
+    """A function that runs the executable that `choose` returns for its arguments, or else `jitted`, its equivalent.
+
+    It calls `choose` when arguments differ in kind from earlier ones, or when a setting of JAX has changed. All other
+    calls run in C++ alone, as those of a jitted function do.
+
+    Args:
+        choose: From the arguments to an executable that can take them; None leaves them to `jitted`.
+        jitted: A jitted function.
+    """
+
+    def on_miss(*arguments: Any) -> Any:
+        compiled = choose(arguments)
+        if compiled is None:
+            return jitted(*arguments), None, False
+        executable: Any = compiled._executable
+        given, _ = _registry.flatten(arguments, None)
+        results = jax.tree.unflatten(compiled.out_tree, executable.call(*given))
+        arrays, tree = _registry.flatten(results, None)
+        fast = _fast_data(
+            executable.xla_executable, tree, executable._in_shardings, executable._out_shardings,
+            [array.aval for array in arrays], [array.committed for array in arrays],
+            [i in executable._kept_var_idx for i in range(len(given))], executable._dispatch_in_layouts, [],
+        )  # fmt: skip
+        return results, fast, False
+
+    call: Any = _make_call("nngrad", jitted, on_miss, [], [], _cache_keys(), _registry, _shard)
+    call._fun = jitted  # JAX calls it to locate a NaN, if it is set to
+    return call  # type: ignore[no-any-return]
+
 
 _SETTINGS: Any = jax.config
+
+
+# ---------------------------------------------------------------- functions
 
 
 class DiskEntry(NamedTuple):
@@ -37,9 +212,9 @@ class DiskEntry(NamedTuple):
 
     def load(self, arguments: Sequence[Any]) -> jax.stages.Compiled | None:
         """The executable, or None."""
-        compiled = disk_cache.load(
-            self.key, self.tree, self.device, self.committed, lambda: self.function.traced(arguments).lower()
-        )
+        compiled = disk_cache.load(self.key, lambda content: from_bytes(
+            content, self.tree, self.device, self.committed, lambda: self.function.traced(arguments).lower()
+        ))
         if compiled is not None:
             self.function.know(self.kind, compiled)
         return compiled
@@ -47,7 +222,7 @@ class DiskEntry(NamedTuple):
     def keep(self, compiled: jax.stages.Compiled) -> None:
         """Store the executable."""
         self.function.know(self.kind, compiled)
-        disk_cache.keep(self.key, compiled)
+        disk_cache.keep(self.key, lambda: to_bytes(compiled))
 
 
 class OnDisk:
@@ -84,12 +259,12 @@ class OnDisk:
             with self._lock:
                 self._known[kind] = compiled
 
-    def entry(self, arguments: Sequence[Any], options: Options = ()) -> DiskEntry | None:
+    def entry(self, arguments: Sequence[Any], options: tuple[tuple[str, Any], ...] = ()) -> DiskEntry | None:
         """The disk cache's entry for such arguments: arrays, or their abstract values, in pytrees; None if it cannot be
         determined. `options` are additional compiler options: executables made with them do not serve calls."""
         leaves, tree = jax.tree.flatten(tuple(arguments))
         place = place_of_arrays(leaves)
-        if place is None or not self._takes(arguments) or not _can_be_kept(place[0]):
+        if place is None or not self._takes(arguments) or not disk_cache.is_on or _is_within_a_context():
             return None
         digest = self._digest(arguments, leaves, tree)
         around = surroundings(place[0], options)
@@ -177,10 +352,6 @@ def on_disk_of_trees(jitted: Any, structure: Callable[[], bytes | None] = lambda
     return OnDisk(jitted, structure, takes_trees=True) if disk_cache.is_on else None
 
 
-def _can_be_kept(device: jax.Device) -> bool:
-    return disk_cache.is_on and device.platform in PLATFORMS and not _is_within_a_context()
-
-
 def place_of_arrays(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
     """The device that a call with such arguments runs on, and whether its results are committed to it; None if JAX must
     decide."""
@@ -200,16 +371,13 @@ def place_of_arrays(leaves: list[Any]) -> tuple[jax.Device, bool] | None:
 def _devices_of(leaf: Any) -> tuple[set[jax.Device] | None, bool]:
     """The devices that an argument lies on, and whether it is committed to them; None for the devices if JAX must
     decide."""
-    if leaf.__class__ in _ON_HOST or isinstance(leaf, np.generic):
+    if leaf.__class__ in (np.ndarray, float, int, bool) or isinstance(leaf, np.generic):
         return set(), False
     if isinstance(leaf, jax.ShapeDtypeStruct):
         return (set(), False) if leaf.sharding is None else (leaf.sharding.device_set, True)
     if isinstance(leaf, jax.Array) and not isinstance(leaf, jax.core.Tracer):
         return leaf.devices(), leaf.committed
     return None, False
-
-
-_ON_HOST = (np.ndarray, float, int, bool)
 
 
 def _is_within_a_context() -> bool:
@@ -221,13 +389,8 @@ def _is_within_a_context() -> bool:
     ])
 
 
-_usual: list[tuple[Any, ...]] = []
-
-
+@functools.cache
 def _usual_context() -> tuple[Any, ...]:
     """The trace context of a thread in which nothing was set."""
-    if not _usual:
-        thread = threading.Thread(target=lambda: _usual.append(trace_context()))
-        thread.start()
-        thread.join()
-    return _usual[0]
+    with ThreadPoolExecutor(1) as thread:
+        return thread.submit(trace_context).result()  # type: ignore[no-any-return]
