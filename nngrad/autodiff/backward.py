@@ -10,8 +10,8 @@ import numpy as np
 import nngrad.functions as F
 from backward_registry import registry
 
-from ..execution.interpret import Hook, is_watched
-from ..execution.plans import RunPlan, Snapshot, numbers_of, plan_of, present
+from ..execution.interpret import Hook
+from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
 from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT

@@ -14,7 +14,7 @@ from ..graph import Function, Op, RuleCall, Variable, build_options, engine, fun
 from ..graph.block import has_opaque
 from ..graph.body_op import ControlOp
 from ..graph.exchange import group_of, groups_of, several_processes
-from ..graph.function import function_hooks, watched
+from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
 from ..graph.spec import arguments_need_x64
@@ -252,11 +252,6 @@ def any_watched(functions: Iterable[Function]) -> bool:
     if not function_hooks:
         return False
     return any(weakref.ref(f) in function_hooks or (f.origin is not None and f.origin.hooks) for f in functions)
-
-
-def is_watched(outputs: Sequence[Variable]) -> bool:
-    """Whether hooks or debug mode watch the functions above `outputs` run."""
-    return watched() and any_watched(functions_of(outputs))
 
 
 def units_of(functions: list[Function], through: Callable[[Variable], bool] | None = None) -> list[Unit]:

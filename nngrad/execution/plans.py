@@ -16,12 +16,14 @@ import numpy as np
 
 from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.exchange import groups_of, several_processes
+from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
 from ..graph.process import check_process
 from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE
 from ..graph.value import Deferred, hold_together
 from .compiled import executable_of
+from .interpret import any_watched
 from .lower import Program, linearize
 
 
@@ -183,6 +185,11 @@ def present(outputs: Sequence[Variable]) -> Snapshot:
     deferred."""
     plan = plan_of(outputs)
     return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
+
+
+def is_watched(outputs: Sequence[Variable]) -> bool:
+    """Whether hooks or debug mode watch the functions above `outputs` run."""
+    return watched() and any_watched(functions_of(outputs))
 
 
 def device_of(outputs: Sequence[Variable]) -> jax.Device | None:

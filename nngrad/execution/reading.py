@@ -17,7 +17,7 @@ from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
 from ..graph.value import Deferred, put_together
 from .compiled import executable_of
-from .interpret import Hook, interpret, is_watched
+from .interpret import Hook, interpret
 from .lower import Linearized, linearize
 from .plans import (
     DeferredRun,
@@ -26,6 +26,7 @@ from .plans import (
     device_of,
     exchanging,
     forget_cuts,
+    is_watched,
     numbers_of,
     plan_of,
     reference_to,
