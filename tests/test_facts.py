@@ -170,7 +170,6 @@ BY_NATURE: dict[str, str] = {
     "jax/primitives/movement.py": "movements that JAX writes one after another, which it makes one",
     "jax/primitives/points.py": "zeros that JAX adds to, which it leaves out",
     "jax/primitives/reductions.py": "a table of the functions that stand for primitives",
-    "jax/primitives/truth.py": "a table of the functions that stand for primitives",
     "jax/recognition.py": "a table of the functions that stand for JAX's",
 }
 """Files that ask which op something is, each with the reason."""

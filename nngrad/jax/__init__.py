@@ -5,10 +5,9 @@ import nngrad.jax as nj
 u_xx = jax.vmap(nj.nth_derivative(u, 2))     # in place of jax.vmap(jax.grad(jax.grad(u)))
 """
 
-from .checkpoints import checkpoint as checkpoint
 from .from_jax import from_jax as from_jax
-from .squares import unbiased_square as unbiased_square
 from .taylor import jet as jet
+from .transformed import checkpoint as checkpoint
 from .transforms import bilaplacian as bilaplacian
 from .transforms import derivatives as derivatives
 from .transforms import divergence as divergence
@@ -22,5 +21,6 @@ from .transforms import jvp as jvp
 from .transforms import laplacian as laplacian
 from .transforms import linearize as linearize
 from .transforms import nth_derivative as nth_derivative
+from .transforms import unbiased_square as unbiased_square
 from .transforms import value_and_grad as value_and_grad
 from .transforms import vjp as vjp

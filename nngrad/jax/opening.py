@@ -19,14 +19,13 @@ from ..graph.capture import placeholder
 from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, count_closed_over, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
-from .evaluating import evaluated_now
-from .opaque import closure_of, require_compiled
+from .evaluating import closure_of, evaluated_now, require_compiled
 from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
 from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
+from .primitives.control import Saving, stays_checkpoint
 from .primitives.registry import require, variable
 from .recognition import is_pointwise, recognised
 from .report import Opened
-from .saving import Saving, stays_checkpoint
 from .surroundings import value_of_constant
 from .values import (
     ComplexPair,

@@ -6,10 +6,7 @@ from . import (  # noqa: F401
     matrices,
     movement,
     points,
-    products,
-    randomness,
     reductions,
-    truth,
 )
 from .complex_numbers import COMPLEX as COMPLEX
 from .complex_numbers import COMPLEX_POINTWISE as COMPLEX_POINTWISE

@@ -13,9 +13,9 @@ import numpy as np
 from ... import functions as F
 from ...graph import Variable
 from ..values import KnownArray, known
+from .elementwise import as_zero_or_one
 from .movement import sliced
 from .registry import JaxprEquation, opens, require, require_floating, variable
-from .truth import as_zero_or_one
 
 
 def _opens_reduction(name: str, function: Callable[..., Variable]) -> None:
