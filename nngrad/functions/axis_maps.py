@@ -16,7 +16,7 @@ def _inverse(places: Places, ndim: int) -> Places:
 
 
 def base_axis_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    """Of an op whose samples begin at its argument `base_axis`."""
+    """The arguments, with batch axes added, of an op whose samples begin at its argument `base_axis`."""
     axis = f.args["base_axis"]
     return {"base_axis": axis + len(size) if axis >= 0 else axis}
 

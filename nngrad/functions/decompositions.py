@@ -147,7 +147,7 @@ def _cofactor_cost(f: Function) -> int:
 
 @op(axes=rowwise("(n,n)->(n,n)"), cost=_cofactor_cost, precision="high")
 def batch_cofactor(*x: Array) -> jax.Array:
-    """The cofactors of matrices: the first derivative of determinants; or, along directions, the next derivatives.
+    """The cofactors of matrices: first derivatives of determinants; or, along directions, higher derivatives.
 
     For one matrix it is det(x) inv(x)' where x has an inverse. For x, h1, ..., hk it is the derivative of the matrix of
     cofactors of x along all of h1, ..., hk. That is a form which is symmetric in the directions, and closed under

@@ -64,7 +64,7 @@ DORMAND_PRINCE = Tableau(
 
 
 class FlowSteps(NamedTuple):
-    """How a field is gone along."""
+    """The method and step sizes with which a field is integrated."""
 
     method: str
     """'dopri5', or a key of `FIXED`."""

@@ -152,7 +152,7 @@ def _counts(size: int) -> Any:
 
 @op(linear=True, axes=rowwise("(t)->(f,s)"))
 def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
-    """The parts of `size` elements that begin at each multiple of `stride` and lie within the last axis.
+    """The frames of `size` elements of the last axis that begin at multiples of `stride`, as far as they fit.
 
     Args:
         x: (*batch, t), with t not less than `size`.

@@ -252,7 +252,7 @@ def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashabl
 
 
 def key_of_array(array: Any) -> Hashable:
-    """What an array is compared by that a function closes over: by value if it is small or can be written to."""
+    """The cache key of an array in a closure: by value if it is small or writable, else by identity."""
     is_fixed = isinstance(array, jax.core.Tracer) or (isinstance(array, jax.Array) and array.nbytes > _SMALL)
     return ByIdentity(array) if is_fixed else array_value(array)
 

@@ -1,4 +1,4 @@
-"""Losses."""
+"""Classification and regression losses."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ from .moments import accurate
 
 
 def last_or(axis: int | None, ndim: int) -> int:
-    """The axis that `axis` names, not negative; None names the last one."""
+    """`axis` as a nonnegative number; None means the last axis."""
     if not ndim:
         raise ValueError("x must have an axis of classes, but it is a scalar")
     return ndim - 1 if axis is None else axis_of(axis, ndim)
 
 
 def checked_axis(x: Any, target: Any, axis: int | None) -> int:
-    """The axis of the classes; ValueError where the shapes of `x` and `target` do not fit."""
+    """The class axis; a ValueError if the shapes of `x` and `target` do not fit."""
     axis = last_or(axis, x.ndim)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if target.shape != shape:
@@ -40,7 +40,7 @@ def checked_axis(x: Any, target: Any, axis: int | None) -> int:
 
 
 def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
-    """Where a class is the label, along `axis`; which labels are negative; which fit no class."""
+    """Masks along `axis` of the label's class, of negative labels, and of labels that fit no class."""
     if target.dtype == bool or (not is_floating(target) and target.dtype.itemsize < 4):
         target = lax.convert_element_type(target, jnp.int32)
     else:
@@ -55,7 +55,7 @@ def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
 
 @op(axes=mixes("axis"))
 def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLOAT32) -> jax.Array:
-    """1 for the class that is the label, else 0, along `axis`.
+    """One-hot labels along `axis`: 1 for the class that is the label, else 0.
 
     Args:
         target: Labels, with size 1 at `axis`: whole numbers of any dtype. A negative one gives zeros; one that is no
@@ -76,7 +76,7 @@ def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLO
 
 @op(axes=mixes("axis", none=-1), precision="high")
 def softmax_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
-    """`-log(softmax(x))` of the class that `target` names, along `axis`.
+    """`-log(softmax(x))` of the class that is the label in `target`, along `axis`.
 
     Args:
         x: Scores; any shape, floating. Any axis but `axis` is a batch axis, of any size.
@@ -103,14 +103,14 @@ def softmax_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -
 
 
 def labelled(y: Any, negative: Any, stray: Any) -> jax.Array:
-    """The loss `y` where the label is a class, 0 where it is negative and NaN where it is neither."""
+    """The loss `y` where the label is a class, 0 where it is negative, and NaN where it is out of range."""
     y = lax.select(negative, lax.full_like(y, 0), y)
     return lax.select(stray, lax.full_like(y, jnp.nan), y)
 
 
 @op(axes=mixes("axis", none=-1), precision="high")
 def categorical_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -> jax.Array:
-    """`-log(x)` of the class that `target` names, along `axis`.
+    """`-log(x)` of the class that is the label in `target`, along `axis`.
 
     A probability below the smallest normal number of its dtype counts as that number, in the gradient `-1 / x` too.
 
@@ -179,7 +179,7 @@ def squared_error(x0: AsFloats, x1: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def absolute_error(x0: AsFloats, x1: Array, /) -> jax.Array:
-    """`|x0 - x1|`, elementwise, broadcast together. Where both are equal, the derivative in `x0` is 1.
+    """`|x0 - x1|`, elementwise, broadcast together. Where they are equal, the derivative in `x0` is 1.
 
     Args:
         x1: Likewise; its derivative is that of `x0` times -1.
@@ -189,7 +189,7 @@ def absolute_error(x0: AsFloats, x1: Array, /) -> jax.Array:
 
 @op(diagonal=True, broadcasts=True, precision="high")
 def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
-    """With `d = x0 - x1`: `d^2` where `|d| < delta`, and `delta (2 |d| - delta)` beyond (Huber, 1964; twice his form).
+    """With `d = x0 - x1`: `d^2` where `|d| < delta`, else `delta (2 |d| - delta)`: twice Huber's loss (1964).
 
     Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
     1 where `|d| = delta`.

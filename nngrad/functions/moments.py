@@ -1,4 +1,4 @@
-"""Means and variances, and what is standardised by them: the parts of the normalisations.
+"""Means, variances and standardisation: the parts of the normalisations.
 
 Statistics of 16-bit arrays are computed in float32. The variance is the mean of the squared deviations, which does not
 cancel.
@@ -18,19 +18,19 @@ Normalised: TypeAlias = Variable | Any
 
 
 def accurate(x: Variable) -> Variable:
-    """`x` in a dtype that statistics can be computed in: float32 where it is narrower or not floating."""
+    """`x` in a dtype accurate enough for statistics: float32 unless it is a wider float."""
     return x if x.spec.differentiable and x.dtype.itemsize > 2 else array.cast(x, FLOAT32)
 
 
 def moments(x: Variable, axes: Sizes) -> tuple[Variable, Variable, Variable]:
-    """Mean over `axes`, deviations from it, and their mean square; the axes stay, with size 1."""
+    """Mean over `axes`, deviations from it, and variance; reduced axes keep size 1."""
     average = reduction.mean(x, axis=axes, keepdims=True)
     deviation = x - average
     return average, deviation, reduction.mean(deviation * deviation, axis=axes, keepdims=True)
 
 
 def kept_shape(shape: Sizes, axes: Sizes) -> Sizes:
-    """`shape` with size 1 for all but `axes`."""
+    """`shape`, with size 1 for all axes except `axes`."""
     return tuple(n if i in axes else 1 for i, n in enumerate(shape))
 
 

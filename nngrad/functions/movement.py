@@ -1,4 +1,4 @@
-"""Elements in other shapes, orders and numbers: reshaping, repeating, joining, parting and margins."""
+"""Rearranging elements: reshape, transpose, broadcast, join, split and pad."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ def reshape(x: AnyArray, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
 
 @op(linear=True, axes=axis_maps.TRANSPOSED, fuses="moving")
 def transpose(x: AnyArray, /, axes: Ints | None = None) -> jax.Array:
-    """The axes of `x` in another order: axis `i` of the result is axis `axes[i]` of `x`.
+    """The axes of `x` permuted: axis `i` of the result is axis `axes[i]` of `x`.
 
     Args:
         axes: Each axis once; None reverses the order.
@@ -63,7 +63,7 @@ def _repeated(given: tuple[int, ...], shape: tuple[int, ...]) -> tuple[int, ...]
 
 @op(linear=True, axes=axis_maps.REPEATED, channels_last=to_shape, fuses="moving", shape=_repeated)
 def broadcast(x: AnyArray, /, shape: Shape) -> jax.Array:
-    """`x` expanded to a shape: axes of size 1 are repeated, and missing leading ones added.
+    """`x` broadcast to a shape: axes of size 1 are repeated, and leading ones added.
 
     Raises:
         ValueError: `x` does not broadcast to `shape`.
@@ -73,7 +73,7 @@ def broadcast(x: AnyArray, /, shape: Shape) -> jax.Array:
 
 @composite
 def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
-    """`y` expanded to the shape of `x`.
+    """`y` broadcast to the shape of `x`.
 
     Args:
         x: Gives the shape; its values do not matter.
@@ -92,7 +92,7 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
 
 @composite
 def sum_to(x: AnyShape, /, shape: Shape) -> Variable:
-    """`x` summed over the axes along which `shape` would be repeated to give `x.shape`: the transpose of `broadcast`.
+    """`x` summed to `shape`, which broadcasts to `x.shape`: the transpose of `broadcast`.
 
     Raises:
         ValueError: `shape` does not broadcast to that of `x`.
@@ -131,7 +131,7 @@ def tile(x: AnyArray, /, reps: Ints) -> Variable:
 
 @op(linear=True, axes=mixes("axes", none=-1), fuses="moving")
 def flip(x: AnyArray, /, axes: Axes | None = None) -> jax.Array:
-    """The order of the elements reversed along axes.
+    """The elements in reverse order along axes.
 
     Args:
         axes: One axis or several; None for the last.
@@ -150,7 +150,7 @@ def _joining() -> Any:
 @op(linear="together", axes=mixes("axis"), channels_last=along_axis, fuses="moving", update_keys=stretches,
     joined_by=_joining)
 def concatenate(*x: Array, axis: int = -1) -> jax.Array:
-    """Arrays joined along an axis that they have, in their common dtype.
+    """Arrays joined along an existing axis, in their common dtype.
 
     Args:
         x: One or more arrays, of the same sizes but for `axis`.
@@ -205,7 +205,7 @@ Mode: TypeAlias = Annotated[str, one_of("constant", "reflect", "repeat")]
 
 @op(axes=axis_maps.PADDED, fuses="moving")
 def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value: float = 0) -> jax.Array:
-    """`x` with margins.
+    """`x`, padded.
 
     Args:
         pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
@@ -264,7 +264,7 @@ def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
 def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "constant") -> jax.Array:
-    """For each element of an array of `shape` the sum of those of `y` that `pad` copies it to: the transpose of `pad`.
+    """The transpose of `pad` for an array of `shape`: each element sums those of `y` that `pad` copies it to.
 
     Args:
         y: An array in the shape that `pad` gives.

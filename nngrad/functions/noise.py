@@ -1,6 +1,6 @@
-"""Samples that are differentiated with respect to their distribution, and noise on activations and weights.
+"""Reparameterised samples, and random noise on activations and weights.
 
-As for all random functions, what is drawn is drawn once per `forward()` and shared by every gradient.
+As in all random functions, numbers are drawn once per `forward()` and shared by every gradient.
 """
 
 from __future__ import annotations
@@ -65,7 +65,7 @@ def gaussian(
 
 @composite
 def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: int = -1) -> Variable:
-    """Relaxed samples of categories, `softmax((log_pi + g) / tau)` with Gumbel noise g (Jang et al., 2017).
+    """Relaxed categorical samples, `softmax((log_pi + g) / tau)` with Gumbel noise g (Jang et al., 2017).
 
     Args:
         log_pi: Logarithms of probabilities, up to a constant.
@@ -79,7 +79,7 @@ def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: i
 
 @composite
 def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variable:
-    """`h` with probability `ratio`, else `x`, each element by itself (Krueger et al., 2017).
+    """`h` with probability `ratio`, else `x`, drawn for each element (Krueger et al., 2017).
 
     As for `dropout`, whether the network is being trained is not known here: in its place write
     `F.linear_interpolate(ratio, h, x)` when it is not.
@@ -103,7 +103,7 @@ def rrelu(
     x: Variable, l: float = 1.0 / 8, u: float = 1.0 / 3, *, r: Any = None, return_r: bool = False,  # noqa: E741
     seed: int = -1,
 ) -> Any:
-    """`x` where it is not negative, else `r x`, with a slope for each element, uniform in [l, u) (Xu et al., 2015).
+    """`x` where it is not negative, else `r x`, with r drawn per element, uniform in [l, u) (Xu et al., 2015).
 
     Without noise, when a network is not being trained, it is `F.leaky_relu(x, alpha=(l + u) / 2)`.
 
@@ -138,7 +138,7 @@ def simplified_dropconnect(
     x: Variable, W: Variable, b: Any = None, ratio: float = 0.5, train: bool = True, mask: Any = None,  # noqa: N803
     use_batchwise_mask: bool = True, seed: int = -1,
 ) -> Variable:
-    """A linear layer whose weights are zero with a probability, and else multiplied by 1 / (1 - ratio).
+    """A linear layer whose weights are dropped with a probability, and scaled by 1 / (1 - ratio) otherwise.
 
     After DropConnect (Wan et al., 2013), without its sampling of activations.
 

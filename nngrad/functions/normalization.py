@@ -1,6 +1,6 @@
-"""Normalisation of layers, instances, groups and vectors by their own statistics, and of weights.
+"""Layer, instance, group and vector normalisation, and normalisation of weights.
 
-All are made of means and products, so their gradients need no rules.
+All are composed of means and products, so they need no backward rules.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ def layer_normalization(
     x: Array, beta: Array | None = None, gamma: Array | None = None, /, batch_axis: Axes = 0, eps: NotNegative = 1e-5,
     output_stat: bool = False,
 ) -> Normalised:
-    """`x` standardised over all axes but `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
+    """`x` standardised over all axes except `batch_axis`, times `gamma`, plus `beta` (Ba, Kiros and Hinton, 2016).
 
     Args:
         beta: Offset, of the shape of `x` with size 1 at `batch_axis`, or with size 1 at other axes too; None for 0.
@@ -124,7 +124,7 @@ def group_normalization(
 def norm_normalization(
     x: Floats, /, p: float | None = None, axes: Axes | None = None, eps: NotNegative = 1e-12
 ) -> Variable:
-    """`x` divided by its p-norm over `axes`, or by `eps` where the norm is less: so 0 stays 0.
+    """`x` divided by its p-norm over `axes`, or by `eps` if that is larger: so 0 stays 0.
 
     Args:
         p: The order of the norm, a finite number of at least 1; None for 2.
@@ -182,7 +182,7 @@ def spectral_norm(
     w: Array, u: Array, /, dim: int = 0, itr: AtLeastOne = 1, eps: Positive = 1e-12, test: bool = False,
     output_u: bool = False,
 ) -> Variable | Any:
-    """`w / s`, with the largest singular value s of `w` as a matrix, found by power iteration (Miyato et al., 2018).
+    """`w / s`, where s is the largest singular value of `w` as a matrix, by power iteration (Miyato et al., 2018).
 
     With W the matrix whose rows are along `dim`, each of the `itr` steps is
 

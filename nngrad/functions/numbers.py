@@ -1,4 +1,4 @@
-"""What is no finite number, remainders, and shifts of bits."""
+"""NaN and infinity, remainders, and bit shifts."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def isinf(x0: Array, /) -> jax.Array:
 
 @composite
 def reset_nan(x0: Array, /, val: float = 0) -> Variable:
-    """`x0` with `val` in place of each NaN. The gradient there is 0, even if what arrives is no number.
+    """`x0` with each NaN replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:
         val: What stands in place of NaN.
@@ -58,7 +58,7 @@ def reset_nan(x0: Array, /, val: float = 0) -> Variable:
 
 @composite
 def reset_inf(x0: Array, /, val: float = 0) -> Variable:
-    """`x0` with `val` in place of each infinity. The gradient there is 0, even if what arrives is no number.
+    """`x0` with each infinity replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:
         val: What stands in place of an infinity of either sign.
@@ -93,7 +93,7 @@ def mod2(x0: Array, x1: Array, /, fmod: bool = False) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
 def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
-    """`x0 / x1` rounded to 0, of floating numbers; broadcast together.
+    """`x0 / x1` of floats, rounded towards 0; broadcast together.
 
     Args:
         x0: The dividend, of any shape; integers are taken as float32.
@@ -108,7 +108,7 @@ def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(diagonal=True, broadcasts=True)
 def bit_shift(x: Array, shift: Array, /, direction: Annotated[str, one_of("LEFT", "RIGHT")] = "LEFT") -> jax.Array:
-    """The bits of whole numbers, moved by so many places; those that come in are 0.
+    """Integers with their bits shifted; zeros are shifted in.
 
     Args:
         x: Unsigned integers, of any shape.

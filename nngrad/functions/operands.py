@@ -1,4 +1,4 @@
-"""Operands: what the inputs of a function become where some get one more, leading, axis, the batch."""
+"""Operands of batching: the inputs of a function, some of which have gained a leading batch axis."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Shape = tuple[int, ...]
 
 
 class Operand(NamedTuple):
-    """What an input of a function becomes."""
+    """One input of a function that is being batched."""
 
     value: Variable
     x: Variable
@@ -22,46 +22,46 @@ class Operand(NamedTuple):
 
     @property
     def size(self) -> Shape:
-        """The leading axis' size, in a tuple; an empty one if there is no such axis."""
+        """The size of the batch axis in a tuple, which is empty without such an axis."""
         return self.value.shape[: self.lead]
 
     @property
     def own(self) -> Shape:
-        """The value's shape without the leading axis."""
+        """The value's shape without the batch axis."""
         return self.value.shape[self.lead :]
 
     def lined_up(self, ndim: int) -> Variable:
-        """The value with as many axes as an `x` of `ndim` axes would have, so that the two broadcast together."""
+        """The value reshaped so that it broadcasts against an `x` of `ndim` axes."""
         room = ndim - self.x.ndim
         if not self.lead or room <= 0:
             return self.value
         return reshaped(self.value, (*self.size, *(1,) * room, *self.own))
 
     def widened(self, kept: Sequence[int] = ()) -> Variable:
-        """The value repeated along the axes of `x` where it is thin, but for those that are `kept`."""
+        """The value repeated along the axes of `x` where it is thin, except for those that are `kept`."""
         if self.own == self.x.shape:
             return self.value
         shape = [n if a in kept else m for a, (n, m) in enumerate(zip(self.own, self.x.shape, strict=True))]
         return repeated(self.value, (*self.size, *shape))
 
     def full(self, size: Shape) -> Variable:
-        """The value repeated along all axes, a leading one of `size` included."""
+        """The value repeated along all axes, including a batch axis of `size`."""
         value = self.widened()
         return value if self.lead or not size else repeated(value, (*size, *value.shape))
 
 
 def size_of(operands: Sequence[Operand]) -> Shape:
-    """The leading axis' size, in a tuple; an empty one if no operand has that axis."""
+    """The size of the batch axis in a tuple, which is empty if no operand has that axis."""
     return next((each.size for each in operands if each.lead), ())
 
 
 def reshaped(x: Variable, shape: Shape) -> Variable:
-    """`x` in `shape`; itself if that is its own."""
+    """`x` reshaped to `shape`, or `x` itself if it has that shape."""
     y: Variable = x if x.shape == shape else reshape(x, shape=shape)
     return y
 
 
 def repeated(x: Variable, shape: Shape) -> Variable:
-    """`x` repeated to `shape`; itself if that is its own."""
+    """`x` broadcast to `shape`, or `x` itself if it has that shape."""
     y: Variable = x if x.shape == shape else broadcast(x, shape=shape)
     return y

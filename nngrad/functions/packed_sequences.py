@@ -1,4 +1,4 @@
-"""Packed sequences: those of a batch, of several lengths, without their padding."""
+"""Packed sequences: batches of sequences of different lengths, stored without padding."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from . import indexing, slicing
 def pack_padded_sequence(
     padded_sequence: Array, lengths: Array, /, batch_first: bool = False
 ) -> tuple[Variable, Variable]:
-    """The sequences of a batch without their padding: all first steps, then all second ones, and so on.
+    """The sequences of a batch without padding: all first steps, then all second ones, and so on.
 
     How many elements there are depends on the lengths, so these are read when the function is applied; those of another
     batch need another graph.
@@ -48,7 +48,7 @@ def pad_packed_sequence(
     packed_sequence: Array, batch_sizes: Array, /, batch_first: bool = False, padding_value: float = 0.0,
     total_length: int | None = None,
 ) -> tuple[Variable, Variable]:
-    """The inverse of `pack_padded_sequence`: sequences of one length, those that are shorter padded at their end.
+    """The inverse of `pack_padded_sequence`: shorter sequences are padded at their end to one length.
 
     Args:
         packed_sequence: (sum of the lengths, ...).

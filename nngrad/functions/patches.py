@@ -1,4 +1,4 @@
-"""The elements of windows as channels, and Chainer's pooling over any number of axes."""
+"""Windows as channels (im2col and col2im), and Chainer's pooling over any number of axes."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .transposition import transposed
 def im2col(
     x: Array, /, ksize: Ints, stride: Ints = 1, pad: Ints = 0, cover_all: bool = False, dilate: Ints = 1
 ) -> jax.Array:
-    """For each window its elements as channels: those of the first channel in row-major order, then of the next.
+    """The elements of each window as channels: those of the first channel in row-major order, then of the next.
 
     Args:
         x: (N, C, *sizes).
@@ -59,7 +59,7 @@ def im2col(
 def col2im(
     y: Array, /, shape: Shape, ksize: Ints, stride: Ints = 1, pad: Ints = 0, cover_all: bool = False, dilate: Ints = 1
 ) -> jax.Array:
-    """Windows whose elements are channels, added up where they overlap: the transpose of `im2col`.
+    """Windows given as channels, added where they overlap: the transpose of `im2col`.
 
     Args:
         y: Of the shape that `im2col` gives.
@@ -95,7 +95,7 @@ def max_pooling_nd(
     x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, cover_all: bool = True,
     return_indices: bool = False,
 ) -> Variable | tuple[Variable, Variable]:
-    """Maximum over each window along all axes behind the second.
+    """Maximum over each window along all axes after the second.
 
     Args:
         x: (N, C, *sizes).
@@ -160,7 +160,7 @@ PadValue: TypeAlias = Annotated[float, one_of(0)]
 def average_pooling_nd(
     x: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, pad_value: PadValue | None = 0
 ) -> Variable:
-    """Mean over each window along all axes behind the second.
+    """Mean over each window along all axes after the second.
 
     Args:
         pad: Padding at both ends of each axis.
@@ -219,7 +219,7 @@ def _each(
 def spatial_pyramid_pooling_2d(
     x: Array, /, pyramid_height: AtLeastOne, pooling: Annotated[str, one_of("max")] | None = None
 ) -> Variable:
-    """Maxima over grids of 1, 4, 16, ... windows that cover x, one after another (He et al., 2014).
+    """Maxima over grids of 1, 4, 16, ... windows that cover `x`, concatenated (He et al., 2014).
 
     Args:
         x: (N, C, H, W).
@@ -253,7 +253,7 @@ def upsampling_2d(
     x: Array, indexes: Array, /, ksize: Ints, stride: Ints | None = None, pad: Ints = 0, outsize: Ints | None = None,
     cover_all: bool = True,
 ) -> Variable:
-    """Each element put where `max_pooling_nd` with `return_indices` found the maximum of its window; zeros elsewhere.
+    """Max unpooling: each element at the index that `max_pooling_nd` returned with `return_indices`; zeros elsewhere.
 
     Args:
         x: (N, C, h, w).

@@ -1,4 +1,4 @@
-"""Monomials and linear combinations: what emitted gradients are written in."""
+"""Monomials and linear combinations, in which emitted gradients are written."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .arithmetic import add2, add_n, add_scalar, alike, broadcast_pair, floating
 
 @op(elementwise=True, diagonal=True, broadcasts=True, powers=lambda f: f.args["powers"], unbounded=True)
 def monomial(*x: Array, powers: IntsEach) -> jax.Array:
-    """`x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers are taken as float32.
+    """`x[0] ** powers[0] * x[1] ** powers[1] * ...`, broadcast together; integers become float32.
 
     Args:
         x: One or more factors, of any shapes that broadcast.
@@ -105,7 +105,7 @@ def linear_combination(*x: Array, coefficients: NumbersEach, constant: Number = 
 
 
 def in_common_form(xs: tuple[jax.Array, ...]) -> list[jax.Array]:
-    """The arrays in their common floating dtype and their common shape."""
+    """The arrays, cast to their common floating dtype and broadcast to their common shape."""
     same = alike(*map(floating, xs))
     if all([x.shape == same[0].shape for x in same]):
         return same

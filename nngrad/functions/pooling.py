@@ -1,7 +1,7 @@
-"""Maxima, means and sums over windows, and the repetition of elements.
+"""Max, average and sum pooling, and unpooling.
 
 The windows lie along the last axes, as many as `kernel` has entries, or along those before the last one if
-`channel_last`. Any number of axes may come before.
+`channel_last`. Any number of axes may precede them.
 """
 
 from __future__ import annotations
@@ -149,7 +149,7 @@ def max_pooling_backward(
     dy: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
-    """The gradient of `max_pooling` at `x`: each element of `dy`, added where its window has its first maximum.
+    """The gradient of `max_pooling` at `x`: each element of `dy`, added at the first maximum of its window.
 
     Linear in `dy`; `x` says where, and gets no gradient.
 
@@ -213,7 +213,7 @@ def sum_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False,
 ) -> jax.Array:
-    """Sum over each window; shapes are those of `max_pooling`.
+    """Sum over each window; shapes as in `max_pooling`.
 
     Args:
         pad: Zeros put at both ends of each spatial axis; 0 by default.
@@ -232,7 +232,7 @@ def average_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
     channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
-    """Mean over each window; shapes are those of `max_pooling`.
+    """Mean over each window; shapes as in `max_pooling`.
 
     Args:
         x: As for `max_pooling`; integers are averaged as float32.
@@ -258,7 +258,7 @@ def sum_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False,
 ) -> jax.Array:
-    """The transpose of `sum_pooling` of an array of `shape`: each element of `dy`, added to its whole window.
+    """The transpose of `sum_pooling` of an array of `shape`: each element of `dy` is added to its whole window.
 
     Args:
         dy: Of the shape that `sum_pooling` gives.
@@ -273,7 +273,7 @@ def average_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
     pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True,
 ) -> jax.Array:
-    """The transpose of `average_pooling` of an array of `shape`: each element of `dy`, spread over its window.
+    """The transpose of `average_pooling` of an array of `shape`: each element of `dy` is spread over its window.
 
     Args:
         dy: Of the shape that `average_pooling` gives.
@@ -289,7 +289,7 @@ def _transposed(dy: Any, shape: Shape, pooling: Op, *arguments: Any) -> jax.Arra
 
 @composite
 def global_average_pooling(x: Array, /) -> Variable:
-    """Mean over all spatial axes, which stay with size 1.
+    """Mean over all spatial axes, which keep size 1.
 
     Args:
         x: (batch, channels, *sizes), with one spatial axis or more.

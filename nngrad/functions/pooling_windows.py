@@ -1,4 +1,4 @@
-"""The windows that pooling moves along the last axes of an array: what is in them, and where it goes back to."""
+"""Pooling windows along the last axes of an array: reading them, and adding to them."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ _LARGEST = 2**31 - 1
 
 
 def need_elements(axes: list[WindowAxis]) -> None:
-    """Raise a ValueError if some window lies in the padding alone."""
+    """Raise a ValueError if some window lies entirely in the padding."""
     if any(a.number and a.least < 1 for a in axes):
         raise ValueError(f"pad {tuple(a.pad for a in axes)} makes windows that hold no element of x")
 
@@ -90,7 +90,7 @@ def pooled_shape(shape: tuple[int, ...], axes: list[WindowAxis]) -> tuple[int, .
 
 
 def over_windows(x: Any, axes: list[WindowAxis], combine: Callable[[Any, Any], Any], neutral: Any) -> Any:
-    """What `combine`, a sum or a maximum, makes of each window: axis by axis, since it is one of those of its rows."""
+    """Each window reduced by `combine`, a sum or a maximum, one axis at a time."""
     for a in axes:
         padded = _padded(x, [a], neutral)
         if a.kernel > MOST_SLICES:  # so many slices would take long to compile
@@ -109,12 +109,12 @@ def _padded(x: Any, axes: list[WindowAxis], fill: Any) -> Any:
 
 
 def window_offsets(axes: list[WindowAxis]) -> list[tuple[int, ...]]:
-    """The places in a window, in row-major order."""
+    """The positions in a window, in row-major order."""
     return list(itertools.product(*[range(a.kernel) for a in axes]))
 
 
 def at_places(x: Any, axes: list[WindowAxis], fill: Any) -> list[Any]:
-    """For each place in a window the elements that are there, one for each window; `fill` in the padding."""
+    """For each position in a window, the elements there, one per window; `fill` in the padding."""
     padded = _padded(x, axes, fill)
     slices = []
     for place in window_offsets(axes):
@@ -158,7 +158,7 @@ def _merged(x: Any, axis: int) -> Any:
 
 
 def per_window(y: Any, axes: list[WindowAxis], margins: list[int]) -> Any:
-    """`y` divided by the number of positions that each of its windows has among the elements and margins."""
+    """`y` divided by the number of positions of each window that lie among the elements and margins."""
     for a, margin in zip(axes, margins, strict=True):
         share = 1 / lax.convert_element_type(a.counts(margin), jnp.promote_types(y.dtype, jnp.float32))
         y = y * lax.broadcast_in_dim(lax.convert_element_type(share, y.dtype), y.shape, (a.axis,))

@@ -1,7 +1,7 @@
-"""Quantisers: functions that take few values, with the gradients that networks are trained through them with.
+"""Quantisers, with the surrogate gradients that networks are trained with.
 
-Their derivatives are 0 wherever there are any, so each passes an estimate in place of its own: most often that of the
-identity, which is cut off outside the range (straight-through; Bengio, Leonard and Courville, 2013).
+Their derivatives are 0 almost everywhere, so each has an estimate instead: mostly that of the identity, cut off outside
+the range (straight-through; Bengio, Leonard and Courville, 2013).
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
 
 @op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
 def straight_through(y: Array, x: Array, /) -> jax.Array:
-    """`y` with the gradient of `x`: what arrives passes to `x`, as if that were the result, and none of it to `y`.
+    """`y` with the gradient of `x`: the gradient passes to `x`, as if that were the result, and not to `y`.
 
     Any estimator can be made of it: `straight_through(F.sign(x), F.tanh(x))` is the sign with the gradient of tanh.
 
@@ -100,7 +100,7 @@ def fixed_point_quantize(
     x: Array, /, sign: bool = True, n: int = 8, delta: float = 0.0625, quantize: bool = True,
     ste_fine_grained: bool = True,
 ) -> jax.Array:
-    """The multiple of `delta` that is nearest to `x`, halves away from zero, within the range of `n` bits.
+    """`x` rounded to a multiple of `delta`, halves away from zero, within the range of `n` bits.
 
     The largest is `delta * (2^(n-1) - 1)`, and the least is minus that; without `sign` they are `delta * (2^n - 1)`
     and 0.
@@ -126,7 +126,7 @@ def fixed_point_quantize(
 
 
 def fixed_point_range(sign: bool, n: int, delta: float) -> tuple[float, float]:
-    """The least and the largest of the numbers that a fixed-point code has."""
+    """The smallest and the largest number of a fixed-point code."""
     bits = _bits_of_size(n, int(sign), "sign" if sign else "")
     if not (delta > 0 and math.isfinite(delta)):
         raise ValueError(f"delta must be positive, got {delta}")
@@ -139,7 +139,7 @@ def pow2_quantize(
     x: Array, /, sign: bool = True, with_zero: bool = True, n: int = 8, m: int = 1, quantize: bool = True,
     ste_fine_grained: bool = True,
 ) -> jax.Array:
-    """`x` with its size rounded to a power of two, from `2^m` down: `2^(m - (2^k - 1))` is the least, with k bits.
+    """`x` with its magnitude rounded to a power of two between `2^(m - (2^k - 1))` and `2^m`, with k bits.
 
     Sizes are rounded in the logarithm: up from sqrt(2) times a power on. The k bits are those of `n` that are left.
     What is below the least becomes it; or 0, with `with_zero`, where it is less than 1/sqrt(2) of it. Without `sign`
@@ -169,7 +169,7 @@ def pow2_quantize(
 
 
 def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, float]:
-    """The least and the largest of the powers that a code has."""
+    """The smallest and the largest power of a code."""
     spent = " and ".join([name for name, given in (("sign", sign), ("with_zero", with_zero)) if given])
     bits = _bits_of_size(n, sign + with_zero, spent)
     return math.ldexp(1.0, m - (2**bits - 1)), math.ldexp(1.0, m)
@@ -185,7 +185,7 @@ def _bits_of_size(n: int, spent: int, on: str) -> int:
 
 @op
 def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
-    """`x` with 0 in place of its smallest elements; the gradient passes everywhere.
+    """`x` with its smallest elements set to 0; the gradient passes everywhere.
 
     Those stay that are as large as the one at place `floor(rate * (count - 1))` in the order of sizes.
 
@@ -210,7 +210,7 @@ def min_max_quantize(
     x_min_max: bool = False, ema: bool = False, ste_fine_grained: bool = True, eps: Positive = 0.01,
     quantize: bool = True,
 ) -> Variable:
-    """`x` rounded to levels that are spread evenly over a range, of which one is 0 (Jacob and others, 2018).
+    """`x` rounded to evenly spaced levels of a range, one of which is 0 (Jacob and others, 2018).
 
     The range from `qr_min` to `qr_max` has the levels `ql_min` to `ql_max`, so one is s = (qr_max - qr_min) /
     (ql_max - ql_min) from the next. It is moved by less than s, or to where it reaches 0, so that 0 is among them. The
@@ -315,7 +315,7 @@ def quantize_linear(
 
 @composite
 def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
-    """`(x - zero_point) * scale`: numbers from their codes. Its gradients are exact, in all three.
+    """`(x - zero_point) * scale`: numbers from their codes. The gradients of all three are exact.
 
     Args:
         x: The codes, of any shape; whole numbers are taken in the dtype of `scale`.

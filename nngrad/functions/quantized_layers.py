@@ -1,7 +1,7 @@
-"""Affine functions and convolutions with quantised weights: one bit, one bit and a scale, or powers of two.
+"""Affine functions and convolutions with quantised weights: signs, scaled signs, or powers of two.
 
-What nnabla writes in place at each forward pass, the quantised weights, `forward()` writes here to the leaves that are
-given for it.
+nnabla writes the quantised weights in place at each forward pass. Here `forward()` writes them to the leaves that are
+given for them.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ def binary_connect_affine(
     x: Array, weight: Array, binary_weight: Array, bias: Array | None = None, /, base_axis: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
-    """`affine` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
+    """`affine` with the signs of `weight`; the gradient passes to `weight` itself (Courbariaux and others, 2015).
 
     Args:
         binary_weight: A leaf of the shape of `weight`, to which each `forward()` writes the signs.
@@ -63,7 +63,7 @@ def binary_connect_convolution(
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
-    """`convolution` with the signs of `weight`; its gradient passes to `weight` itself (Courbariaux and others, 2015).
+    """`convolution` with the signs of `weight`; the gradient passes to `weight` itself (Courbariaux and others, 2015).
 
     Args:
         ...: As for `convolution` and `binary_connect_affine`.
@@ -93,7 +93,7 @@ def binary_weight_affine(
     x: Array, weight: Array, binary_weight: Array, alpha: Array, bias: Array | None = None, /, base_axis: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
-    """`affine` with the signs of `weight`, times the mean size of each output's weights (Rastegari and others, 2016).
+    """`affine` with the signs of `weight` times each output's mean magnitude of weights (Rastegari and others, 2016).
 
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 
@@ -111,7 +111,7 @@ def binary_weight_convolution(
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     quantize_zero_to: float = 1.0,
 ) -> Variable:
-    """`convolution` with the signs of `weight`, times the mean size of each filter (Rastegari and others, 2016).
+    """`convolution` with the signs of `weight` times the mean magnitude of each filter (Rastegari and others, 2016).
 
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 

@@ -1,8 +1,8 @@
-"""Attention by blocks of queries, so that memory grows with the length and not with its square.
+"""Attention by blocks of queries, so that memory grows linearly with the sequence length and not quadratically.
 
-The weights of a block are those of a few queries for all keys. A loop over the blocks has them one after another, and
-its step is a checkpoint. So a gradient computes the weights of a block again where it needs them, adds up the gradients
-of keys and values from block to block, and is a loop over blocks too, which can be differentiated in the same way.
+A loop over the blocks computes the weights of a few queries for all keys at a time, and its step is a checkpoint. So a
+gradient recomputes the weights of a block when it needs them, and accumulates the gradients of keys and values over the
+blocks. It is a loop over blocks too, which can be differentiated in the same way.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ long as one product, and from a million on it takes less time, since a block sta
 
 
 class ByTarget(NamedTuple):
-    """An array with an axis along which there is one entry for each query."""
+    """An array with one entry per query along some axis."""
 
     array: Variable
     axis: int
@@ -30,7 +30,7 @@ class ByTarget(NamedTuple):
 def by_blocks(
     average: Callable[[Mapping[str, Variable]], tuple[Variable, ...]], given: Mapping[str, ByTarget], sources: int
 ) -> tuple[Variable, ...]:
-    """What `average` gives for all queries, computed block by block where there are many weights.
+    """The result of `average` for all queries, computed block by block where there are many weights.
 
     It gets a part of each array that is `given`, by name, with the same queries, and returns arrays with these queries
     along their third axis. It may read whatever is the same for all queries.

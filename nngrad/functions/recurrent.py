@@ -1,7 +1,7 @@
-"""Recurrent layers.
+"""Recurrent layers: Elman networks, LSTM and GRU.
 
-A layer is made of loops (`loops.py`), one for each direction, so its gradients of any order are loops too. What does
-not depend on the state, the products of all inputs with a weight, is one product before the loop.
+A layer is made of loops (`loops.py`), one for each direction, so its gradients of any order are loops too. The product
+of all inputs with a weight, which does not depend on the state, is computed once before the loop.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ the states after it, the first of which is the output."""
 
 
 class CellKind(NamedTuple):
-    """A kind of recurrent layer."""
+    """A kind of recurrent cell."""
 
     name: str
     cell: Cell
@@ -71,7 +71,7 @@ ELMAN = {
 
 
 class RecurrentLayers(NamedTuple):
-    """What several layers of one kind are given, checked, in one dtype, and with an axis for gates."""
+    """The checked arguments of several layers of one kind, in one dtype and with an axis for gates."""
 
     x: Variable
     states: States
@@ -177,7 +177,7 @@ def rnn(
     num_layers: AtLeastOne = 1, nonlinearity: Annotated[str, one_of(*ELMAN)] = "tanh", dropout: Share = 0.0,
     bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable]:
-    """Layers of Elman's network: `h' = tanh(W_x x + W_h h + b)` at each step.
+    """Elman RNN layers: `h' = tanh(W_x x + W_h h + b)` at each step.
 
     Shapes are written with T steps, batches of B, I inputs, H units, L layers and D directions.
 
@@ -211,7 +211,7 @@ def lstm(
     x: Array, h: Array, c: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
     num_layers: AtLeastOne = 1, dropout: Share = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable, Variable]:
-    """Layers of long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
+    """LSTM layers: long short-term memory (Hochreiter and Schmidhuber, 1997; Gers et al., 2000).
 
     With i, f, g, o = W_x x + W_h h + b at each step:
 
@@ -242,7 +242,7 @@ def gru(
     x: Array, h: Array, weight_l0: Array, weight: Array | None = None, bias: Array | None = None, /,
     num_layers: AtLeastOne = 1, dropout: Share = 0.0, bidirectional: bool = False, training: bool = True,
 ) -> tuple[Variable, Variable]:
-    """Layers of gated recurrent units (Cho et al., 2014), with the reset gate after the product.
+    """GRU layers: gated recurrent units (Cho et al., 2014), with the reset gate after the product.
 
     With r, z, n of W_x x and r', z', n' of W_h h at each step:
 

@@ -52,12 +52,12 @@ def average(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 
 def whole(x: jax.Array) -> jax.Array:
-    """`x` itself, but booleans as int32."""
+    """`x`, with booleans cast to int32."""
     return lax.convert_element_type(x, jnp.int32) if x.dtype == bool else x
 
 
 def reduced_count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
-    """Number of elements that one result of a reduction over `axes` is made of."""
+    """The number of elements that are reduced to one over `axes`."""
     n = 1
     for a in axes:
         n *= x.shape[a]
@@ -65,12 +65,12 @@ def reduced_count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
 
 
 def kept(y: jax.Array, axes: tuple[int, ...], keepdims: bool) -> jax.Array:
-    """`y` with axes of size 1 where it was reduced, if `keepdims`."""
+    """`y` with its reduced axes kept at size 1 if `keepdims`."""
     return lax.expand_dims(y, axes) if keepdims else y
 
 
 def spread(y: jax.Array, x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
-    """`y`, reduced over `axes`, in the shape of `x`."""
+    """`y`, reduced over `axes`, broadcast back to the shape of `x`."""
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     return lax.broadcast_in_dim(y, x.shape, rest)
 
@@ -123,14 +123,14 @@ def reduce(x: AnyShape, /, op: Annotated[str, one_of("sum", "mean")] = "sum") ->
 
 @op(axes=reduces("axis"), precision="high")
 def var(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Variance over axes: the mean of `(x - mean(x))^2`, divided by the number of elements and not by one less."""
+    """Variance over axes: the mean of `(x - mean(x))^2`, without Bessel's correction."""
     axes = axes_of(axis, x.ndim)
     return kept(_variance(floating(x), axes), axes, keepdims)
 
 
 @op(axes=reduces("axis"), precision="high")
 def std(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Standard deviation over axes: the square root of `var`. Its gradient where it is 0 is 0."""
+    """Standard deviation over axes: the square root of `var`. Where it is 0, so is its gradient."""
     axes = axes_of(axis, x.ndim)
     return kept(lax.sqrt(_variance(floating(x), axes)), axes, keepdims)
 
@@ -150,7 +150,7 @@ def _variance(x: jax.Array, axes: tuple[int, ...]) -> jax.Array:
 
 @op(type_name="Max", axes=reduces("axis"), channels_last=over_axes, reduction="max")
 def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
+    """Maximum over axes; NaN propagates. Equal maxima share the gradient equally.
 
     Raises:
         ValueError: There are no elements.
@@ -162,7 +162,7 @@ def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> ja
 
 @op(type_name="Min", axes=reduces("axis"), channels_last=over_axes, reduction="min")
 def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
+    """Minimum over axes; NaN propagates. Equal minima share the gradient equally.
 
     Args:
         ...: As for `amax`.
@@ -198,7 +198,7 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
 def max(
     x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
 ) -> Variable | Any:
-    """Maximum over axes; NaN wins. Equal maxima share the gradient in equal parts.
+    """Maximum over axes; NaN propagates. Equal maxima share the gradient equally.
 
     Args:
         with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
@@ -215,7 +215,7 @@ def max(
 def min(
     x: Array, /, axis: Axes | None = None, keepdims: bool = False, with_index: bool = False, only_index: bool = False
 ) -> Variable | Any:
-    """Minimum over axes; NaN wins. Equal minima share the gradient in equal parts.
+    """Minimum over axes; NaN propagates. Equal minima share the gradient equally.
 
     Args:
         with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
@@ -228,7 +228,7 @@ def min(
 
 
 def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: bool, *arguments: Any) -> Any:
-    """Returns what `values` makes of the arguments; as asked, what `indices` makes of them with it or in its place."""
+    """Returns the result of `values`, of `indices`, or both, as the arguments ask."""
     if only_index:
         return indices(*arguments)
     y = values(*arguments)
@@ -253,7 +253,7 @@ def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
 
 @op(axes=reduces("axis"), reduction="mul", precision="high")
 def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Product over axes. Its gradient divides by nothing, and so is right where elements are 0.
+    """Product over axes. Its gradient divides by nothing, so it is correct where elements are 0.
 
     Args:
         x: Any shape; booleans are taken as int32.
@@ -294,7 +294,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
 
 @op(axes=reduces("axis"), precision="high")
 def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf it is too, with the gradient 0."""
+    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf, so is the result, with gradient 0."""
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     top = lax.reduce_max(x, axes)

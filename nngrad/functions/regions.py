@@ -1,4 +1,4 @@
-"""Regions of images: averages over the bins of boxes, and products of the patches of two images."""
+"""RoIAlign, and correlations between the patches of two images."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def roi_align(
     sampling_ratio: int | None = None,
     channel_last: bool | None = None,
 ) -> jax.Array:
-    """The averages of an image over the bins of boxes, from samples between its pixels (He et al. 2017, "Mask R-CNN").
+    """The averages of an image over the bins of boxes, from bilinear samples (He et al. 2017, "Mask R-CNN").
 
     It is linear in the images, and so differentiable to any order in them. As in nnabla no gradient goes to the boxes;
     `warp_by_grid` has one for the positions that it samples.
@@ -104,7 +104,7 @@ def roi_align_backward(
     sampling_ratio: int | None = None,
     channel_last: bool | None = None,
 ) -> jax.Array:
-    """The transpose of `roi_align` in an input of `shape`: what arrives at each bin, added to the pixels it is made of.
+    """The transpose of `roi_align` in an input of `shape`: each bin is added to the pixels that it averages.
 
     Args:
         dy: Of the shape that `roi_align` gives.
@@ -183,7 +183,7 @@ def _product_cost(f: Function) -> int:
 
 @op(linear="each", axes=_BATCH, cost=_product_cost, precision="low")
 def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Array:
-    """Products of each pixel of an image with displaced ones of another one, summed over the channels.
+    """Products of each pixel of an image with displaced ones of another, summed over the channels.
 
     Args:
         x: (batch, C, height, width).
@@ -262,7 +262,7 @@ def patch_correlation(
     padding: Ints = (0, 0, 0, 0),
     channel_last: bool = False,
 ) -> Variable:
-    """Products of the patches of one image with those of another one that lie around the same place.
+    """Correlations between the patches of one image and nearby patches of another.
 
     Each is the sum over channels and pixels of a patch of `x1`, multiplied by a patch of `x2` that is displaced by
     -shift, -shift + shift_step, ... up to shift along each axis (Dosovitskiy et al. 2015, "FlowNet"). Beyond the images

@@ -1,4 +1,4 @@
-"""Arrays on finer and coarser grids: nearest, linear and cubic interpolation along axes."""
+"""Resampling to finer and coarser grids: nearest, linear and cubic interpolation along axes."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def resample(
     x: Array, /, axes: Ints, grids: Static, mode: str, rounding: str = "floor", cubic_coeff_a: float = -0.75,
     exclude_outside: bool = False, bounded: bool = False,
 ) -> jax.Array:
-    """`x` interpolated at evenly spaced positions along some axes: what `interpolate` and `onnx_resize` are made of.
+    """`x` interpolated at evenly spaced positions along some axes: the op behind `interpolate` and `onnx_resize`.
 
     Args:
         x: Any shape; whole numbers are taken as float32.
@@ -71,7 +71,7 @@ def resample_transpose(
     y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: str, rounding: str = "floor",
     cubic_coeff_a: float = -0.75, exclude_outside: bool = False, bounded: bool = False,
 ) -> jax.Array:
-    """The transpose of `resample` of an array of `shape`: each element added to those that it is interpolated from.
+    """The transpose of `resample` of an array of `shape`: each element is added to those that it is interpolated from.
 
     Args:
         y: Of the shape that `resample` gives.
@@ -142,7 +142,7 @@ def interpolate(
     mode: Annotated[str, one_of("linear", "nearest")] = "linear", align_corners: bool = False, half_pixel: bool = False,
     half_pixel_for_nn: bool = False, channel_last: bool = False,
 ) -> Variable:
-    """`x` resized along 1 to 3 spatial axes, without a filter where it shrinks.
+    """`x` resized along 1 to 3 spatial axes, without antialiasing.
 
     Element i of a result of m elements is taken from the position i n / m among n elements; `align_corners`,
     `half_pixel` and `half_pixel_for_nn` say otherwise. A result of one element is taken from position 0, but for
@@ -195,7 +195,7 @@ def onnx_resize(
     exclude_outside: int | None = None, extrapolation_value: float | None = None,
     nearest_mode: str = "round_prefer_floor",
 ) -> Variable:
-    """`x` resized as ONNX's operator Resize (version 11) does it.
+    """`x` resized as by ONNX's operator Resize (version 11).
 
     Args:
         x: Any shape; each axis may be resized. Whole numbers are taken as float32.

@@ -1,4 +1,4 @@
-"""Steps whose derivative is 0, as in mathematics; `sign`, `floor`, `ceil` and `round` let gradients pass."""
+"""Step functions with their true derivative 0; through `sign`, `floor`, `ceil` and `round` gradients pass."""
 
 from __future__ import annotations
 

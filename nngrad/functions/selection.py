@@ -1,4 +1,4 @@
-"""Diagonals, items and reordered slices of an array."""
+"""Diagonals, single items and permuted slices of an array."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from .movement import transpose
 
 @composite
 def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Variable:
-    """The diagonal over two axes, which the result has as its last axis: elements `[i, i + offset]`.
+    """The diagonal over two axes, elements `[i, i + offset]`, as the last axis of the result.
 
     Args:
         x: Two axes or more, of any dtype.
@@ -49,7 +49,7 @@ def select_item(x: Array, t: Array, /) -> Variable:
 
 @composite
 def permutate(x: WithAxis, indices: Array, /, axis: int = 0, inv: bool = False) -> Variable:
-    """The slices along an axis in another order: `y[i] = x[indices[i]]`.
+    """The slices along an axis, permuted: `y[i] = x[indices[i]]`.
 
     Args:
         indices: (n,), each of 0, ..., n - 1 once, for `n` slices.

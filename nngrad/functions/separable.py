@@ -1,7 +1,7 @@
-"""Convolutions with a kernel of its own at each place, the product of a vertical and a horizontal one.
+"""Adaptive separable convolution: at each position its own kernel, the product of a vertical and a horizontal one.
 
-Four arrays make one number, linear in each: the sum over all b, c, i, j, r, s of
-y[b, c, r, s] x[b, c, r + j, s + i] v[b, j, r, s] h[b, i, r, s]. Its derivative in each one is an op of the others.
+It comes from a scalar that is linear in each of four arrays: the sum over all b, c, i, j, r, s of y[b, c, r, s] x[b, c,
+r + j, s + i] v[b, j, r, s] h[b, i, r, s]. Its derivative in each one is an op of the others.
 """
 
 from __future__ import annotations
@@ -80,7 +80,7 @@ def _accurate(*arrays: Array) -> tuple[Any, Any]:
 
 @op(linear="each", axes=rows_of((0, 1, 2)), cost=_separable_cost, precision="low")
 def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_kernel: Array, /) -> jax.Array:
-    """Convolution with a kernel of its own at each place, the outer product of a vertical and a horizontal one.
+    """Convolution with its own kernel at each position: the outer product of a vertical and a horizontal one.
 
     `y[b, c, r, s]` is the sum over j and i of
     `vertical_kernel[b, j, r, s] * horizontal_kernel[b, i, r, s] * x[b, c, r + j, s + i]` (Niklaus et al., 2017).

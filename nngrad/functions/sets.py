@@ -1,8 +1,8 @@
-"""Masks that select as many elements as they have true ones, sorted search, and sets of distinct elements.
+"""Boolean masks, sorted search, and unique elements.
 
-The size of some results depends on values. It is fixed when the function is applied, from the values that its inputs
-have then, or given as `size`. What is computed later from other values, and does not have that size, is not cut off
-without a word: indices are then out of range, and elements NaN.
+The size of some results depends on values. It is fixed when the function is applied, by the values that its inputs have
+then, or given as `size`. If other values later give another size, the result is not cut off silently: indices are then
+out of range, and elements NaN.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ from .indexing import argsort, gather, where
     ),
 )
 def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = None) -> jax.Array:
-    """Where values go in sorted rows: how many elements of the row are smaller, as int32.
+    """Insertion points of values in sorted rows: how many elements of the row are smaller, as int32.
 
     Args:
         sorted_sequence: `(..., n)`, each row in ascending order.
@@ -67,7 +67,7 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
 
 @op
 def true_places(mask: AnyShape, /, size: Size, whole: bool = False) -> jax.Array:
-    """The indices of the elements of `mask` that are not 0, in their order.
+    """The indices of the nonzero elements of `mask`, in order.
 
     Args:
         size: How many are returned. Where there are fewer, the rows that are left hold the sizes of the axes, which are
@@ -95,7 +95,7 @@ def true_places(mask: AnyShape, /, size: Size, whole: bool = False) -> jax.Array
 
 @op
 def true_ranks(mask: AnyShape, /) -> jax.Array:
-    """For each element of `mask` that is not 0 how many such come before it, as int32; for the others -1."""
+    """For each nonzero element of `mask`, the number of nonzero ones before it, as int32; -1 for the others."""
     true = lax.reshape(holds(mask), (mask.size,))
     rank = lax.sub(lax.cumsum(lax.convert_element_type(true, jnp.int32)), np.int32(1))
     return lax.reshape(lax.select(true, rank, lax.full_like(rank, -1)), mask.shape)
@@ -109,7 +109,7 @@ def _count(mask: Variable, size: int | None) -> tuple[int, bool]:
 
 
 def known_values(x: Variable) -> Any:
-    """The value of `x`, which sets the size of what function `name` gives."""
+    """The value of `x`, which determines the size of the result of function `name`."""
     try:
         return x.data.view
     except ValueError as error:
@@ -119,7 +119,7 @@ def known_values(x: Variable) -> Any:
 
 @composite
 def nonzero(x: AnyShape, /, size: Size | None = None) -> Variable:
-    """The indices of the elements that are not 0, in their order.
+    """The indices of the nonzero elements, in order.
 
     Args:
         size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
@@ -138,7 +138,7 @@ def nonzero(x: AnyShape, /, size: Size | None = None) -> Variable:
 
 @composite
 def bool_gather(input: Array, mask: AnyShape, /, size: Size | None = None) -> Variable:
-    """The elements, or slices, of `input` where `mask` is not 0, one after the other.
+    """The elements, or slices, of `input` where `mask` is not 0, in order.
 
     Args:
         input: Any shape, of which the axes of `mask` are the first ones.
@@ -226,7 +226,7 @@ def _check_mask(x: Variable, mask: Variable, name: str) -> None:
 def distinct(
     x: AnyShape, /, size: Size, axis: int | None = None, whole: bool = False
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The distinct elements of `x`, or slices along an axis, in ascending order.
+    """The unique elements of `x`, or slices along an axis, in ascending order.
 
     Args:
         size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0; where there are
@@ -264,7 +264,7 @@ def unique(
     x: AnyShape, /, flatten: bool = True, axis: int | None = None, sorted: bool = True, with_index: bool = False,
     with_inverse: bool = False, with_counts: bool = False, size: Size | None = None,
 ) -> Variable | Any:
-    """The distinct elements of `x`, or slices along an axis. No gradient passes: where two are equal, there is none.
+    """The unique elements of `x`, or slices along an axis. No gradient passes, since none exists where two are equal.
 
     Args:
         flatten: Whether the elements of the flattened `x` are compared; else `axis` is to be given.

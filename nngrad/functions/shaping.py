@@ -1,4 +1,4 @@
-"""Axes put in, taken out and moved, and elements repeated and shifted: made of reshape, transpose and broadcast."""
+"""Adding, removing and moving axes, and repeating and shifting elements, by reshape, transpose and broadcast."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .slicing import take_slices
 
 @composite
 def expand_dims(x: AnyArray, /, axis: Axes) -> Variable:
-    """`x` with axes of size 1 more.
+    """`x` with additional axes of size 1.
 
     Args:
         axis: Where they are in the result: one or several.
@@ -47,7 +47,7 @@ def squeeze(x: AnyArray, /, axis: Axes | None = None) -> Variable:
 
 @composite
 def flatten(x: AnyArray, /) -> Variable:
-    """The elements of `x`, in their order, along one axis."""
+    """The elements of `x`, in order, along one axis."""
     return reshape(x, shape=(x.size,))
 
 
@@ -56,7 +56,7 @@ def flatten(x: AnyArray, /) -> Variable:
 
 @composite
 def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
-    """`x` with some axes in other places; the others keep their order.
+    """`x` with some axes moved; the others keep their order.
 
     Args:
         source: The axes, one or several.
@@ -90,7 +90,7 @@ def _moved(ndim: int, places: dict[int, int]) -> tuple[int, ...]:
 
 @composite
 def swapaxes(x: AnyArray, /, axis1: int, axis2: int) -> Variable:
-    """`x` with two axes in each other's place.
+    """`x` with two axes exchanged.
 
     Args:
         axis1: An axis.
@@ -122,7 +122,7 @@ def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
 
 @composite
 def fliplr(x: Array, /) -> Variable:
-    """The second axis the other way round.
+    """`x` reversed along its second axis.
 
     Args:
         x: Two axes or more, of any dtype.
@@ -137,7 +137,7 @@ def fliplr(x: Array, /) -> Variable:
 
 @composite
 def flipud(x: Array, /) -> Variable:
-    """The first axis the other way round.
+    """`x` reversed along its first axis.
 
     Args:
         x: One axis or more, of any dtype.
@@ -155,7 +155,7 @@ def flipud(x: Array, /) -> Variable:
 
 @composite
 def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
-    """Each element, or each slice along an axis, repeated so many times, one copy after the other.
+    """Each element, or each slice along an axis, repeated consecutively.
 
     Args:
         repeats: How often: one number, or one for each index along the axis.
@@ -181,7 +181,7 @@ def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
 
 @composite
 def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
-    """Channels put into blocks of pixels: (n, c r^2, h, w) becomes (n, c, h r, w r).
+    """Channels rearranged into blocks of pixels: (n, c r^2, h, w) becomes (n, c, h r, w r).
 
     Channel (i r + j) c + k gives pixel (i, j) of each block in channel k.
 
@@ -201,7 +201,7 @@ def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
 
 @composite
 def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
-    """Blocks of pixels put into channels: the inverse of `depth2space`.
+    """Blocks of pixels rearranged into channels: the inverse of `depth2space`.
 
     Args:
         x: Images, channels first.
@@ -232,7 +232,7 @@ def _image(x: Variable) -> tuple[int, ...]:
 def shift(
     x: AnyArray, /, shifts: Ints | None = None, border_mode: Annotated[str, one_of("nearest", "reflect")] = "nearest"
 ) -> Variable:
-    """`x` moved along its last axes: what was at i is at i + shift, and what comes from beyond a border is made up.
+    """`x` shifted along its last axes: the element at i moves to i + shift, and vacated positions are filled.
 
     Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
     `depthwise_convolution` with a kernel for each channel that has a single 1.

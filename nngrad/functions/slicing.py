@@ -1,4 +1,4 @@
-"""Parts of arrays: slices along the axes, and the slices at points; `x[key]` is made of both."""
+"""Slices along axes, and slices at points; `x[key]` is made of both."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | 
 @op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", slice_keys=told_by_key,
     shape=_taken)
 def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
-    """A regular part of `x`: what `x[key]` is for a key of ints, slices and None.
+    """A rectangular part of `x`: `x[key]` for a key of ints, slices and None.
 
     Args:
         key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be
@@ -49,7 +49,7 @@ def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
 
 @op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", update_keys=told_by_key)
 def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
-    """Zeros with `y` put where `take_slices` takes it from: the transpose of `take_slices`.
+    """Zeros with `y` written where `take_slices` reads: the transpose of `take_slices`.
 
     Args:
         y: An array in the shape of what `key` takes.
@@ -94,7 +94,7 @@ def _shape_of(key: tuple[Entry, ...]) -> tuple[int, ...]:
 def slice(
     x: AnyArray, /, start: Static | None = None, stop: Static | None = None, step: Static | None = None
 ) -> Variable:
-    """`x[start:stop:step]` along each axis, as Python's slices are.
+    """`x[start:stop:step]` along each axis, as in Python.
 
     Args:
         start: One number, or None for the default, per axis; fewer stand for the last axes.

@@ -1,4 +1,4 @@
-"""Linear systems of equations with matrices."""
+"""Solving linear systems with dense matrices."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from .movement import broadcast, reshape, transpose
 
 @composite
 def batch_solve(A: Array, B: Array, /, transposed: bool = False) -> Variable:  # noqa: N803 - as it is written
-    """`X` with `A X = B` for each matrix in the last two axes of `A`, by LU factors.
+    """`X` with `A X = B` for each matrix in the last two axes of `A`, by LU factorisation.
 
     Derivatives of any order are solves with the factors of the one factorisation that is there: solves with one `A` on
     one leading axis of right sides, as derivatives along several directions are, count as one with more columns.

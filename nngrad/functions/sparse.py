@@ -1,4 +1,4 @@
-"""Products with matrices most of whose elements are zero: plain functions, made of taking rows and adding them."""
+"""Products with sparse matrices, composed of gathering and adding rows."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .shaping import swapaxes
 
 
 class CooMatrix(NamedTuple):
-    """A sparse matrix, or one for each row of a batch, by the coordinates of its elements."""
+    """A sparse matrix in coordinate (COO) format, or one for each row of a batch."""
 
     data: Any
     """The values, (elements,) or (batch, elements): a Variable, or an array. Those at one place add up."""

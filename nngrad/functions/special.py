@@ -1,6 +1,6 @@
-"""Special functions: logarithms and exponentials near 1, of the error function, of the gamma function.
+"""Special functions: log and exp near 1, error and gamma functions, and their relatives.
 
-All are elementwise, and differentiated to any order. Integers are taken as float32.
+All are elementwise, and differentiable to any order. Integer inputs become float32.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ rsqrt = of_floats(
 
 @op(elementwise=True, diagonal=True, broadcasts=True, precision="high")
 def logaddexp(x0: AsFloats, x1: Array, /) -> jax.Array:
-    """`log(exp(x0) + exp(x1))`, without overflow.
+    """`log(exp(x0) + exp(x1))`, computed without overflow.
 
     Args:
         x1: Any shape that broadcasts with that of `x0`; integers are taken as float32.
@@ -223,7 +223,7 @@ def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
 
 @explained_by_name
 def zeta(x: float, q: Variable) -> Variable:
-    """Hurwitz's zeta function: the sum of `(k + q)^-x` over k = 0, 1, 2, ...
+    """The Hurwitz zeta function: the sum of `(k + q)^-x` over k = 0, 1, 2, ...
 
     It is differentiated with respect to `q`; for `x` there is no closed form.
 

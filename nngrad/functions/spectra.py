@@ -1,4 +1,4 @@
-"""What decompositions are made of, in float32 or float64: eigenvalues, singular values and their vectors."""
+"""The ops behind the decompositions, in float32 or float64: eigenvalues, singular values and their vectors."""
 
 from __future__ import annotations
 

@@ -1,8 +1,8 @@
-"""Random functions: what is drawn is drawn once per forward and shared by every gradient.
+"""Random functions: numbers are drawn once per forward and shared by every gradient.
 
-Each is made of an op that is a deterministic function of a key, and a leaf whose value, the key, is
-drawn anew at every `forward()`. With `seed=-1` the keys come from the stream that `nngrad.seed` starts;
-any other seed gives the call a stream of its own.
+Each consists of an op, a deterministic function of a key, and a leaf that holds the key and draws a new one at every
+`forward()`. With `seed=-1` the keys come from the stream that `nngrad.seed` starts; any other seed gives the call its
+own stream.
 """
 
 from __future__ import annotations
@@ -33,14 +33,14 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 
 
 def key_leaf(seed: int, function: str) -> Variable:
-    """A leaf with a key that is drawn anew at every `forward()`."""
+    """A leaf that draws a new key at every `forward()`."""
     if seed < -1:
         raise ValueError(f"{function}: seed must be -1, for the stream that nngrad.seed starts, or more; got {seed}")
     return drawn_leaf(_KEY, key_source(seed), f"{function}/key")
 
 
 def typed_key(key: Any) -> Any:
-    """JAX's key for the raw data `uint32[2]`."""
+    """JAX's typed key for the raw data `uint32[2]`."""
     if key.shape != (2,) or key.dtype != jnp.uint32:
         raise TypeError(f"key must be uint32[2], the data of a threefry key, got {key.dtype}{list(key.shape)}")
     return jax.random.wrap_key_data(key, impl="threefry2x32")
@@ -66,7 +66,7 @@ def by_position(draw: Callable[P, R]) -> Callable[P, R]:
 @op
 @by_position
 def bernoulli(key: Array, /, p: Probability = 0.5, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
-    """1 with probability `p`, else 0: samples that follow from `key`.
+    """Samples that are 1 with probability `p`, else 0, determined by `key`.
 
     Args:
         p: Probability of 1, from 0 to 1.
@@ -78,7 +78,7 @@ def bernoulli(key: Array, /, p: Probability = 0.5, shape: Shape = (), dtype: DTy
 @op
 @by_position
 def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -> jax.Array:
-    """float32 samples, uniform in [low, high), that follow from `key`.
+    """float32 samples, uniform in [low, high), determined by `key`.
 
     Args:
         low: Least value.
@@ -99,7 +99,7 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
 @op
 @by_position
 def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) -> jax.Array:
-    """float32 samples, normal with mean `mu` and standard deviation `sigma`, that follow from `key`.
+    """float32 samples, normal with mean `mu` and standard deviation `sigma`, determined by `key`.
 
     Args:
         mu: Mean.
@@ -116,7 +116,7 @@ def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) ->
 @op
 @by_position
 def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> jax.Array:
-    """int32 samples, uniform in [low, high), that follow from `key`.
+    """int32 samples, uniform in [low, high), determined by `key`.
 
     Args:
         low: Least value.
@@ -133,7 +133,7 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
 @op
 @by_position
 def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
-    """`count` different numbers from 0 to `high - 1`, as drawn from an urn one after another, that follow from `key`.
+    """`count` integers from 0 to `high - 1`, sampled without replacement, determined by `key`.
 
     The number of steps grows as `count` alone (Floyd's algorithm: Bentley and Floyd, 1987, "A sample of brilliance");
     one byte is kept for each number there is.
@@ -171,7 +171,7 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
 @op
 @by_position
 def subkey(key: Array, /, index: Size) -> jax.Array:
-    """One of the keys that follow from `key`, for a function that draws several times.
+    """One of the keys derived from `key`, for a function that draws several times.
 
     Args:
         key: uint32[2].

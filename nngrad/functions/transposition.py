@@ -13,8 +13,8 @@ from ..graph.spec import has_name
 
 
 def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) -> jax.Array:
-    """Returns what the transpose of `linear`, a linear function of an array of `shape`, makes of `y`. ValueError: `y`,
-    which the message calls `name`, has not the shape of what `linear` gives."""
+    """Apply the transpose of `linear`, a linear function of an array of `shape`, to `y`. A ValueError names `y` by
+    `name` if it does not have the shape of the result of `linear`."""
     x = jax.ShapeDtypeStruct(tuple(shape) if has_name(shape) else as_shape(shape), y.dtype)
     expected = jax.eval_shape(linear, x).shape
     if y.shape != expected:

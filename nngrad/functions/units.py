@@ -1,4 +1,4 @@
-"""Units of networks that are made of others: maxout, a swish that is learned, and single steps of an LSTM."""
+"""Composed network units: maxout, swish with a learnable slope, and single LSTM and S-LSTM steps."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def maxout(x: WithAxis, /, pool_size: int, axis: int = 1) -> Variable:
 
 @composite
 def scaled_swish(x: Array, beta: Array, /) -> Variable:
-    """`x sigmoid(beta x)`, with a `beta` that can be learned (Ramachandran et al., 2017).
+    """`x sigmoid(beta x)`, where `beta` can be learned (Ramachandran et al., 2017).
 
     Args:
         x: (batch, *sample).
@@ -79,7 +79,7 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
 
 @composite
 def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Variable, Variable]:
-    """A step of an S-LSTM, which joins two branches of a tree: of each it takes a state and the sources of gates.
+    """A step of an S-LSTM, which joins two branches of a tree, each with its state and gate inputs.
 
     `c = tanh(a1) sigmoid(i1) + tanh(a2) sigmoid(i2) + c_prev1 sigmoid(f1) + c_prev2 sigmoid(f2)` and
     `h = tanh(c) sigmoid(o1 + o2)`: what Chainer's `slstm` computes (its documentation adds up within the functions).

@@ -1,4 +1,4 @@
-"""How often predictions are right. They are counts: no gradient passes."""
+"""Classification error measures. They are counts: no gradient passes."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastO
 
 @composite
 def binary_error(x: Array, target: Array, /) -> Variable:
-    """1 where just one of `x` and `target` is at least 0.5, else 0.
+    """1 where exactly one of `x` and `target` is at least 0.5, else 0.
 
     Args:
         x: Probabilities, of any shape.
@@ -51,7 +51,7 @@ def binary_error(x: Array, target: Array, /) -> Variable:
 
 @composite
 def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Variable:
-    """How often each class was predicted where each class was right.
+    """Counts of samples by true class and predicted class.
 
     Args:
         x: Scores, `(*before, classes, *after)`; the class with the highest is predicted, the first of several.

@@ -1,4 +1,4 @@
-"""Images sampled at positions that are computed.
+"""Sampling images at computed positions: spatial transformers and optical flow.
 
 A position is counted in pixels, from the middle of the first one. Between pixels an image is linear along each axis, so
 a sample is a weighted sum of the corners of the *cell* that the position lies in. Which cell that is has no derivative;
@@ -36,7 +36,7 @@ PADDINGS = ("zero", "repeat", "reflect", "mirror")
 
 @op(diagonal=True)
 def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
-    """How far in its cell each position along an axis lies: from 0 at its first corner to 1 at its last.
+    """The position within its cell along an axis: from 0 at its first corner to 1 at its last.
 
     Args:
         x: Positions, of any shape and floating dtype.
@@ -53,7 +53,7 @@ def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
 
 @op(diagonal=True)
 def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
-    """The derivative of `cell_fraction`: 1, -1 where the image is turned round, 0 where the last pixel is repeated.
+    """The derivative of `cell_fraction`: 1, -1 where the image is reflected, 0 where the last pixel is repeated.
 
     Args:
         ...: As for `cell_fraction`.
@@ -63,7 +63,7 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
 
 @op(axes=rows_of((0,)))
 def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) -> jax.Array:
-    """Which pixels the cells of positions have as corners, numbered in row-major order.
+    """The pixels at the corners of the cells of positions, numbered in row-major order.
 
     Args:
         x: Positions (batch, Q, D), along the last axis of the image first, as x before y.
@@ -164,7 +164,7 @@ def sampled(
 
 @composite
 def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Variable:
-    """Affine maps of the positions of an image's pixels: a grid for `warp_by_grid`.
+    """Affine transforms of the positions of an image's pixels: a grid for `warp_by_grid`.
 
     Positions go from -1 to 1 along each axis, x before y, as `align_corners` says; where an axis has one pixel alone it
     is at 0.
@@ -211,7 +211,7 @@ def warp_by_grid(
     padding_mode: Annotated[str, one_of("zero", "repeat", "reflect")] = "zero", align_corners: bool = False,
     channel_last: bool = False,
 ) -> Variable:
-    """Images sampled at the positions of a grid, as a spatial transformer does it (Jaderberg et al. 2015).
+    """Images sampled at the positions of a grid, as in spatial transformers (Jaderberg et al. 2015).
 
     With 'linear' it is differentiable to any order in both. In the grid it is a polynomial on each cell between pixels,
     linear along each axis, so of the second derivatives there are the mixed ones alone; at a pixel the derivative is
@@ -251,7 +251,7 @@ def warp_by_grid(
 
 @composite
 def warp_by_flow(data: Array, flow: Array, /) -> Variable:
-    """Images of which each pixel is taken from as far away as a flow says, linear between pixels.
+    """Images whose pixels are sampled at positions displaced by a flow, with linear interpolation.
 
     Beyond the image its last pixels are repeated. It is differentiable to any order in both, as `warp_by_grid` is.
 

@@ -1,6 +1,6 @@
 """Weighted sums of points of an array: one trilinear form seen from its three sides.
 
-Warps and regions of images are made of these: a sample between pixels is a weighted sum of those around it.
+Image warps and regions are made of these: a sample between pixels is a weighted sum of the pixels around it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
 def weighted_points_data_grad(
     y: Array, weights: Array, indices: Array, /, size: int, channel_last: bool = False
 ) -> jax.Array:
-    """The transpose of `weighted_points` in x: each sum added, by its weights, to the points that it is made of.
+    """The transpose of `weighted_points` in `x`: each sum, weighted, is added to the points that it is made of.
 
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.

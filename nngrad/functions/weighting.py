@@ -1,4 +1,4 @@
-"""Weighted means, and arrays that are scaled and shifted along some of their axes."""
+"""Weighted means, and biases, scales and interpolation along some axes."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from .reduction import mean, sum
 
 @explained_by_name
 def average(x: Array, axis: Axes | None = None, weights: Array | None = None, keepdims: bool = False) -> Variable:
-    """Mean over axes, weighted if there are weights: `sum(x weights) / sum(weights)`.
+    """Mean over axes, optionally weighted: `sum(x weights) / sum(weights)`.
 
     Args:
         x: Any shape; integers are taken as float32.
@@ -70,7 +70,7 @@ def _placed(x: Variable, y: Variable, axis: int) -> Variable:
 
 @composite
 def bias(x: AnyShape, y: Array, /, axis: int = 1) -> Variable:
-    """`x + y`, where the axes of `y` are those of `x` from `axis` on.
+    """`x + y`, where the axes of `y` match those of `x` from `axis` on.
 
     Args:
         y: One number for each index along those axes.
@@ -85,7 +85,7 @@ def bias(x: AnyShape, y: Array, /, axis: int = 1) -> Variable:
 
 @composite
 def scale(x: Array, y: Array, /, axis: int = 1) -> Variable:
-    """`x * y`, where the axes of `y` are those of `x` from `axis` on.
+    """`x * y`, where the axes of `y` match those of `x` from `axis` on.
 
     Args:
         ...: As for `bias`.

@@ -1,4 +1,4 @@
-"""while_loop: a loop whose steps are counted by nobody, or up to a bound."""
+"""while_loop: a loop with an unknown number of steps, optionally bounded."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = TypeVar("T")
 
 @explained_by_name
 def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None) -> T:
-    """A loop that goes on as long as a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
+    """A loop that runs while a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
 
     As `jax.lax.while_loop`. How many steps it will take is not known before it runs, so nothing can be kept for a
     gradient: without a `bound` there are derivatives forward alone (`nn.jvp`), of any order. With one it is a `scan` of
