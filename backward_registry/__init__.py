@@ -1,8 +1,8 @@
-"""The backward rule of every op; the files are named as in `nngrad/functions`. What is made of ops has none.
+"""The backward rules of ops, in files named as in `nngrad/functions`. Composites need none.
 
-A rule is a function on graphs: `rule(f, *gys)` gets the Function and the gradient of each of its
-outputs, and returns one gradient per input (alone where there is one input). It calls `F` and
-operators, so what it emits can be differentiated in turn. `None` means that the gradient is zero.
+A rule is a function on graphs: `rule(f, *gys)` gets the Function and the gradient of each of its outputs, and returns
+one gradient per input (alone if there is one input). It calls `F` and operators, so its result can be differentiated in
+turn. `None` means that the gradient is zero.
 """
 
 import importlib

@@ -9,8 +9,8 @@ from .rules import backward, gradients, slopes
 
 
 def gated(gy: Variable, condition: Variable) -> Variable:
-    """`gy` where the condition holds, else 0. It is selected and not multiplied by a mask, so that an infinite
-    gradient leaves no NaN where the activation is flat: sqrt(relu(x)) has the gradient 0 for negative x."""
+    """`gy` where the condition holds, else 0. It selects instead of multiplying by a mask, so that an infinite gradient
+    leaves no NaN where the activation is flat: sqrt(relu(x)) has the gradient 0 for negative x."""
     return F.where(condition, gy, zeros_like(gy))
 
 
@@ -25,7 +25,7 @@ gradients(
 
 @backward(F.prelu)
 def prelu_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 1 where x0 >= 0, else x1; dy/dx1 = x0 where x0 < 0, else 0, summed over what shares a slope"""
+    """dy/dx0 = 1 where x0 >= 0, else x1; dy/dx1 = x0 where x0 < 0, else 0, summed over elements that share a slope"""
     x0, x1 = f.inputs
     shape = slope_shape(x0, x1, f.args["base_axis"])
     slope = F.reshape(x1, shape=shape)

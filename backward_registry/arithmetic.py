@@ -1,4 +1,4 @@
-"""Backward rules of sums, products, powers and extrema. `Grad` sums over broadcast axes."""
+"""Backward rules of sums, products, powers, maxima and minima. `Grad` sums over broadcast axes."""
 
 import math
 
@@ -40,7 +40,7 @@ def pow2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
 
 @backward(F.maximum2)
 def maximum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx = 1 for the larger, 1/2 each where they are equal"""
+    """dy/dx = 1 for the larger operand, 1/2 for each where they are equal"""
     x0, x1 = f.inputs
     ties = F.equal(x0, x1)
     return shared(gy, F.greater_equal(x0, x1), ties), shared(gy, F.less_equal(x0, x1), ties)
@@ -48,15 +48,15 @@ def maximum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
 
 @backward(F.minimum2)
 def minimum2_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx = 1 for the smaller, 1/2 each where they are equal"""
+    """dy/dx = 1 for the smaller operand, 1/2 for each where they are equal"""
     x0, x1 = f.inputs
     ties = F.equal(x0, x1)
     return shared(gy, F.less_equal(x0, x1), ties), shared(gy, F.greater_equal(x0, x1), ties)
 
 
 def shared(gy: Variable, taken: Variable, ties: Variable) -> Variable:
-    """`gy` where an extremum's operand is taken, half of it where it ties, else 0. It is selected and not
-    multiplied, so that an infinite gradient leaves no NaN on the operand that was not taken."""
+    """`gy` where the operand attains the extremum, half of it at a tie, else 0. It selects instead of multiplying, so
+    that an infinite gradient leaves no NaN on the other operand."""
     return F.where(taken, F.where(ties, 0.5 * gy, gy), zeros_like(gy))
 
 
@@ -71,7 +71,7 @@ def add_n_backward(f: Function, gy: Variable) -> list[Variable]:
 
 @backward(F.mul_n)
 def mul_n_backward(f: Function, gy: Variable) -> list[Variable]:
-    """dy/dxi = the product of the others: of all before it and all after it, without division"""
+    """dy/dxi = the product of the other factors: of all before it and all after it, without division"""
     xs = f.inputs
     before, gxs = gy, [gy]
     for x in xs[:-1]:

@@ -1,4 +1,4 @@
-"""Backward rules of making and casting arrays, and of diagonals. They are linear: the rule is the transpose."""
+"""Backward rules of array creation, casts and diagonals. They are linear: the rule is the transpose."""
 
 import nngrad.functions as F
 

@@ -1,4 +1,4 @@
-"""Backward rules of windows at random places. Taking is linear: the rule puts, and the other way round."""
+"""Backward rules of windows at random positions: reading and writing are each other's transpose."""
 
 import nngrad.functions as F
 

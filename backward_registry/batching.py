@@ -1,13 +1,11 @@
-"""Forms of ops for inputs that get one more, leading, axis: for the few for which what is derived from the declaration
-of their axes would not be the least work.
+"""Batched forms of the few ops for which the form derived from their axis declaration would cost more than necessary.
 
-A form takes the function and its operands and applies what computes the same for all elements of the leading axis at
-once; it returns None to have the op mapped along the axis. The value of an operand may be *thin*: an axis of size 1
-stands for one along which the value repeats itself, as the directions `(K, 1, d)` do that are the same for all rows of
-a batch. Thin values stay thin as far as that is right, so a product with a matrix, say, is taken of one row in place of
-a whole batch.
+A form takes the function and its operands, and computes all elements of the leading batch axis at once; it returns None
+to have the op mapped along the axis. The value of an operand may be *thin*: an axis of size 1 stands for repeated
+values, as in directions `(K, 1, d)` that are the same for all rows of a batch. Values stay thin as long as that is
+correct, so that a matrix product, for example, reads one row instead of a whole batch.
 
-The forms serve operands without a leading axis as well: then they apply the op as it is, to values that may be thin.
+The forms also serve operands without a batch axis: then they apply the op unchanged, to values that may be thin.
 """
 
 from __future__ import annotations
@@ -27,7 +25,7 @@ forms: dict[Op, Form] = {}
 
 
 def batched(op: Op) -> Callable[[Form], Form]:
-    """Register the decorated function as the form of `op`."""
+    """Register the decorated function as the batched form of `op`."""
 
     def enter(form: Form) -> Form:
         forms[op] = form

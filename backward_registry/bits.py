@@ -1,4 +1,4 @@
-"""Functions of whole numbers, which nothing is differentiated by."""
+"""Integer functions, which are not differentiable."""
 
 import nngrad.functions as F
 

@@ -1,6 +1,6 @@
-"""Backward rules of functions that let values pass and change gradients.
+"""Backward rules of functions that pass values unchanged and clip gradients.
 
-What they make of a gradient is not linear in it, and so of no use forward: tangents pass as the values do.
+The clipped gradient is not linear in the incoming one, so it has no forward mode: tangents pass unchanged.
 """
 
 from collections.abc import Sequence
@@ -33,7 +33,7 @@ def top_k_grad_backward(f: Function, gy: Variable) -> Variable:
 
 
 def passed(f: Function, ts: Sequence[Variable | None], read: Sequence[bool]) -> list[Variable | None]:
-    """The tangent of what passes."""
+    """The unchanged tangent."""
     return [ts[0]]
 
 

@@ -1,5 +1,4 @@
-"""Backward rules of exchanges between processes. They are linear in the arrays of all processes: the rule is the
-transpose of that."""
+"""Backward rules of collectives. They are linear in the arrays of all processes together: the rule is the transpose."""
 
 import nngrad.functions as F
 

@@ -11,8 +11,8 @@ from .rules import backward
 
 @backward(F.contraction)
 def contraction_backward(f: Function, gy: Variable) -> list[Variable]:
-    """y = sum of products: the gradient of an operand is the same sum with gy in the operand's place. An index that
-    only this operand has is one along which the gradient repeats itself."""
+    """y = sum of products: the gradient of an operand is the same sum with gy in the operand's place. It repeats along
+    an index that only this operand has."""
     terms, output = f.args["terms"], f.args["output"]
     grads = []
     for place, (x, term) in enumerate(zip(f.inputs, terms, strict=True)):

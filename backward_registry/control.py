@@ -1,4 +1,4 @@
-"""Backward rules of functions that steer gradients, effects and the order of computation."""
+"""Backward rules of functions that control gradients, effects and the order of computation."""
 
 from collections.abc import Sequence
 
@@ -11,7 +11,7 @@ from .rules import backward, gradients, non_differentiable
 
 @backward(F.sink, exact=False)
 def sink_backward(f: Function, gy: Variable) -> Sequence[Variable | None]:
-    """Ones, whatever arrives"""
+    """Ones, whatever the incoming gradient"""
     del gy
     if not f.args["one_input_grad"]:
         return [None] * len(f.inputs)
@@ -30,7 +30,7 @@ def update_backward(f: Function, *gys: Variable) -> tuple[Variable, ...]:
 
 @backward(F.optimization_barrier)
 def optimization_barrier_backward(f: Function, gy: Variable) -> tuple[Variable | None, ...]:
-    """dy/dx[0] = 1; the others say only when"""
+    """dy/dx[0] = 1; the other inputs only order the computation"""
     return (gy, *[None] * (len(f.inputs) - 1))
 
 

@@ -1,4 +1,4 @@
-"""Backward rules of convolutions: the three sides of one trilinear form give all of them, at every order."""
+"""Backward rules of convolutions: the three sides of one trilinear form give them at every order."""
 
 import nngrad.functions as F
 

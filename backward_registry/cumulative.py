@@ -1,4 +1,4 @@
-"""Backward rules of running sums and products."""
+"""Backward rules of cumulative sums and products."""
 
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
@@ -14,13 +14,13 @@ def scan_axis(f: Function) -> tuple[int, int]:
 
 @backward(F.cumsum)
 def cumsum_backward(f: Function, gy: Variable) -> Variable:
-    """The running sum of the gradient from the other end"""
+    """The cumulative sum of the gradient from the other end"""
     return F.cumsum(gy, **(f.args | {"reverse": not f.args["reverse"]}))
 
 
 @backward(F.cumprod)
 def cumprod_backward(f: Function, gy: Variable) -> Variable:
-    """dL/dx[k] = (product before k) s[k], where s[k] = gy[k] + x[k+1] s[k+1] collects what comes after"""
+    """dL/dx[k] = (product before k) s[k], where s[k] = gy[k] + x[k+1] s[k+1] collects the later terms"""
     (x,) = f.inputs
     axis, back = scan_axis(f)
     reverse = f.args["reverse"]

@@ -1,4 +1,4 @@
-"""Backward rules of cofactors and pseudoinverses. Those of what decompositions are made of are in `spectra.py`."""
+"""Backward rules of cofactors and pseudoinverses. `spectra.py` has those of the ops behind decompositions."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .rules import backward
 
 @backward(F.batch_cofactor)
 def batch_cofactor_backward(f: Function, gy: Variable) -> tuple[Variable | None, ...]:
-    """It is a symmetric form: in a direction it is linear, and its derivative in x has one direction more"""
+    """A symmetric multilinear form: it is linear in each direction, and its derivative in x adds a direction"""
     x, *directions = f.inputs
     if len(f.inputs) > x.shape[-1]:
         return (None,) * len(f.inputs)
@@ -22,7 +22,7 @@ def batch_cofactor_backward(f: Function, gy: Variable) -> tuple[Variable | None,
 
 @backward(F.batch_pinv)
 def batch_pinv_backward(f: Function, gy: Variable) -> Variable:
-    """gx = -p' gy p' + (1 - x p) gy' p p' + p' p gy' (1 - p x), where the rank stays (Golub, Pereyra)"""
+    """gx = -p' gy p' + (1 - x p) gy' p p' + p' p gy' (1 - p x), where the rank is locally constant (Golub, Pereyra)"""
     (x,), (p,) = f.inputs, f.outputs
     by_inverse = product(p, product(gy, p, False, True), True, False)  # p' gy p'
     below = product(gy, product(p, p, False, True), True, False)  # gy' p p'

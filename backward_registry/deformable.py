@@ -1,4 +1,4 @@
-"""Backward rules of cells of images. Where they are known, each is linear and the rule is its transpose."""
+"""Backward rules of reading and writing pixels. For fixed positions each is linear, and the rule is its transpose."""
 
 import nngrad.functions as F
 

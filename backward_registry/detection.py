@@ -1,4 +1,4 @@
-"""Which of some boxes are kept has no derivative."""
+"""Non-maximum suppression, which has no derivative."""
 
 import nngrad.functions as F
 

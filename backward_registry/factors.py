@@ -16,7 +16,7 @@ from .rules import backward, gradients, non_differentiable
 
 
 def outer(w: Variable, y: Variable, transposed: bool) -> Variable:
-    """-w y', which is the gradient in the matrix; for solves with transposed matrices -y w'."""
+    """-w y', the gradient in the matrix; for solves with transposed matrices -y w'."""
     return -(product(y, w, False, True) if transposed else product(w, y, False, True))
 
 
@@ -71,7 +71,7 @@ gradients(differentiated_if, "gx = gy factor", lambda gy, factor: (gy * factor, 
 @batched(lu_solve)
 @batched(solve_triangle)
 def solve_batched(f: Function, operands: Sequence[Operand]) -> Any:
-    """Right sides along a leading axis are more columns, where the matrices are the same for all"""
+    """Right-hand sides along a leading axis become more columns, if the matrices are the same for all"""
     b, *matrices = operands
     if any([each.lead for each in matrices]):
         size = size_of(operands)

@@ -17,14 +17,14 @@ def _size(f: Function) -> int:
 
 @backward(F.fft)
 def fft_backward(f: Function, gy: Variable) -> Variable:
-    """The sum with the other sign: ifft without its division"""
+    """The sum with the opposite sign: ifft without its division"""
     gx: Variable = F.ifft(gy, **f.args)
     return gx if f.args["normalized"] else gx * _size(f)
 
 
 @backward(F.ifft)
 def ifft_backward(f: Function, gy: Variable) -> Variable:
-    """The sum with the other sign: fft, divided as ifft is"""
+    """The sum with the opposite sign: fft, divided as in ifft"""
     gx: Variable = F.fft(gy, **f.args)
     return gx if f.args["normalized"] else gx / _size(f)
 

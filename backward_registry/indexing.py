@@ -18,8 +18,8 @@ from .rules import backward, non_differentiable
 
 @backward(F.where)
 def where_backward(f: Function, gy: Variable) -> tuple[None, Variable, Variable]:
-    """dy/dx_true = 1 where the condition holds, dy/dx_false = 1 where it does not. Selected, not multiplied
-    by a mask, so that an infinite gradient on the side that was not taken leaves no NaN."""
+    """dy/dx_true = 1 where the condition holds, dy/dx_false = 1 where it does not. It selects instead of multiplying by
+    a mask, so that an infinite gradient on the side not taken leaves no NaN."""
     condition = condition_at(f.inputs[0], condition_axes(*[x.shape for x in f.inputs]), gy.shape)
     zeros = zeros_like(gy)
     return None, F.where(condition, gy, zeros), F.where(condition, zeros, gy)
@@ -27,7 +27,7 @@ def where_backward(f: Function, gy: Variable) -> tuple[None, Variable, Variable]
 
 @batched(F.where)
 def where_batched(f: Function, operands: Sequence[Operand]) -> Variable:
-    """The op itself, with a condition that has the same axes as before, and the leading one if it got it"""
+    """The op itself, with the condition reshaped to keep its axes, with the batch axis if it has one"""
     condition, *values = operands
     ndim = f.specs[0].ndim
     given = [each.lined_up(ndim) for each in values]
@@ -43,8 +43,8 @@ non_differentiable(F.latest_points)
 
 @backward(F.extreme_points)
 def extreme_points_backward(f: Function, gy: Variable) -> tuple[Variable, Variable, None]:
-    """dy/dx = 1/m where x is equal to y, and dy/du = 1/m where a slice u is equal to the y at its point, if m in all
-    are; 0 elsewhere. It is selected and not multiplied, so that an infinite gradient leaves no NaN on the others."""
+    """dy/dx = 1/m where x equals y, and dy/du = 1/m where a slice u equals the y at its point, if m values are tied in
+    all; 0 elsewhere. It selects instead of multiplying, so that an infinite gradient leaves no NaN on the others."""
     x, u, points = f.inputs
     axes = f.args["axes"]
     (y,) = f.outputs
@@ -60,7 +60,7 @@ def extreme_points_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
 
 @backward(F.sort_values)
 def sort_values_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient put back where each element came from"""
+    """The gradient moved back to where each element came from"""
     (x,) = f.inputs
     axis = f.args["axis"] % x.ndim
     points, rows = along(F.argsort(x, axis=axis, reverse=f.args["reverse"]), axis)

@@ -1,4 +1,4 @@
-"""Backward rules of JAX functions of the user's own and of their derivatives."""
+"""Backward rules of a user's JAX functions and of their derivatives."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ Variables = tuple[Variable, ...]
 
 
 class Point(NamedTuple):
-    """Where a derivative of a function is taken: its inputs, and directions in the space of the active ones."""
+    """Where a function is differentiated: its inputs, and directions in the space of the active ones."""
 
     fun: TracedFunction
     xs: Variables
@@ -35,12 +35,12 @@ class Point(NamedTuple):
 
     @property
     def order(self) -> int:
-        """Order of the derivative."""
+        """The order of the derivative."""
         return len(self.directions)
 
     @property
     def flat(self) -> Variables:
-        """All of it as inputs of an op."""
+        """The inputs and directions as the inputs of an op."""
         return (*self.xs, *[v for block in self.directions for v in block])
 
     def derivative(self) -> list[Variable]:
@@ -76,7 +76,7 @@ class Point(NamedTuple):
         return [apply(op, (*self.flat, *ys), (fun, order, slot, (i,), True))[0] for i in everything]
 
     def gradients(self, ys: Variables, but: int | None = None) -> list[Variable | None]:
-        """The gradient of <ys, derivative> in all of `flat`; None in the slot `but`."""
+        """The gradients of <ys, derivative> in all of `flat`; None in the slot `but`."""
         gxs: list[Variable | None] = [None] * len(self.flat)
         for slot in range(self.order + 1):
             if slot != but and ys and self.fun.active:
@@ -85,13 +85,13 @@ class Point(NamedTuple):
         return gxs
 
     def places(self, slot: int) -> Sequence[int]:
-        """Where in `flat` the active inputs are (slot 0), or the parts of a direction."""
+        """The positions in `flat` of the active inputs (slot 0), or of the parts of a direction."""
         first = len(self.xs) + (slot - 1) * len(self.fun.active)
         return range(first, first + len(self.fun.active)) if slot else self.fun.active
 
 
 def point_of(f: Function) -> tuple[Point, Variables]:
-    """The point at which `f` differentiates, and the inputs that come after it: the weights of the outputs."""
+    """The point at which `f` differentiates, and the inputs after it: the weights of the outputs."""
     fun, order = f.args["fun"], f.args["order"]
     count, n = len(fun.inputs), len(fun.active)
     blocks = tuple([tuple(f.inputs[count + i * n : count + (i + 1) * n]) for i in range(order)])

@@ -1,4 +1,4 @@
-"""Backward rules of products and of functions of matrices."""
+"""Backward rules of matrix products, inverses and factors."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .rules import backward, gradients
 
 
 def transposed(x: Variable) -> Variable:
-    """Each matrix in the last two axes, transposed."""
+    """`x` with the matrices in its last two axes transposed."""
     n = x.ndim
     return F.transpose(x, axes=(*range(n - 2), n - 1, n - 2))
 
@@ -39,7 +39,7 @@ def batch_matmul_backward(f: Function, gy: Variable) -> tuple[Variable, Variable
 
 @batched(F.batch_matmul)
 def batch_matmul_batched(f: Function, operands: Sequence[Operand]) -> Variable | None:
-    """As few products as can be: where one side has no axes but those of the matrix, all rows are one product's"""
+    """As few products as possible: if one side has only matrix axes, all rows form a single product"""
     a, b = operands
     ta, tb, matmul_precision = f.arguments
     product = functools.partial(F.batch_matmul, matmul_precision=matmul_precision)
@@ -68,14 +68,14 @@ gradients(
 
 @backward(F.embed_filter_grad)
 def embed_filter_grad_backward(f: Function, gw: Variable) -> tuple[Variable, None]:
-    """The gradient's rows, taken where they were added"""
+    """The gradient's rows at the indices to which they were added"""
     _, x0 = f.inputs
     return F.embed(x0, gw), None
 
 
 def product(a: Variable, b: Variable, transpose_a: bool = False, transpose_b: bool = False) -> Variable:
-    """The product of matrices by which a factor or an inverse is differentiated. It multiplies as exactly as the device
-    can: the factors are computed so as well, and a product of a few bits would lose what they have."""
+    """The matrix product in the derivative of a factor or an inverse, at the device's highest precision: the factors
+    are computed so too, and a low-precision product would lose it."""
     y: Variable = F.batch_matmul(a, b, transpose_a, transpose_b, "highest")
     return y
 
@@ -86,7 +86,7 @@ gradients(
 
 
 def per_matrix(number: Variable, x: Variable) -> Variable:
-    """`number`, one for each matrix of `x`, with the axes of `x`."""
+    """`number`, one for each matrix of `x`, with as many axes as `x`."""
     return F.broadcast(F.reshape(number, shape=(*x.shape[:-2], 1, 1)), shape=x.shape)
 
 

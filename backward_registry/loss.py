@@ -71,7 +71,7 @@ def absolute_error_backward(f: Function, gy: Variable) -> tuple[Variable, Variab
 
 @backward(F.huber_loss)
 def huber_loss_backward(f: Function, gy: Variable) -> tuple[Variable, Variable]:
-    """dy/dx0 = 2 (x0 - x1), not beyond -2 delta and 2 delta; dy/dx1 = -dy/dx0"""
+    """dy/dx0 = 2 (x0 - x1), clipped to [-2 delta, 2 delta]; dy/dx1 = -dy/dx0"""
     x0, x1 = f.inputs
     delta = f.args["delta"]
     g = gy * (2 * F.minimum_scalar(F.maximum_scalar(x0 - x1, val=-delta), val=delta))

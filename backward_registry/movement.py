@@ -1,4 +1,4 @@
-"""Backward rules of movement. It is linear: the rule is the transpose."""
+"""Backward rules of functions that move elements. They are linear: the rule is the transpose."""
 
 from collections.abc import Sequence
 
@@ -16,7 +16,7 @@ gradients(F.reshape, "The gradient in the shape of x", lambda gy, x: F.reshape(g
 
 @backward(F.transpose)
 def transpose_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient with its axes put back"""
+    """The gradient with its axes permuted back"""
     axes = f.args["axes"]
     if axes is None:
         return F.transpose(gy)
@@ -32,7 +32,7 @@ def broadcast_backward(f: Function, gy: Variable) -> Variable:
 
 @batched(F.broadcast)
 def broadcast_batched(f: Function, operands: Sequence[Operand]) -> Variable:
-    """A thin value stands for what is repeated"""
+    """A thin value stands for repeated ones"""
     (x,), ndim = operands, f.specs[0].ndim
     return reshaped(x.value, (*x.size, *(1,) * (ndim - x.x.ndim), *x.own))
 
@@ -44,7 +44,7 @@ gradients(F.flip, "The gradient flipped back", lambda gy, axes: F.flip(gy, axes=
 
 @backward(F.concatenate)
 def concatenate_backward(f: Function, gy: Variable) -> list[Variable]:
-    """The part of the gradient that each input became"""
+    """The slice of the gradient that belongs to each input"""
     axis = f.args["axis"] % gy.ndim
     gxs: list[Variable] = []
     start = 0

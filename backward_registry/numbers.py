@@ -1,4 +1,4 @@
-"""Backward rules of what is no finite number, of remainders and of shifts of bits."""
+"""Backward rules for NaN and infinity, remainders and bit shifts."""
 
 import nngrad.functions as F
 

@@ -1,4 +1,4 @@
-"""Backward rules of windows as channels. They are linear: the rule is the transpose."""
+"""Backward rules of im2col and col2im. They are linear: the rule is the transpose."""
 
 import nngrad.functions as F
 

@@ -1,4 +1,4 @@
-"""Backward rules of pooling. Where the maxima are found, each is linear and the rule is its transpose."""
+"""Backward rules of pooling. For fixed maxima each is linear, and the rule is its transpose."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .rules import adjoint_pair, backward, gradients
 
 @backward(F.max_pooling)
 def max_pooling_backward(f: Function, gy: Variable) -> Variable:
-    """The gradient, where the maxima are"""
+    """The gradient, added at the positions of the maxima"""
     (x,) = f.inputs
     return F.max_pooling_backward(gy, x, **f.args)
 

@@ -1,4 +1,4 @@
-"""Estimates in place of the derivatives of quantisers, which are 0 wherever there are any."""
+"""Surrogate gradients of quantisers, whose true derivatives are 0 almost everywhere."""
 
 import math
 
@@ -31,7 +31,7 @@ def fixed_point_quantize_backward(f: Function, gy: Variable) -> Variable:
 
 @backward(F.pow2_quantize, exact=False)
 def pow2_quantize_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1 where |x| is not rounded to more than the largest power, else 0"""
+    """dy/dx = 1 where |x| is not rounded above the largest power, else 0"""
     (x,) = f.inputs
     if not (f.args["quantize"] and f.args["ste_fine_grained"]):
         return gy

@@ -1,4 +1,4 @@
-"""The gradient passes through the rounding of weights."""
+"""Backward rule of incremental network quantisation: the gradient passes through the rounding of weights."""
 
 import nngrad.functions as F
 from nngrad.graph import Function, Variable

@@ -12,19 +12,19 @@ from .rules import backward, non_differentiable
 
 
 def kept_shape(f: Function) -> tuple[int, ...]:
-    """The shape of `f`'s result with `keepdims`."""
+    """The shape of the result of `f` with `keepdims`."""
     shape = f.inputs[0].shape
     axes = axes_of(f.args["axis"], len(shape))
     return tuple(1 if i in axes else n for i, n in enumerate(shape))
 
 
 def spread(f: Function, gy: Variable) -> Variable:
-    """`gy`, a reduction's result or its gradient, over the axes that `f` reduced: the shape of `f`'s input."""
+    """`gy`, a reduction's result or its gradient, broadcast over the reduced axes to the shape of `f`'s input."""
     return F.broadcast(F.reshape(gy, shape=kept_shape(f)), shape=f.inputs[0].shape)
 
 
 def divided(gy: Variable, y: Variable) -> Variable:
-    """`gy / y`, and 0 where `y` is 0; there the derivatives of it are 0 too."""
+    """`gy / y`, and 0 where `y` is 0; its derivatives are 0 there too."""
     zero = F.equal_scalar(y, val=0)
     return F.where(zero, zeros_like(y), gy / F.where(zero, filled_like(y, 1), y))
 
@@ -69,8 +69,8 @@ def std_backward(f: Function, gy: Variable) -> Variable | None:
 
 
 def extremum_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1/m at each of the m elements that are equal to y, 0 elsewhere. It is selected and not multiplied, so
-    that an infinite gradient leaves no NaN on the others."""
+    """dy/dx = 1/m at each of the m elements equal to y, 0 elsewhere. It selects instead of multiplying, so that an
+    infinite gradient leaves no NaN on the others."""
     (x,), (y,) = f.inputs, f.outputs
     here = F.equal(x, spread(f, y))
     ties = F.sum(here, axis=f.args["axis"], keepdims=f.args["keepdims"])
@@ -87,7 +87,7 @@ non_differentiable(F.argmax, F.argmin)
 
 @backward(F.prod)
 def prod_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = the product of the other elements: those before times those after, so that nothing is divided"""
+    """dy/dx = the product of the other elements: those before times those after, without division"""
     (x,) = f.inputs
     axes = axes_of(f.args["axis"], x.ndim)
     if len(axes) == 0:
@@ -103,7 +103,7 @@ def prod_backward(f: Function, gy: Variable) -> Variable:
 
 
 def sign(x: Variable) -> Variable:
-    """1, -1, or 0 at 0; no gradient passes."""
+    """1, -1, or 0 at 0, through which no gradient passes."""
     return F.greater_scalar(x, val=0) - F.less_scalar(x, val=0)
 
 
@@ -130,8 +130,8 @@ def norm_backward(f: Function, gy: Variable) -> Variable:
 
 @backward(F.logsumexp)
 def logsumexp_backward(f: Function, gy: Variable) -> Variable | None:
-    """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would take over the rounding of a large y. Where all is
-    -inf the sum is 0, and so are the derivatives"""
+    """dy/dx = e / sum(e) with e = exp(x - max(x)): exp(x - y) would inherit the rounding error of a large y. Where all
+    is -inf, the sum is 0, and so are the derivatives"""
     (x,), axis = f.inputs, f.args["axis"]
     if not x.size:
         return None

@@ -1,4 +1,4 @@
-"""Backward rules of steps, which are flat."""
+"""Backward rules of step functions, whose derivative is 0."""
 
 import nngrad.functions as F
 

@@ -1,4 +1,4 @@
-"""What a backward rule is, how rules are entered, and the registry that has them."""
+"""Backward rules: their type, the decorators that register them, and the registry."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RuleFunction = Callable[..., Gradients]
 
 
 class Rule(NamedTuple):
-    """A backward rule, with what is known of it."""
+    """A backward rule and its properties."""
 
     function: RuleFunction
     kind: str
@@ -44,7 +44,7 @@ OWN = ("nngrad.", "backward_registry.")
 
 
 class MissingRule(NotImplementedError):
-    """An op on the way of a gradient has no backward rule."""
+    """An op between the outputs and the inputs of a gradient has no backward rule."""
 
 
 class Registry(Mapping[str, Rule]):
@@ -81,7 +81,7 @@ class Registry(Mapping[str, Rule]):
         return rule
 
     def op(self, name: str) -> Op:
-        """The op that goes by `name`."""
+        """The op called `name`."""
         try:
             return self._ops[name]
         except KeyError:
@@ -179,7 +179,7 @@ def _handed_on(f: Function, op: Op, x: Variable) -> dict[str, Any]:
 
 
 def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
-    """The rules of ops that have bodies are methods of theirs."""
+    """Register the rules that ops with bodies have as methods."""
     module = _caller_module()
     for op in ops:
         registry.add(op, Rule(op.backward, kind, True, module, _accumulated, op.tangents))
@@ -228,8 +228,8 @@ def bilinear_family(
 
 
 def multilinear_family(*ops: Op) -> None:
-    """Close a form of several arrays, linear in each, under differentiation. `ops[i]` is its derivative in array i, a
-    function of all others, in their order."""
+    """Close a multilinear form of several arrays under differentiation. `ops[i]` is its derivative in array i, a
+    function of all the others, in order."""
     module = _caller_module()
 
     def rule(missing: int) -> RuleFunction:
@@ -246,7 +246,7 @@ def multilinear_family(*ops: Op) -> None:
 
 
 def non_differentiable(*ops: Op, exact: bool = True) -> None:
-    """These have no derivative to speak of: no gradient passes through them.
+    """Register ops through which no gradient passes.
 
     Args:
         ops: The ops.
@@ -258,7 +258,7 @@ def non_differentiable(*ops: Op, exact: bool = True) -> None:
 
 
 def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
-    """Set or replace the rule of the op that goes by `name`, in nnabla's protocol:
+    """Set or replace the rule of the op called `name`, in nnabla's protocol:
 
         rule(grad_outputs, inputs, input_shapes, outputs, output_shapes, **arguments)
 
@@ -308,7 +308,7 @@ def _arguments(f: Function) -> Mapping[str, Any]:
 
 
 def missing(op: Op, path: str) -> MissingRule:
-    """The error for an op without a rule: it says where the gradient met it, and what to write."""
+    """The error for an op without a rule, which says where the gradient met the op, and what to write."""
     inputs = "xs" if op.variadic else ", ".join(op.input_names)
     unpack = f"{inputs} = f.inputs" if op.variadic else f"({inputs},) = f.inputs"
     home = op.module.replace("nngrad.functions.", "backward_registry.").replace(".", "/") + ".py"
@@ -325,7 +325,7 @@ def missing(op: Op, path: str) -> MissingRule:
 
 
 def show_registry() -> None:
-    """Print every op with the kind of its rule and the file that the rule is in."""
+    """Print every op with the kind of its rule and the file that contains it."""
     rows = [(op.type_name, op.name, rule.kind, rule.module) for op, rule in registry.ops()]
     widths = [max(len(row[i]) for row in rows) for i in range(3)]
     for row in rows:

@@ -1,4 +1,4 @@
-"""Backward rules of convolutions with a kernel for each place: one form that is linear in four arrays gives all."""
+"""Backward rules of adaptive separable convolution: one form that is linear in four arrays gives them all."""
 
 import nngrad.functions as F
 

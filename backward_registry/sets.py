@@ -1,4 +1,4 @@
-"""Where elements are, and which are distinct, is piecewise constant: no gradient passes."""
+"""Indices and uniqueness of elements are piecewise constant: no gradient passes."""
 
 import nngrad.functions as F
 

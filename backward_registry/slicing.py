@@ -1,4 +1,4 @@
-"""Backward rules of parts of arrays. Taking is linear: the rule puts, and the other way round."""
+"""Backward rules of slicing: reading and writing a part are each other's transpose."""
 
 import nngrad.functions as F
 

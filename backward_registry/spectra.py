@@ -1,4 +1,4 @@
-"""Backward rules of eigenvalues and singular values with their vectors."""
+"""Backward rules of eigenvalues and singular values and their vectors."""
 
 from __future__ import annotations
 
@@ -15,23 +15,23 @@ from .rules import backward
 
 
 def column(x: Variable) -> Variable:
-    """A vector for each matrix, as a column."""
+    """The vectors of all matrices as columns."""
     return F.reshape(x, shape=(*x.shape, 1))
 
 
 def row(x: Variable) -> Variable:
-    """A vector for each matrix, as a row."""
+    """The vectors of all matrices as rows."""
     return F.reshape(x, shape=(*x.shape[:-1], 1, x.shape[-1]))
 
 
 def rounding(values: Variable) -> Variable:
-    """The size of differences of `values` that are due to rounding, for each row."""
+    """The size of differences of `values` that rounding explains, for each row."""
     largest = F.max(F.abs(values), axis=-1, keepdims=True)
     return F.unlink(largest * float(8 * values.shape[-1] * jnp.finfo(values.dtype).eps))
 
 
 def inverse(x: Variable, tolerance: Variable) -> Variable:
-    """`1 / x`, and 0 where `x` is as small as `tolerance`."""
+    """`1 / x`, and 0 where `|x|` is at most `tolerance`."""
     tiny = F.less_equal(F.abs(x), tolerance)
     return F.where(tiny, zeros_like(x), 1 / F.where(tiny, filled_like(x, 1), x))
 
@@ -50,8 +50,8 @@ def depends(x: Variable, f: Function) -> bool:
 
 
 def where_distinct(values: Variable, tolerance: Variable, x: Variable, needs_nonzero: bool = False) -> Variable:
-    """`x`, through which derivatives are NaN where two of the sorted `values` of its matrix are equal, or, if it is so
-    asked, one is 0: second derivatives depend there on how the values part, which the values alone do not tell."""
+    """`x`, whose derivatives are made NaN where two of the sorted `values` of its matrix are equal or, on request, one
+    is 0: second derivatives there depend on how the values split, which the values alone do not tell."""
     n = values.shape[-1]
     if n > 1:
         gaps = F.abs(values[..., 1:] - values[..., :-1])

@@ -1,4 +1,4 @@
-"""Random draws have no gradient."""
+"""Random draws, which have no gradient."""
 
 import nngrad.functions as F
 

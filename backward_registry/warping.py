@@ -1,4 +1,4 @@
-"""Backward rules of warps: how far in its cell a position lies; the rest is made of weighted sums of points."""
+"""Backward rule of warps: the position within a cell; the rest is made of weighted sums of points."""
 
 import nngrad.functions as F
 

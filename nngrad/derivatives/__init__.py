@@ -1,13 +1,12 @@
-"""Differential operators: products with Jacobians and Hessians, those matrices themselves, and sums over them.
+"""Differential operators: Jacobian and Hessian products, the matrices themselves, and sums over their elements.
 
-All results are Variables of a graph made of ordinary functions: they can be used in a loss, trained through and
-differentiated again. Where several directions are wanted, the graph for one is vectorized, so that they share one
-matrix product per layer; where only a sum over directions is wanted, the sum of the highest derivatives is propagated
-and not each of them.
+All results are Variables of a graph of ordinary functions: they can be used in a loss, trained through and
+differentiated again. For several directions the graph for one is vectorised, so that they share one matrix product per
+layer. For a sum over directions only the sum of the highest derivatives is propagated.
 
-*Rows.* With `batched=True`, the normal case, the first axis of x and of y is that of a batch, and row b of y depends on
-row b of x alone. This is shown from the graph; where it cannot be, a ValueError says so. With `batched=False` all
-elements count as one point.
+*Rows.* With `batched=True`, the default, the first axis of x and of y is the batch axis, and row b of y must depend on
+row b of x alone. The graph has to show this; otherwise a ValueError is raised. With `batched=False` all elements count
+as one point.
 """
 
 from .curvature import fisher, gauss_newton, natural_gradient

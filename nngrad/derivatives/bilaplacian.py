@@ -1,7 +1,7 @@
-"""The bilaplacian, by Taylor mode collapsed at every order, and not at the highest alone.
+"""The bilaplacian, by Taylor mode collapsed at every order, not just the highest.
 
-Let v be a Variable that depends on x, with the derivatives v_i along the directions e_1, ..., e_d. A walk from the
-inputs up carries for each v
+Let v be a Variable that depends on x, with the derivatives v_i along the directions e_1, ..., e_d. A forward pass
+carries for each v
 
     v_i,   v_ij for i <= j,   c_i = sum_j v_ijj,   q = sum_ij v_iijj
 
@@ -98,7 +98,7 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
 
 
 def values_carried(count: int) -> int:
-    """Returns how many values are carried for each Variable, itself included, for so many directions."""
+    """Returns the number of values carried for each Variable, including itself, in so many dimensions."""
     return 2 + 2 * count + count * (count + 1) // 2
 
 
@@ -109,7 +109,7 @@ the softmax is, has about 5 d^2 terms of several functions each."""
 
 
 def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Variable]) -> dict[int, Variable]:
-    """Returns the Variables on the way that are linear in `inputs`, by their ids."""
+    """Returns the Variables that depend linearly on `inputs`, by id."""
     found = {id(x): x for x in inputs}
     for f in path:
         live = [i for i, x in enumerate(f.inputs) if id(x) in active]
@@ -133,13 +133,13 @@ def carries_products(path: Sequence[Function], active: set[int], linear: Mapping
 
 
 def is_linear(f: Function, live: Sequence[int]) -> bool:
-    """Whether `f` is linear, but for an offset, in those of its inputs together that are `live`."""
+    """Whether `f` is affine in those of its inputs that are `live`, taken together."""
     fixed = f.op.fixed(len(f.inputs))
     return (len(live) == 1 and f.op.linear_in(live[0])) or (fixed is not None and not set(fixed) & set(live))
 
 
 class _Walk:
-    """What is carried through each function on the way."""
+    """The values carried through each function in the forward pass."""
 
     def __init__(self, builder: Builder, count: int, path: list[Function], active: set[int], y: Variable) -> None:
         self.builder, self.path, self.active, self.y = builder, path, active, y
@@ -163,7 +163,7 @@ class _Walk:
             self.jets[id(v)] = {(i,): each[i] for i in self.directions}
 
     def emit(self, f: Function) -> None:
-        """Enter what becomes of the outputs of `f`."""
+        """Enter the values of the outputs of `f`."""
         live = [i for i, x in enumerate(f.inputs) if self.jets.get(id(x))]
         if not live or f.op.rules[self.push.reverse.place].kind == "non-differentiable":
             return
@@ -274,9 +274,9 @@ class _Walk:
 
 
 class _Forms:
-    """The derivatives of one function along directions, each built once, on placeholders, and then used for many.
+    """The derivatives of one function along directions, each built once on placeholders and reused.
 
-    Called with k directions, gives for each output the derivative of order k along them; None for zero.
+    Called with k directions, it gives for each output the derivative of order k along them; None for zero.
     """
 
     def __init__(self, f: Function, live: list[int]) -> None:

@@ -1,4 +1,4 @@
-"""Gauss-Newton matrices and Fisher information: products with vectors, the matrices, and solutions with them."""
+"""Gauss-Newton and Fisher matrices: products with vectors, dense forms, and solves."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ _LARGEST = 8192
 
 
 class CurvatureMatrix:
-    """A positive semidefinite matrix of the parameters, `R^T R`, where the rows of R are gradients of residuals.
+    """A positive semidefinite matrix over the parameters, `R^T R`, where the rows of R are gradients of residuals.
 
     Made by `nn.gauss_newton` and `nn.fisher`.
 
-    All results are Variables, to be used in a loss and differentiated again. Vectors are lists with one Variable, array
-    or number for each parameter, and so are results then; or one vector of all parameters' elements.
+    All results are Variables, which can be used in a loss and differentiated again. Vectors, and results, are lists
+    with one Variable, array or number for each parameter, or one vector of the elements of all parameters.
     """
 
     def __init__(
@@ -61,7 +61,7 @@ class CurvatureMatrix:
 
     @property
     def rank(self) -> int:
-        """The number of rows of R: an upper bound of the rank."""
+        """The number of rows of R: an upper bound for the rank."""
         return sum([y.size for y in self.outputs])
 
     def __matmul__(self, vectors: Any) -> Any:
@@ -70,19 +70,19 @@ class CurvatureMatrix:
         return arranged(self._built(lambda: self._back(self._along(given))))
 
     def rows(self) -> Variable:
-        """R, (rank, n): all gradients, of which `R^T R` is the matrix and `R R^T` the kernel."""
+        """R, (rank, n): all gradients; `R^T R` is the matrix and `R R^T` the kernel."""
         return self._built(lambda: [self._rows()])[0]
 
     def dense(self) -> Variable:
-        """The matrix, (n, n), parameters one after another."""
+        """The dense matrix, (n, n), with parameters one after another."""
         return self._built(lambda: [self._dense()])[0]
 
     def kernel(self) -> Variable:
-        """`R R^T`, (rank, rank): of outputs with likelihood "gaussian" the neural tangent kernel."""
+        """`R R^T`, (rank, rank): for outputs with the likelihood "gaussian", the neural tangent kernel."""
         return self._built(lambda: [self._kernel(self._rows())])[0]
 
     def diagonal(self) -> list[Variable]:
-        """The diagonal: one Variable for each parameter, of its shape."""
+        """The diagonal: one Variable for each parameter, in its shape."""
 
         def build() -> list[Variable]:
             squares = [self._over_rows(y, square=True) for y in self.outputs]
@@ -91,8 +91,8 @@ class CurvatureMatrix:
         return self._built(build)
 
     def kronecker(self) -> KroneckerFactors:
-        """Its blocks for affine functions and convolutions, each approximated as a Kronecker product of the second
-        moments of inputs and of gradients at outputs (KFAC: Martens and Grosse, 2015; Grosse and Martens, 2016).
+        """The diagonal blocks of affine functions and convolutions, each approximated by the Kronecker product of the
+        second moments of inputs and of output gradients (KFAC: Martens and Grosse, 2015; Grosse and Martens, 2016).
 
         Raises:
             ValueError: A parameter is none of one affine function or convolution, or there is no batch of rows that are
@@ -247,8 +247,8 @@ class CurvatureMatrix:
 def gauss_newton(
     residuals: Variable | Iterable[Variable], parameters: Any, chunk: int | None = None
 ) -> CurvatureMatrix:
-    """The Gauss-Newton matrix `J^T J` of residuals: the Hessian of half the sum of their squares, less the terms with
-    second derivatives of residuals.
+    """The Gauss-Newton matrix `J^T J` of residuals: the Hessian of half the sum of their squares, without the terms
+    with second derivatives of residuals.
 
         matrix = nn.gauss_newton(residuals, nn.get_parameters())
         products = matrix @ vectors
@@ -274,8 +274,8 @@ def fisher(
     outputs: Variable, parameters: Any, likelihood: str = "categorical", reduction: str = "mean",
     chunk: int | None = None,
 ) -> CurvatureMatrix:  # fmt: skip
-    """The Fisher information of a network whose outputs are the natural parameters of a likelihood: `J^T F J`, where F
-    is that of the likelihood, in closed form. It is the generalised Gauss-Newton matrix of the negative log likelihood.
+    """The Fisher information `J^T F J` of a network whose outputs are the natural parameters of a likelihood with
+    Fisher information F, in closed form. It is the generalised Gauss-Newton matrix of the negative log likelihood.
 
         fisher = nn.fisher(logits, nn.get_parameters())      # of F.mean(F.softmax_cross_entropy(logits, t))
 
@@ -316,7 +316,7 @@ def _matrix(
 
 
 def listed_parameters(parameters: Any) -> Any:
-    """Parameters in a list, where they are given by name."""
+    """The parameters as a list, also if they are given by name."""
     return list(parameters.values()) if isinstance(parameters, Mapping) else parameters
 
 

@@ -1,4 +1,4 @@
-"""Derivatives along all unit vectors at once: the graph for one direction, vectorized."""
+"""Derivatives along all unit vectors at once, by vectorising the graph for one direction."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def independent_rows(y: Variable, x: Variable) -> bool:
 def over_directions(
     along: Callable[[Variable], Variable], x: Variable, lead: int, chunk: int | None = None, collapse: bool = False
 ) -> Variable:
-    """Returns what `along` makes of each unit vector of `x`, or the sum of that.
+    """Returns the results of `along` for each unit vector of `x`, or their sum.
 
     Args:
         along: Builds what is wanted for one direction, a Variable of the shape and dtype of `x`.
@@ -43,7 +43,7 @@ def over_directions(
 def several_over_directions(
     along: Callable[[Variable], list[Variable]], x: Variable, lead: int, chunk: int | None, collapse: bool = False
 ) -> list[Variable]:
-    """As `over_directions`, where `along` builds several Variables, which share what they have in common."""
+    """Like `over_directions`, for an `along` that builds several Variables, which share common subexpressions."""
     count = math.prod(x.shape[lead:])
     if count == 1:
         ys = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))
@@ -112,7 +112,7 @@ def _holds(t: Variable, y: Variable, lead: int) -> bool:
 
 
 def unit_vectors(x: Variable, lead: int, first: int, count: int) -> Variable:
-    """`count` unit vectors of `x` from the one with number `first` on: `(count, *(1,) * lead, *x.shape[lead:])`."""
+    """`count` unit vectors of `x`, beginning with number `first`: `(count, *(1,) * lead, *x.shape[lead:])`."""
     own = x.shape[lead:]
     size = math.prod(own)
     vectors = F.matrix_diag(F.constant(val=1, shape=(size,), dtype=x.dtype))

@@ -1,6 +1,6 @@
-"""Directions that are drawn at random, sums over them, and squares of what such sums estimate.
+"""Random directions, sums over them, and unbiased squares of such estimates.
 
-A random vector v with E[v v'] = I turns a quadratic form into its trace: E[v' H v] = tr H. Three distributions are had:
+A random vector v with E[v v'] = I turns a quadratic form into a trace: E[v' H v] = tr H. There are three distributions:
 
 - *sparse*: unit vectors e_i, along `count` different coordinates drawn without replacement, times D / count. With
   count = D the result is exact; a product of such a vector with a matrix takes one of its rows.
@@ -34,7 +34,7 @@ Vectors = Callable[[int, int], Variable]
 
 
 class Draw(NamedTuple):
-    """How directions are drawn."""
+    """The distribution and number of random directions."""
 
     directions: int
     kind: str
@@ -42,7 +42,7 @@ class Draw(NamedTuple):
     """uint32[2], of which all follows."""
 
     def vectors(self, number: int, x: Spec, lead: int) -> Vectors:
-        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, the same for all along its leading axes.
+        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, shared by all its leading axes.
 
         Args:
             number: Which of the independent draws that the key gives.
@@ -62,13 +62,13 @@ class Draw(NamedTuple):
         return lambda first, count: part(values, first, count)
 
     def coordinates(self, number: int, size: int) -> Variable:
-        """Different numbers below `size`, int32 `(directions,)`; see `vectors`."""
+        """Distinct numbers below `size`, int32 `(directions,)`; see `vectors`."""
         drawn: Variable = F.distinct_integers(F.subkey(self.key, index=number), count=self.directions, high=size)
         return drawn
 
 
 def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
-    """How to draw, once all is found to be in order; None where `directions` is None.
+    """The Draw that the arguments describe, after checking them; None where `directions` is None.
 
     Args:
         operator: The operator's name, for messages.
@@ -92,7 +92,7 @@ def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any
 
 
 def checked_key(operator: str, seed: Any) -> Variable:
-    """The key: the Variable given, or a leaf that draws one at each forward."""
+    """The key: the given Variable, or a leaf that draws a new one at each forward."""
     if isinstance(seed, Variable):
         if seed.shape != (2,) or seed.dtype.name != "uint32":
             raise TypeError(f"{operator}: seed, where it is a Variable, must be a key, uint32[2]; got {seed.spec}")
@@ -107,12 +107,12 @@ def checked_key(operator: str, seed: Any) -> Variable:
 
 
 def direction_leaf(spec: Spec) -> Variable:
-    """A leaf that stands for one direction."""
+    """A placeholder leaf for one direction."""
     return leaf_of(NdArray.of_spec(spec))
 
 
 def part(values: Variable, first: int, count: int) -> Variable:
-    """Those of `values`, along the first axis, from number `first` on."""
+    """The slice of `values` along the first axis, starting at number `first`."""
     if first == 0 and count == values.shape[0]:
         return values
     key = ((first, count, 1), *[(0, n, 1) for n in values.shape[1:]])
@@ -146,7 +146,7 @@ def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int
 
 
 def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, seed: int | Variable = -1) -> Variable:
-    """An estimate, without a bias, of the square of what is estimated without one: of a squared residual, say.
+    """An unbiased estimate of the square of an unbiasedly estimated quantity, such as a squared residual.
 
         result = 1 / (draws (draws - 1)) sum_{i != j} r_i r_j,   r_i = estimate(key_i)
 

@@ -1,4 +1,4 @@
-"""General linear differential operators: of second order with a matrix, and sums of mixed partial derivatives."""
+"""General linear differential operators: second-order ones with a matrix, and sums of mixed partial derivatives."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ def diffusion(
     y: Variable, x: Variable, factor: Factor, batched: bool = True, chunk: int | None = None,
     directions: int | None = None, kind: str = "sparse", seed: int | Variable = -1,
 ) -> Variable:  # fmt: skip
-    """The trace of a matrix times the Hessian, for a matrix given by a factor of it: the term of second order in the
-    equations of Fokker and Planck, Kolmogorov, and Black and Scholes.
+    """The trace of a matrix times the Hessian, with the matrix given by a factor: the second-order term in the
+    Fokker-Planck, Kolmogorov and Black-Scholes equations.
 
         result[b, k] = sum_ij A[b, i, j] d^2 y[b, k] / (dx[b, i] dx[b, j]),   A = factor factor'
 
@@ -78,7 +78,7 @@ def differential_operator(
     y: Variable, x: Variable, indices: Sequence[Sequence[int]] | np.ndarray[Any, Any], coefficients: Any = 1.0,
     batched: bool = True, chunk: int | None = None, directions: int | None = None, seed: int | Variable = -1,
 ) -> Variable:  # fmt: skip
-    """A sum of partial derivatives of one order, each with a coefficient.
+    """A weighted sum of partial derivatives of one order.
 
         result[b, k] = sum_t coefficients[t] d^n y[b, k] / (dx[b, i_t1] ... dx[b, i_tn])
 

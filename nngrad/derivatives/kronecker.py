@@ -1,4 +1,4 @@
-"""Kronecker-factored approximations of curvature matrices, for affine functions and convolutions."""
+"""Kronecker-factored approximations (KFAC) of curvature matrices, for affine functions and convolutions."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class Layer(NamedTuple):
     """Whether the first axis of the weight is that of what it gives, as a convolution's is."""
 
     def matrix_of(self, vectors: Sequence[Variable]) -> Variable:
-        """The parts of a vector that belong to it as one matrix, (inputs, outputs), the bias in the last row."""
+        """A layer's parts of a vector as one matrix, (inputs, outputs), with the bias in the last row."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w, out = vectors[self.weight], self.outputs.shape[0]
         w = F.reshape(w, shape=(out, rows) if self.outputs_first else (rows, out))
@@ -40,7 +40,7 @@ class Layer(NamedTuple):
         return whole
 
     def parts_of(self, matrix: Variable, vectors: Sequence[Variable]) -> dict[int, Variable]:
-        """Such a matrix as the parts of a vector, in the shapes of those of another."""
+        """Such a matrix as parts of a vector, in the shapes of given ones."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w = matrix if self.bias is None else matrix[:rows]
         w = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
@@ -51,7 +51,7 @@ class Layer(NamedTuple):
 
 
 class KroneckerFactors:
-    """A curvature matrix of which only blocks of layers are kept, each the Kronecker product of two small matrices.
+    """A block-diagonal curvature matrix, where each layer's block is the Kronecker product of two small matrices.
 
     Vectors are lists with one Variable, array or number for each parameter.
     """
@@ -68,7 +68,7 @@ class KroneckerFactors:
         return [m for layer in self.layers for m in (layer.inputs, layer.outputs)]
 
     def with_matrices(self, matrices: list[Variable]) -> KroneckerFactors:
-        """The same with other matrices."""
+        """The same layers with other matrices."""
         pairs = zip(self.layers, matrices[::2], matrices[1::2], strict=True)
         return KroneckerFactors(self.parameters, [layer._replace(inputs=a, outputs=g) for layer, a, g in pairs])
 
@@ -77,7 +77,7 @@ class KroneckerFactors:
         return self._by_layer(vectors, "@: vectors", lambda a, g, v: F.matmul(F.matmul(a, v), g))
 
     def solve(self, b: Any, damping: float | Variable = 0.0) -> list[Variable]:
-        """`x` with `(A + damping I) x = b`, exactly, by the eigenvalues of the small matrices.
+        """Solve `(A + damping I) x = b` exactly, by the eigenvalues of the small matrices.
 
         Args:
             b: The right side, a vector.
@@ -109,7 +109,7 @@ class KroneckerFactors:
 
 
 class _Application(NamedTuple):
-    """Where a weight is used, as a product of matrices."""
+    """One use of a weight, written as a matrix product."""
 
     function: Function
     weight: int

@@ -1,4 +1,4 @@
-"""Roots of the Fisher information that likelihoods have in the outputs of a network."""
+"""Square roots of the Fisher information of likelihoods with respect to a network's outputs."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ from ..graph import Variable
 
 
 class Likelihood(NamedTuple):
-    """A distribution with outputs of a network as its natural parameters, and a root S of the Fisher information
-    `S S^T` that it has in them. Both functions are given outputs and what they multiply."""
+    """A distribution whose natural parameters are the outputs of a network, and a root S of its Fisher information `S
+    S^T` in them. Both functions are given outputs and the factor that they multiply."""
 
     times_root: Callable[[Variable, Variable], Variable]
     """S times a vector."""

@@ -1,4 +1,4 @@
-"""Jacobians and Hessians, and the diagonals of Hessians."""
+"""Jacobians, Hessians, and diagonals of Hessians."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def jacobian(
 
 
 def first_derivatives(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    """The Jacobian of one Variable by another, forward where that can be, whatever their sizes."""
+    """The Jacobian of one Variable by another, in forward mode where possible, whatever their sizes."""
     return forward_or_reverse(
         lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead),
         lambda: _from_rows(_rows(y, [x], lead, chunk)[0], y, x, lead),
@@ -86,7 +86,7 @@ def hessian(y: Variable, x: Variables, batched: bool = True, chunk: int | None =
 def hessian(
     y: Variable, x: Variable | Variables, batched: bool = True, chunk: int | None = None
 ) -> Variable | tuple[Row, ...]:
-    """All second derivatives of a scalar, forward over reverse.
+    """All second derivatives of a scalar, by forward over reverse.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
@@ -156,7 +156,7 @@ def hessian_diagonal(
     y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
     seed: int | Variable = -1,
 ) -> Variable:  # fmt: skip
-    """The second derivative of a scalar by each element of `x`, forward over forward.
+    """The second derivative of a scalar by each element of `x`, by forward over forward.
 
     With `directions` it is estimated without a bias, as the mean of `v * (H v)` over random v whose elements are 1 or
     -1 (Bekas, Kokiopoulou and Saad, 2007): one product for each, however many elements there are. Where H is diagonal

@@ -1,4 +1,4 @@
-"""Derivatives of higher orders, and partial derivatives of several."""
+"""Higher-order derivatives, and mixed partial derivatives."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .parts import built, one_floating, pushed
 
 
 def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) -> list[Variable]:
-    """Partial derivatives of several orders, each computed once however many others are built on it.
+    """Partial derivatives of several orders, with common ones computed once.
 
         u, = ...;  u_t, u_x, u_xx, u_xt = nn.derivatives(u, [(t,), (x,), (x, x), (x, t)])
 
@@ -66,7 +66,7 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
 
 @contained
 def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
-    """The derivatives of `y` with respect to `x` of orders 1 to n; each is built on those before it.
+    """The derivatives of `y` with respect to `x` of orders 1 to n, each built on the ones before it.
 
     The k-th is the gradient of the sum of the (k-1)-th. So where each element of y depends on one element of x, as for
     a network evaluated at points `(B, 1)`, it is d^k y / dx^k at every point; the graph of all n orders then has a

@@ -1,4 +1,4 @@
-"""The parts that differential operators are made of, and their checks."""
+"""Building blocks of the differential operators, and checks of their arguments."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequenc
 
 
 def as_list(given: Any, name: str) -> list[Any]:
-    """`given` as a list, if it is a list or a tuple; else a list of it alone."""
+    """`given` as a list: itself if it is a list or a tuple, else as the only item."""
     if not isinstance(given, list | tuple):
         return [given]
     if not given:
@@ -49,7 +49,7 @@ def as_list(given: Any, name: str) -> list[Any]:
 
 
 def forward_or_reverse(forward: Callable[[], T], reverse: Callable[[], T]) -> T:
-    """Returns what `forward` emits, or `reverse` where forward mode is not to be had."""
+    """Returns the result of `forward`, or of `reverse` if there is no forward mode."""
     try:
         return forward()
     except NoForwardMode:
@@ -68,7 +68,7 @@ def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
 
 
 def after_batch(x: Variable, lead: int) -> Variable:
-    """The first axis moved behind the `lead` axes that follow it."""
+    """The array with its first axis moved behind the `lead` axes that follow it."""
     return F.transpose(x, axes=(*range(1, 1 + lead), 0, *range(1 + lead, x.ndim)))
 
 
@@ -123,7 +123,7 @@ def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
 def checked(
     operator: str, y: Variable, x: Variable, batched: bool, chunk: int | None, scalar: bool = False
 ) -> int:
-    """The number of batch axes, 1 or 0, once all is found to be in order."""
+    """The number of batch axes, 1 or 0, after checking the arguments."""
     for name, given in (("y", y), ("x", x)):
         if not isinstance(given, Variable):
             raise TypeError(f"{operator}: {name}: expected a Variable, got {type(given).__name__}")

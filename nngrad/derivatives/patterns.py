@@ -1,4 +1,4 @@
-"""Which elements of a result depend on which elements of an input, as the graph shows it."""
+"""Sparsity patterns: which elements of a result depend on which elements of an input, according to the graph."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ Labels = np.ndarray[Any, np.dtype[np.int64]]
 
 
 class ElementSets:
-    """Sets of the numbers from 0 to `count - 1`, each of which has one label.
+    """Sets of the numbers from 0 to `count - 1`, each identified by a label.
 
-    Elements that depend on the same things share a label, so a union of arrays takes time in the distinct pairs of
-    labels in it and not in its elements.
+    Elements with equal dependences share a label. So the union of arrays takes time proportional to the distinct pairs
+    of labels, not to the elements.
     """
 
     def __init__(self, count: int) -> None:
@@ -50,7 +50,7 @@ class ElementSets:
         return high.reshape(a.shape)
 
     def along(self, labels: Labels, axes: Iterable[int]) -> Labels:
-        """The union along some axes, which stay with size 1."""
+        """The union along some axes, which keep size 1."""
         axes = tuple(axes)
         shape = tuple([1 if a in axes else n for a, n in enumerate(labels.shape)])
         rows = np.moveaxis(labels, axes, range(len(axes)))
@@ -95,7 +95,7 @@ MOST_ELEMENTS = 2**24
 
 
 class Sparsity(NamedTuple):
-    """Where a matrix may have elements other than zero, row by row."""
+    """The sparsity pattern of a matrix, row by row."""
 
     rows: Indices
     columns: Indices
@@ -103,11 +103,11 @@ class Sparsity(NamedTuple):
 
     @property
     def nnz(self) -> int:
-        """The number of elements."""
+        """The number of elements that may be nonzero."""
         return len(self.rows)
 
     def to_scipy(self) -> Any:
-        """It as a `scipy.sparse.csr_array` of bools."""
+        """The pattern as a boolean `scipy.sparse.csr_array`."""
         return scipy_csr(np.ones(self.nnz, bool), self)
 
     def __repr__(self) -> str:
@@ -125,7 +125,7 @@ def scipy_csr(values: Any, pattern: Sparsity) -> Any:
 
 
 def sparsity(y: Variable, x: Variable) -> Sparsity:
-    """Where the Jacobian of `y` with respect to `x` may be other than zero, without computing it.
+    """The sparsity pattern of the Jacobian of `y` with respect to `x`, found without computing the Jacobian.
 
     The graph tells, whatever the values of floating leaves are. Elementwise functions, slices, transpositions, gathers
     and scatters are followed element by element, sums and products of matrices along their axes. Where nothing is
@@ -257,7 +257,7 @@ def _followed(
 
 
 class _Same(NamedTuple):
-    """What computes the outputs of a function that is just a body."""
+    """The computation behind the outputs of a function that merely runs a body."""
 
     results: Sequence[Variable]
     outputs: Sequence[Variable]

@@ -1,4 +1,4 @@
-"""Products of Jacobians and Hessians with vectors."""
+"""Jacobian-vector, vector-Jacobian and Hessian-vector products."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .parts import Variables, built, forward_or_reverse, gradients_at, pushed, v
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
-    """The derivative of each output when the inputs move along tangents: the Jacobian times a vector (forward mode).
+    """Jacobian-vector product: the derivative of each output as the inputs move along tangents (forward mode).
 
         outputs[i]' = sum_j d outputs[i] / d inputs[j] . tangents[j]
 
@@ -36,7 +36,7 @@ def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
 
 
 def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable]:
-    """A vector times the Jacobian (reverse mode): what `grad` gives for `grad_outputs=cotangents`.
+    """Vector-Jacobian product (reverse mode): the same as `grad` with `grad_outputs=cotangents`.
 
         gradient j = sum_i cotangents[i] . d outputs[i] / d inputs[j]
 
@@ -56,7 +56,7 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable
 
 
 def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
-    """The Hessian of the sum of the outputs times vectors, forward over reverse (Pearlmutter 1994); reverse over
+    """Hessian-vector product of the sum of the outputs, by forward over reverse (Pearlmutter 1994); by reverse over
     reverse where there is no forward mode (JAX functions with `custom_vjp`).
 
         product i = sum_j d^2 (sum of outputs) / (d inputs[i] d inputs[j]) . vectors[j]

@@ -1,4 +1,4 @@
-"""Lanczos' method: eigenvalues and eigenvectors of symmetric operators from products with vectors."""
+"""The Lanczos method: eigenvalues and eigenvectors of symmetric operators from matrix-vector products."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Product = Callable[[Array], Array]
 
 
 class Ritz(NamedTuple):
-    """What a run of Lanczos' method finds."""
+    """The result of a run of the Lanczos method."""
 
     values: Array
     """Of shape (k), ascending: estimates of eigenvalues; the outer ones come close first."""
@@ -36,7 +36,7 @@ def lanczos(
     matrix: Variable | CurvatureMatrix | Product, parameters: Any = None, k: int = 64, *, start: Any = None,
     seed: int = 0, vectors: bool = True,
 ) -> Ritz:  # fmt: skip
-    """Eigenvalues and eigenvectors of a Hessian, or of another symmetric matrix, by Lanczos' method.
+    """Eigenvalues and eigenvectors of a Hessian, or of another symmetric matrix, by the Lanczos method.
 
         top = nn.lanczos(loss, parameters, 50).values[-1]
 
@@ -77,7 +77,7 @@ def lanczos(
 
 
 def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
-    """The product of the Hessian of a loss with a vector, and the size of such vectors."""
+    """The Hessian-vector product of a loss, and the size of its vectors."""
     (loss,) = variables(loss, "loss")
     listed = variables(() if parameters is None else listed_parameters(parameters), "parameters")
     if loss.shape != ():

@@ -1,6 +1,6 @@
-"""Sparse Jacobians and Hessians: as many directions as colours, and not as many as columns.
+"""Sparse Jacobians and Hessians by colouring: one direction per colour instead of one per column.
 
-Sets of colours are whole numbers, bit c for colour c.
+A set of colours is an integer with bit c set for colour c.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 
 class SparseMatrix(NamedTuple):
-    """A matrix of which some elements are computed, and all others are zero."""
+    """A sparse matrix: the elements that were computed; all others are zero."""
 
     values: Variable
     """`(nnz,)`: the elements, in the order of the pattern's rows and columns. They can be used in a loss, compiled and
@@ -36,21 +36,21 @@ class SparseMatrix(NamedTuple):
 
     @property
     def shape(self) -> tuple[int, int]:
-        """Rows and columns."""
+        """The numbers of rows and columns."""
         return self.pattern.shape
 
     def to_dense(self) -> Variable:
-        """All elements, as a Variable of `shape`."""
+        """The dense matrix, as a Variable of `shape`."""
         places = np.stack([self.pattern.rows, self.pattern.columns], axis=1)
         dense: Variable = F.put_points(self.values, places, axes=(0, 1), shape=self.shape)
         return dense
 
     def to_scipy(self) -> Any:
-        """Its present numbers as a `scipy.sparse.csr_array`."""
+        """Its present values as a `scipy.sparse.csr_array`."""
         return scipy_csr(self.values.d, self.pattern)
 
     def to_bcoo(self) -> jax.experimental.sparse.BCOO:
-        """Its present numbers as a `jax.experimental.sparse.BCOO`."""
+        """Its present values as a `jax.experimental.sparse.BCOO`."""
         from jax.experimental.sparse import BCOO
 
         places = jnp.stack([self.pattern.rows, self.pattern.columns], axis=1)
@@ -62,7 +62,7 @@ class SparseMatrix(NamedTuple):
 
 
 def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
-    """The Jacobian of `y` with respect to `x`, computed where the graph shows that it may be other than zero.
+    """The Jacobian of `y` with respect to `x`, computed only where its sparsity pattern allows nonzeros.
 
     Columns without a row in common are computed by one product with a vector, forward; or so are rows, backward, where
     that takes fewer products. An optimal control problem of 10,000 variables takes about ten.
@@ -100,7 +100,7 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
 
 
 def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
-    """The Hessian of the sum of `y` with respect to `x`, computed where the graph shows that it may be other than zero.
+    """The Hessian of the sum of `y` with respect to `x`, computed only where its sparsity pattern allows nonzeros.
 
     Where `y` reads of `x` what falls apart into blocks, as the nodes of finite elements that a gather takes, all blocks
     are computed at once, by as many products with vectors, forward over reverse, as the largest has elements, and added
@@ -190,7 +190,7 @@ Along = Callable[[list[Variable]], list[Variable]]
 
 @dataclass(frozen=True, eq=False)
 class Directions:
-    """The products with vectors that show the elements of a matrix."""
+    """The matrix-vector products that reveal the elements of a sparse matrix."""
 
     vs: list[Variable]
     """What the vectors have the shapes and dtypes of, one after another."""

@@ -1,5 +1,5 @@
-"""Estimates of operators from a few random directions, without a bias and at a cost that does not grow with the
-dimension (Shi, Hu, Lin and Kawaguchi, 2024, "Stochastic Taylor Derivative Estimator").
+"""Unbiased estimates of operators from a few random directions, at a cost independent of the dimension (Shi, Hu, Lin
+and Kawaguchi, 2024, "Stochastic Taylor Derivative Estimator").
 
 With D the size of x, k directions, and d_i the derivative by element i:
 
@@ -67,7 +67,7 @@ def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dra
 
 
 def twice(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
-    """The second derivative of `y` along `t`, forward, or in reverse where there is no forward mode."""
+    """The second derivative of `y` along `t`, in forward mode, or in reverse mode where there is no forward mode."""
 
     def along(u: Variable) -> Variable:
         (gx,) = gradients_at([F.sum(gradients_at([y], [x], [u])[0] * t)], [x], [None])

@@ -1,4 +1,4 @@
-"""Sums and differences of derivatives: Laplacians, divergence and curl."""
+"""Laplacian, bilaplacian, divergence and curl."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def laplacian(
     y: Variable, x: Variable, batched: bool = True, chunk: int | None = None, directions: int | None = None,
     kind: str = "sparse", seed: int | Variable = -1, with_gradient: bool = False,
 ) -> Variable | tuple[Variable, Variable]:  # fmt: skip
-    """The sum of the second derivatives by the elements of `x`.
+    """The Laplacian: the sum of the second derivatives by each element of `x`.
 
         result[b, k] = sum_i d^2 y[b, k] / dx[b, i]^2
 

@@ -124,7 +124,7 @@ def elu(x: Array, /, alpha: float = 1.0) -> jax.Array:
     """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1 (Clevert et al., 2016).
 
     Args:
-        alpha: Minus the limit far below 0.
+        alpha: Minus the limit as x goes to minus infinity.
     """
     x = floating(x)
     zeros = lax.full_like(x, 0)
@@ -171,7 +171,7 @@ def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
     """`log(1 + exp(beta * x)) / beta`, computed without overflow.
 
     Args:
-        beta: How sharp the bend at 0 is; not 0.
+        beta: The sharpness of the bend at 0; not 0.
 
     Raises:
         ValueError: `beta` is 0.

@@ -78,8 +78,8 @@ def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT3
 
     Args:
         start: The first number.
-        stop: Where it ends.
-        step: The distance, which may be negative; not 0.
+        stop: The end, which is excluded.
+        step: The spacing, which may be negative; not 0.
         dtype: A floating dtype, in which each number is rounded once, or one of integers; by default float32.
 
     Returns:
@@ -127,7 +127,7 @@ def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -
     Args:
         start: The first number.
         stop: The last number; if `num` is 1 there is only `start`.
-        num: How many.
+        num: The number of values.
         dtype: A floating dtype, in which each number is rounded once, or one of integers, where they are rounded down
             as NumPy does; by default float32.
 
@@ -152,8 +152,8 @@ def eye(n: Size, m: Size | None = None, k: int = 0, dtype: DTypeName = FLOAT32) 
     """A matrix with 1 on a diagonal and 0 elsewhere, `(n, m)`.
 
     Args:
-        n: How many rows.
-        m: How many columns; by default as many.
+        n: The number of rows.
+        m: The number of columns; by default `n`.
         k: Which diagonal: 0 for the main one, above it if positive, below it if negative.
         dtype: The dtype; by default float32.
     """
@@ -232,8 +232,8 @@ def shape(x: AnyArray, /, start: int | None = None, end: int | None = None) -> j
     """The sizes of the axes of `x` as int32 `(n,)`, or `[start:end]` of them.
 
     Args:
-        start: The first axis whose size is given; None for the first of all. Negative ones count from the end.
-        end: The first axis after those; None for all that follow. Negative ones count from the end.
+        start: The first axis; None for the first of all. Negative ones count from the end.
+        end: The axis after the last; None for all remaining ones. Negative ones count from the end.
     """
     return lax.convert_element_type(np.asarray(x.shape[start:end], np.int32), jnp.int32)
 

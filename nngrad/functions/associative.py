@@ -29,7 +29,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     Args:
         fn: An associative operation: pytrees like `elems`, with any length along `axis`, in and out. It must work on
             each entry along the axis by itself.
-        elems: A pytree of what is combined, all of the same length along `axis`.
+        elems: A pytree of the arrays to combine, all of the same length along `axis`.
         reverse: Begin with the last entry.
         axis: The axis.
 

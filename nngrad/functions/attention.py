@@ -28,14 +28,14 @@ def attention(
 
     Args:
         query: (batch, heads, targets, size); floating.
-        key: (batch, shared, sources, size), where `shared` divides `heads`: so many successive heads share a key.
+        key: (batch, shared, sources, size), where `shared` divides `heads`: successive heads share a key.
         value: (batch, shared, sources, any size).
         mask: Broadcasts to (batch, heads, targets, sources). Of bool: True where a target sees a source. Floating: what
             is added before the softmax; -inf hides a source. None to hide none. A target to which all are hidden
             gets 0.
-        causal: Whether source j is hidden to target i where j > i, besides what `mask` hides.
-        scale: What products are multiplied by; 1 / sqrt(size) by default.
-        dropout: With what probability each weight is dropped: 0 <= dropout < 1.
+        causal: Whether to hide source j from target i where j > i, in addition to `mask`.
+        scale: The factor of the products of queries and keys; 1 / sqrt(size) by default.
+        dropout: The probability of dropping each weight: 0 <= dropout < 1.
 
     Returns:
         (batch, heads, targets, size of `value`).
@@ -151,7 +151,7 @@ def scaled_dot_product_attention(
         key_padding_mask: (batch, sources), of any dtype: a source is hidden where it is not 0. None to hide none. A
             target to which all are hidden gets NaN.
         num_heads: Number of heads.
-        dropout: With what probability each weight is dropped.
+        dropout: The probability of dropping each weight.
 
     Returns:
         What is averaged, (targets, batch, heads * d_v), and the weights that it was averaged with,
@@ -224,11 +224,11 @@ def multi_head_attention(
         k_bias: (E,); None for 0.
         v_bias: (E_v,); None for 0.
         out_bias: (E_out,); None for 0.
-        attn_bias_k: E elements: the key of one more source, which no mask hides. None for no such source.
+        attn_bias_k: E elements: the key of one additional source, which no mask hides. None for no such source.
         attn_bias_v: E_v elements: the value of that source.
-        dropout: With what probability each weight of the average is dropped.
-        additive_mask: As for `scaled_dot_product_attention`, without the one source more.
-        key_padding_mask: As for `scaled_dot_product_attention`, without the one source more.
+        dropout: The probability of dropping each attention weight.
+        additive_mask: As for `scaled_dot_product_attention`, without the additional source.
+        key_padding_mask: As for `scaled_dot_product_attention`, without the additional source.
 
     Returns:
         (targets, batch, E_out), and the weights of the average, (batch * heads, targets, sources), or sources + 1.

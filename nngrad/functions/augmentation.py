@@ -32,8 +32,8 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
     """Random whole numbers, the i-th of them below `counts[i]` and not negative, that follow from `key`.
 
     Args:
-        counts: How many values each of them may have.
-        shape: How many such rows there are, and how they are arranged.
+        counts: The number of possible values of each offset.
+        shape: The leading axes of the result.
 
     Returns:
         int32 `(*shape, len(counts))`.
@@ -85,7 +85,7 @@ def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
     Args:
         y: The windows, `(*batch, *window)`.
-        starts: That of `take_windows`.
+        starts: As for `take_windows`.
         sizes: The sizes of a sample.
 
     Returns:
@@ -116,7 +116,7 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
-        shape: The sizes of a window; fewer than a sample has axes stand for the last ones. None for those of a sample.
+        shape: The sizes of a window along the last axes of a sample; None for those of the sample.
 
     Returns:
         `(*batch, *shape)`.
@@ -215,15 +215,15 @@ def random_erase(
     Args:
         x: `(*batch, channels, height, width)`, or with the channels last, where the channels or the height begin at
             `base_axis`.
-        prob: Probability of each rectangle to be there.
-        area_ratios: Least and greatest part of the image that a rectangle covers.
-        aspect_ratios: Least and greatest ratio of its height to its width.
-        replacements: Least and greatest value of the noise, which is uniform and drawn for each element.
+        prob: The probability of each rectangle.
+        area_ratios: The smallest and largest share of the image that a rectangle covers.
+        aspect_ratios: The smallest and largest ratio of its height to its width.
+        replacements: The smallest and largest value of the noise, which is uniform and drawn for each element.
         n: Number of rectangles; None for 1.
-        share: Whether the rectangles of an image are the same in all its channels.
+        share: Whether the rectangles are the same in all channels of an image.
         channel_last: Whether the channels are the last axis.
         ste_fine_grained: Whether the gradient is 0 where an element was replaced; else it passes everywhere, as if
-            nothing had been (an estimator).
+            nothing had been replaced (an estimator).
 
     Raises:
         ValueError: `x` has not three axes after those of the batch, `prob` is not from 0 to 1, a range is no pair in
@@ -292,7 +292,7 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating. A sample of zeros stays 0.
-        w: What gets the gradient, of the shape of `x`.
+        w: The Variable that gets the gradient, of the shape of `x`.
         eps: The norm of the noise of each sample.
     """
     batch, _ = _split(x, base_axis)

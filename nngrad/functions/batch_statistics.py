@@ -38,11 +38,11 @@ def batch_normalization(
 
     Args:
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
-        gamma: Scale, of that shape too; None for 1.
-        mean: Running mean, of that shape too; None to keep none.
-        variance: Running variance, of that shape too; None to keep none.
-        axes: Axes that have statistics of their own: the channels.
-        decay_rate: How much of the running statistics stays.
+        gamma: Scale, of the same shape; None for 1.
+        mean: Running mean, of the same shape; None to keep none.
+        variance: Running variance, of the same shape; None to keep none.
+        axes: Axes with separate statistics for each index: the channels.
+        decay_rate: The share of the running statistics that is kept.
         eps: Added to the variance.
         batch_stat: Whether to use the statistics of `x`.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y.
@@ -142,7 +142,7 @@ def fused_batch_normalization(
     """`relu(batch_normalization(x) + z)`; the derivative of relu at 0 is 0.
 
     Args:
-        z: What is added before the nonlinearity, of the shape of `x`; None for 0.
+        z: A term added before the nonlinearity, of the shape of `x`; None for 0.
         nonlinearity: "relu", the only one there is.
         ...: As for `batch_normalization`.
 
@@ -174,7 +174,7 @@ def sync_batch_normalization(
     Args:
         x: As for `batch_normalization`; of one shape in all processes.
         comm: A communicator (`nngrad.communicators`); None for one process.
-        group: The group of processes in `comm`, this one among them.
+        group: The group of processes in `comm`, which includes this one.
         ...: As for `batch_normalization`.
 
     Raises:
@@ -206,7 +206,7 @@ def mean_subtraction(
 
     Args:
         mean: Running mean, of the shape of `x` from `base_axis` on.
-        t: Number of batches so far, of one element; may be None if nothing is updated.
+        t: The number of batches so far, of one element; may be None if nothing is updated.
         base_axis: Number of batch axes; from the end of the axes of `x` if negative.
         update_running_mean: Whether this batch is added to the mean.
 

@@ -30,7 +30,7 @@ def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
 
     Args:
         x0: The dividend, of any shape and an integer dtype.
-        x1: The divisor, of the same dtype and any shape that broadcasts. What is divided by 0 has no meaning.
+        x1: The divisor, of the same dtype and any shape that broadcasts. Division by 0 is undefined.
 
     Raises:
         TypeError: The dtypes are others, or differ.
@@ -46,8 +46,8 @@ def bitwise(x0: Array, x1: Array, /, operation: Annotated[str, one_of(*_OF_TWO)]
     Args:
         x0: Any shape and integer dtype, or booleans.
         x1: The same dtype, and any shape that broadcasts.
-        operation: "and", "or", "xor"; or one that moves the bits of `x0` by `x1` places: "left", "right", or
-            "right with sign", which fills up with the highest bit.
+        operation: "and", "or", "xor"; or a shift of the bits of `x0` by `x1` positions: "left", "right", or "right with
+            sign", which fills with the highest bit.
 
     Raises:
         TypeError: The dtypes are others, or differ.
@@ -62,8 +62,8 @@ def bits_of(x: Array, /, operation: Annotated[str, one_of(*_OF_ONE)]) -> jax.Arr
 
     Args:
         x: Any shape and integer dtype, which the result has too.
-        operation: "not" turns each bit, "count" gives the number of those that are set, "leading zeros" of those before
-            the first that is.
+        operation: "not" inverts the bits, "count" counts those that are set, "leading zeros" counts those before the
+            first that is set.
 
     Raises:
         TypeError: The dtype is another.

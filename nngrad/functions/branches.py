@@ -27,7 +27,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     values of leaves that functions in them update.
 
     Args:
-        index: An integer of shape (); what is past the ends counts as the first or the last.
+        index: An integer of shape (); values out of range are clamped.
         branches: Functions of the operands, which return pytrees of the same structure, shapes and dtypes. Each is run
             once, on Variables without values.
         operands: Pytrees of Variables, arrays and numbers.
@@ -58,9 +58,9 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Args:
         pred: The condition, a bool or a number of shape ().
-        true_fun: What is computed if it holds.
-        false_fun: What is computed if it does not.
-        operands: What they are applied to.
+        true_fun: The function applied if it holds.
+        false_fun: The function applied if it does not.
+        operands: The arguments of both functions.
 
     Returns:
         What the function gives.

@@ -106,7 +106,7 @@ def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> ja
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating.
-        k: How many.
+        k: The number of elements.
         abs: Whether elements are compared by magnitude.
 
     Raises:

@@ -59,7 +59,7 @@ def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
     """The sum over processes, y_r = sum_s x_s, which each of them gets.
 
     Args:
-        x: Of one shape and dtype in all of them.
+        x: An array of the same shape and dtype in all processes.
         processes: The numbers of the processes, as `comm.find_group("world")` gives them.
 
     Raises:
@@ -73,7 +73,7 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     """The arrays of all processes, y_r[s] = x_s, which each of them gets, stacked along a new first axis.
 
     Args:
-        processes: As for `all_reduce`; in their order the arrays are stacked.
+        processes: As for `all_reduce`; the arrays are stacked in this order.
         ...: As for `all_reduce`.
 
     Raises:
@@ -105,7 +105,7 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
     """The array of one process, y_r = x_src, which all of them get.
 
     Args:
-        src: The place among `processes` of the one that gives it.
+        src: The position in `processes` of the one that sends.
         ...: As for `all_reduce`.
 
     Raises:
@@ -120,7 +120,7 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
     """The sum over processes, y_dst = sum_s x_s, which one of them gets; the others get zeros.
 
     Args:
-        dst: The place among `processes` of the one that gets it.
+        dst: The position in `processes` of the one that receives.
         ...: As for `all_reduce`.
 
     Raises:

@@ -212,8 +212,8 @@ def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
     """The sum of products over axes of `a` and of `b`, as NumPy's `tensordot`.
 
     Args:
-        axes: How many of the last axes of `a` meet the first ones of `b`, in their order; or the pair of those of `a`
-            and those of `b` that meet, each an axis or a list of them.
+        axes: The number of last axes of `a` and first axes of `b` to sum over, in order; or the pair of axes of `a` and
+            of `b`, each an axis or a list of them.
 
     Returns:
         The other axes of `a`, and then those of `b`.

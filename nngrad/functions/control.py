@@ -29,7 +29,7 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
     Args:
         x: One or more arrays of any shapes.
         one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink. Else `nn.grad` has
-            none of them, and `backward()` of the sink starts from what the `.grad` of each holds.
+            none of them, and `backward()` of the sink starts from the `.grad` of each.
     """
     del one_input_grad
     dtypes = [each.dtype for each in x if jnp.issubdtype(each.dtype, jnp.floating)]
@@ -74,7 +74,7 @@ def optimization_barrier(*x: Array) -> jax.Array:
     first of `x` itself. This is what keeps a recomputation from being merged with the computation that it repeats.
 
     Args:
-        x: What is passed on, and after it what comes before it in time, of any shapes and dtypes.
+        x: The value to pass on, and then the values to be computed before it, of any shapes and dtypes.
     """
     y: jax.Array = lax.optimization_barrier(x)[0]
     return y
@@ -87,8 +87,8 @@ def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
     This is what `nn.shard` puts into the middle of a graph. Without a mesh it does nothing.
 
     Args:
-        axes: For each axis of `x` the name of an axis of the mesh, several in a tuple, or None; what is left out is
-            None. A name alone stands for whichever axis of `x` is the largest that is divisible.
+        axes: For each axis of `x` the name of a mesh axis, several in a tuple, or None; axes left out are None. A
+            single name shards the largest axis of `x` that is divisible.
 
     Raises:
         ValueError: The mesh has no such axis, or a size is not divisible.
@@ -105,7 +105,7 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
 
     Args:
         x: The value.
-        original: What it repeats, of its shape and dtype.
+        original: The value that it repeats, of the same shape and dtype.
 
     Raises:
         ValueError: The shapes or dtypes differ.
@@ -135,7 +135,7 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
     through to `y` and do not see the writing.
 
     Args:
-        y: What is computed.
+        y: The result.
         updates: The new value of each leaf, of the leaf's shape; it is cast to the leaf's dtype.
 
     Returns:
@@ -160,8 +160,8 @@ def value_of(dst: Array, src: Array, /) -> jax.Array:
     """The value of `src` in the dtype of `dst`, with gradients that go to `dst`.
 
     Args:
-        dst: What gets the gradient.
-        src: What gives the value, of a shape that broadcasts with that of `dst`.
+        dst: The Variable that gets the gradient.
+        src: The Variable that gives the value, of a shape that broadcasts with that of `dst`.
     """
     return lax.convert_element_type(broadcast_pair(dst, src)[1], dst.dtype)
 
@@ -174,7 +174,7 @@ def assign(dst: Array, src: Array, /) -> Variable:
 
     Args:
         dst: A leaf.
-        src: What is written, of the shape of `dst`; it is cast to its dtype.
+        src: The value to write, of the shape of `dst`; it is cast to its dtype.
 
     Raises:
         ValueError: `dst` is not a leaf, or the shapes differ.

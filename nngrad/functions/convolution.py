@@ -132,10 +132,10 @@ def convolve(
     Args:
         x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`.
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
-        pad: Zeros put at both ends of each spatial axis, one entry for each axis, as in the next two.
-        stride: Steps of the kernel.
-        dilation: Distances between the kernel's elements.
-        group: Number of groups that the channels are divided into, each convolved by itself.
+        pad: Zeros added at both ends of each spatial axis, one entry for each axis, as in the next two.
+        stride: Step of the kernel.
+        dilation: Spacing between the kernel's elements.
+        group: Number of groups of channels, each convolved separately.
 
     Returns:
         (batch, out, *sizes), or (batch, *sizes, out): sizes as for `convolution`.
@@ -200,8 +200,8 @@ def convolve_data_grad(
     """The transpose of `convolve` in its first input.
 
     Args:
-        y: Of the shape that `convolve` gives.
-        shape: The shape of x, which is that of the result.
+        y: Of the shape that `convolve` returns.
+        shape: The shape of x and of the result.
         ...: As for `convolve`.
     """
     # With strides and groups XLA ends the process at some strides as long as the kernel, when it has exchanged it with
@@ -218,8 +218,8 @@ def convolve_filter_grad(
     """The transpose of `convolve` in its second input: the weights that `y` and `x` pull at.
 
     Args:
-        y: Of the shape that `convolve` gives.
-        shape: The shape of the weight, which is that of the result.
+        y: Of the shape that `convolve` returns.
+        shape: The shape of the weight and of the result.
         ...: As for `convolve`.
     """
     y, x = alike(floating(y), floating(x))
@@ -245,11 +245,11 @@ def convolution(
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
         bias: (out,); None for no bias.
         base_axis: Number of batch axes; from the end of the axes of x if negative.
-        pad: Zeros put at both ends of each spatial axis; 0 by default. A single entry, here and below, stands for
-            all axes.
-        stride: Steps of the kernel; 1 by default.
-        dilation: Distances between the kernel's elements; 1 by default.
-        group: Number of groups that the channels are divided into, each convolved by itself.
+        pad: Zeros added at both ends of each spatial axis; 0 by default. A single entry, here and below, applies to all
+            axes.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes (n + 2 pad - dilation (kernel - 1) - 1) // stride + 1.
@@ -270,12 +270,12 @@ def deconvolution(
 
     Args:
         weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
-        pad: What the convolution from the result to x pads: the result loses so much at both ends of each axis.
-        stride: Steps of that convolution: distances of the copies of the kernel in the result.
-        dilation: Distances between the kernel's elements; 1 by default, as for the stride.
-        group: Number of groups that the channels are divided into.
-        output_padding: By how much each spatial axis of the result is longer than it must be, smaller than its
-            stride (a strided convolution takes several sizes to one); 0 by default.
+        pad: The padding of the convolution from the result to x: the result is cropped by it at both ends of each axis.
+        stride: Step of that convolution: the spacing of the copies of the kernel in the result.
+        dilation: Spacing between the kernel's elements; 1 by default, as for the stride.
+        group: Number of groups of channels.
+        output_padding: Additional length of each spatial axis of the result, smaller than its stride (a strided
+            convolution maps several sizes to one); 0 by default.
         ...: As for `convolution`.
 
     Returns:
@@ -315,9 +315,9 @@ def depthwise_convolution(
 
     Args:
         x: (*batch, C, *sizes).
-        weight: (C * multiplier, *kernel); the filters of a channel are neighbours.
+        weight: (C * multiplier, *kernel); the filters of a channel are adjacent.
         bias: (C * multiplier,); None for no bias.
-        multiplier: Number of filters for each channel.
+        multiplier: Number of filters per channel.
         ...: As for `convolution`.
 
     Returns:
@@ -347,7 +347,7 @@ def depthwise_deconvolution(
         x: (*batch, C, *sizes).
         weight: (C, *kernel).
         bias: (C // divisor,); None for no bias.
-        divisor: Number of input channels for each output channel.
+        divisor: Number of input channels per output channel.
         ...: As for `deconvolution`.
 
     Returns:

@@ -21,7 +21,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
     Args:
         x: Any shape of at least one axis; booleans are counted as int32, and 16-bit floats added up as float32.
         axis: The axis; None for the first.
-        exclusive: Whether each sum leaves out the element at its own place.
+        exclusive: Whether each sum excludes the element at its own position.
         reverse: Whether the sum runs from the end.
     """
     a = _scan_axis(x, axis)
@@ -39,7 +39,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
     Args:
         x: Any shape of at least one axis; booleans are taken as int32.
         axis: The axis; None for the first.
-        exclusive: Whether each product leaves out the element at its own place.
+        exclusive: Whether each product excludes the element at its own position.
         reverse: Whether the product runs from the end.
     """
     a = _scan_axis(x, axis)
@@ -55,8 +55,8 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
     compose associatively (Blelloch, "Prefix sums and their applications", 1990).
 
     Args:
-        a: What the value before is multiplied by, of any shape of at least one axis.
-        b: What is added, in the shape of `a`.
+        a: The factor of the previous value, of any shape of at least one axis.
+        b: The summand, in the shape of `a`.
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
     """
     if a.shape != b.shape:
@@ -75,7 +75,7 @@ def displace(x: WithAxis, /, axis: int = 0, by: int = 1) -> jax.Array:
     """The elements of `x` moved along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
 
     Args:
-        by: By how many places; towards the start if negative. What moves out is lost.
+        by: The number of positions; towards the start if negative. Elements moved out are lost.
     """
     return moved_by(x, _scan_axis(x, axis), by)
 

@@ -36,7 +36,7 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     eigenvalues are best written without them, as a trace, `batch_det` or `batch_logdet`.
 
     Args:
-        x: (*batch, n, n). The symmetric part is taken.
+        x: (*batch, n, n); only the symmetric part is used.
 
     Returns:
         The eigenvalues, (*batch, n), in ascending order, and the vectors, (*batch, n, n), in the columns. The sign of a
@@ -110,8 +110,8 @@ def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
 
     Args:
         x: (*batch, m, n), floating; 16-bit floats are decomposed in float32.
-        rtol: Singular values that are at most as large as this, times the largest, count as 0; by default ten times the
-            larger of m and n, times the distance from 1 to the next number of the dtype.
+        rtol: Singular values of at most this times the largest count as 0; by default ten times the larger of m and n,
+            times the machine epsilon of the dtype.
 
     Returns:
         (*batch, n, m).

@@ -112,11 +112,11 @@ def deformable_convolution(
         mask: (*batch, deformable_group * K, h, w), or channels last; None for ones.
         bias: (out,); None for no bias.
         base_axis: Number of batch axes; from the end of the axes of x if negative.
-        pad: Zeros put at both ends of both axes; 0 by default. A single entry, here and below, stands for both.
-        stride: Steps of the kernel; 1 by default.
-        dilation: Distances between the kernel's elements; 1 by default.
-        group: Number of groups that the channels are divided into, each convolved by itself.
-        deformable_group: Number of groups that the channels are divided into, each with offsets and a mask of its own.
+        pad: Zeros added at both ends of both axes; 0 by default. A single entry, here and below, applies to both.
+        stride: Step of the kernel; 1 by default.
+        dilation: Spacing between the kernel's elements; 1 by default.
+        group: Number of groups of channels, each convolved separately.
+        deformable_group: Number of groups of channels, each with its own offsets and mask.
 
     Returns:
         (*batch, out, *sizes), or (*batch, *sizes, out): sizes as for `convolution`.

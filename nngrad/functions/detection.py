@@ -167,11 +167,11 @@ def nms_detection2d(
     Args:
         x: (batch, N, 5 + classes): for each box x and y of its middle, width, height, objectness, and the
             probability of each class.
-        thresh: What is less, of objectness and scores, becomes 0; None for 0.5.
-        nms: The intersection of two boxes, divided by their union, above which one of them is dropped; None for 0.45.
-        nms_per_class: Whether boxes are compared by their scores, class by class; False compares them by objectness,
-            and drops a box that any better one overlaps with, be that dropped or not, with all its classes. None
-            stands for True.
+        thresh: The threshold: smaller objectness and scores become 0; None for 0.5.
+        nms: The intersection over union above which one of two boxes is dropped; None for 0.45.
+        nms_per_class: Whether boxes are compared by their scores, class by class. False compares them by objectness,
+            and drops a box with all its classes if any better one overlaps it, even one that is itself dropped. None
+            means True.
 
     Returns:
         Of the shape of `x`: boxes, objectness, and scores.
@@ -202,15 +202,14 @@ def onnx_non_max_suppression(
     Args:
         boxes: (batch, N, 4): two opposite corners (y1, x1, y2, x2) of each box.
         scores: (batch, classes, N).
-        center_point_box: 1 if a box is given as x and y of its middle, width, and height; None for 0.
-        max_output_boxes_per_class: How many boxes are selected at most, of each class in each element of the batch;
-            None for 0, which selects none.
-        iou_threshold: The intersection of two boxes, divided by their union, above which the one with the lower score
-            is dropped; None for 0.
+        center_point_box: 1 if boxes are given by centre x and y, width, and height; None for 0.
+        max_output_boxes_per_class: The largest number of boxes selected for each class and batch item; None for 0,
+            which selects none.
+        iou_threshold: The intersection over union above which the box with the lower score is dropped; None for 0.
         score_threshold: A box with a lower score is not selected; None for 0.
-        size: How many rows are returned; None for as many as are selected when the function is applied. With it, the
-            first ones are, and where there are fewer the rest is -1. Without it, all is -1 in a later `forward()` in
-            which not just as many are selected.
+        size: The number of rows returned; None for as many as are selected when the function is applied. If more are
+            selected, the first ones are returned; if fewer, the rest is -1. With None, all is -1 in a later `forward()`
+            that selects another number.
 
     Returns:
         int32 (size, 3): the element of the batch, the class and the number of each box that is selected, in this

@@ -65,7 +65,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
         x0: (pairs, n).
         x1: Of the same shape.
         y: (pairs,): 1 for a pair that belongs together, else 0.
-        margin: The distance, positive, up to which other pairs cost something.
+        margin: The distance, positive, beyond which other pairs have no loss.
         reduce: 'mean', or 'no' for the loss of each pair.
     """
     if x0.ndim != 2 or x0.shape != x1.shape or y.shape != x0.shape[:1]:
@@ -85,9 +85,9 @@ def triplet(
 
     Args:
         anchor: (triples, n).
-        positive: What is to be near, of the same shape.
-        negative: What is to be far, of the same shape.
-        margin: By how much farther, positive.
+        positive: The samples to be near, of the same shape.
+        negative: The samples to be far, of the same shape.
+        margin: How much farther they should be; positive.
         reduce: 'mean', or 'no' for the loss of each triple.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
@@ -125,13 +125,13 @@ def discriminative_margin_based_clustering_loss(
     Args:
         embeddings: (batch, max_embedding_dim, height, width).
         labels: (batch, height, width): 1, 2, ... for the instances; all else belongs to none.
-        delta_v: The distance from its centre, not negative, up to which a pixel costs nothing.
-        delta_d: Half of the distance of two centres from which on they cost nothing.
+        delta_v: The distance from its centre, not negative, up to which a pixel has no loss.
+        delta_d: Half the distance beyond which two centres have no loss.
         max_embedding_dim: The number of channels, and of instances that are looked for.
-        norm: Which norm distances are in: 1 or 2.
+        norm: The norm of distances: 1 or 2.
         alpha: The weight of the first loss.
-        beta: That of the second one.
-        gamma: That of the third one.
+        beta: The weight of the second loss.
+        gamma: The weight of the third loss.
 
     Returns:
         The loss of pixels far from their centres, that of centres near each other, and the size of the centres.

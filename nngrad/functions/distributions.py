@@ -171,8 +171,8 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
 
     Args:
         w: Weights, `(..., n)`; one that is not positive is never chosen while there are others.
-        count: How many indices each row gets.
-        replace: Whether an index may come again. Without it each is drawn among those that are left.
+        count: The number of indices in each row.
+        replace: Whether to sample with replacement.
 
     Returns:
         int32 `(..., count)`.
@@ -284,8 +284,8 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     Args:
         x: `(..., n)`.
         w: Weights, of the shape of `x`; one that is not positive is never chosen while there are others.
-        shape: How many elements are chosen for each row, and how they are arranged; () stands for (1,), as in nnabla.
-        replace: Whether an element may come again. Without it each is drawn among those that are left.
+        shape: The shape of the choices from each row; () stands for (1,), as in nnabla.
+        replace: Whether to sample with replacement.
 
     Returns:
         `(..., *shape)`.

@@ -36,7 +36,7 @@ def fft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: boo
 
     Args:
         x: (*batch, *sizes, 2), with 1 to 3 sizes.
-        signal_ndim: How many sizes there are.
+        signal_ndim: The number of axes to transform.
         normalized: Whether the result is divided by the square root of their product.
 
     Returns:
@@ -156,8 +156,8 @@ def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
 
     Args:
         x: (*batch, t), with t not less than `size`.
-        size: Number of elements in each.
-        stride: Distance of where they begin.
+        size: Number of elements per frame.
+        stride: Distance between the starts of frames.
 
     Returns:
         (*batch, (t - size) // stride + 1, size).
@@ -190,7 +190,7 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
     """Frames added up where they overlap: the transpose of `frames` of an array of `shape`.
 
     Args:
-        y: Of the shape that `frames` gives.
+        y: Of the shape that `frames` returns.
         ...: As for `frames`.
     """
     return transposed(lambda x: frames.forward(x, size, stride), shape, y, "y")
@@ -210,12 +210,12 @@ def stft(
 
     Args:
         x: (*batch, t).
-        window_size: Length of the window, at most `fft_size`; beside it there are zeros, as many before as behind.
-        stride: By how much it moves.
-        fft_size: Length of what is transformed, at most 2**27.
+        window_size: Length of the window, at most `fft_size`; it is padded with zeros on both sides equally.
+        stride: Step of the window.
+        fft_size: Length of the transform, at most 2**27.
         window_type: "hanning", "hamming", or "rectangular" or None for ones; the first two are periodic.
-        center: Whether windows are centred at the multiples of `stride`: then x gets margins of `fft_size // 2`.
-        pad_mode: What is in these, as `mode` of `pad`.
+        center: Whether windows are centred at the multiples of `stride`: then x is padded by `fft_size // 2`.
+        pad_mode: How it is padded, as `mode` of `pad`.
         as_istft_backward: Whether this is the transpose of `istft` with the other arguments, of which x is a
             gradient. For nnabla's sake: gradients of `istft` do not need it.
 
@@ -257,7 +257,7 @@ def istft(
     Args:
         y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
         y_i: The imaginary part, of the same shape.
-        center: As for `stft`: the margins are cut off.
+        center: As for `stft`: the padding is cut off.
         pad_mode: As for `stft`. It matters with `as_stft_backward` alone: what was in margins is not in the result.
         as_stft_backward: Whether this is the transpose of `stft` with the other arguments, of which y_r and y_i are
             gradients. For nnabla's sake: gradients of `stft` do not need it.

@@ -27,8 +27,8 @@ def fused_convolution(
     Args:
         beta: As for `batch_normalization`, one number for each output channel. If this and the next three are None,
             there is no normalisation; else all must be given.
-        z: What is added before the nonlinearity, of the shape of the result; None for 0.
-        pad: Width of the margins at both ends of each spatial axis; 0 by default.
+        z: A term added before the nonlinearity, of the shape of the result; None for 0.
+        pad: Padding at both ends of each spatial axis; 0 by default.
         nonlinearity: "identity", "relu", "sigmoid", "tanh", "leaky_relu", "elu" or "relu6".
         nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if there is none, their default.
         pad_mode: As `mode` of `pad`.

@@ -35,20 +35,20 @@ def image_augmentation(
     Args:
         x: `(*batch, channels, height, width)`; integers are taken as float32.
         shape: `(channels, height, width)` of the result; None for that of an image.
-        pad: How many rows and columns of 0 are added on either side.
-        min_scale: The least factor by which an image is magnified; all factors are drawn by their logarithm.
-        max_scale: The greatest.
-        angle: The greatest angle of a rotation, in radians, in either direction.
-        aspect_ratio: The greatest factor by which height and width are stretched against each other.
+        pad: The number of rows and columns of 0 added on either side.
+        min_scale: The smallest magnification; all factors are log-uniform.
+        max_scale: The largest magnification.
+        angle: The largest angle of a rotation, in radians, in either direction.
+        aspect_ratio: The largest factor by which height and width are stretched against each other.
         distortion: The greatest distortion, in either direction: points are moved away from the middle, by this part of
             their distance at the middle of an edge, and growing with its square.
-        flip_lr: Whether half of the images are mirrored, left to right.
-        flip_ud: Whether half of the images are mirrored, top to bottom.
-        brightness: The greatest number b that is added, or subtracted.
-        brightness_each: Whether each channel has one of its own.
-        contrast: The greatest factor c; 1 over it is the least.
-        contrast_center: The value that contrast leaves as it is.
-        contrast_each: Whether each channel has one of its own.
+        flip_lr: Whether to mirror half of the images left to right.
+        flip_ud: Whether to mirror half of the images top to bottom.
+        brightness: The largest number b that is added or subtracted.
+        brightness_each: Whether it is drawn for each channel.
+        contrast: The largest factor c; its inverse is the smallest.
+        contrast_center: The value that contrast leaves unchanged.
+        contrast_each: Whether it is drawn for each channel.
         noise: The standard deviation of the noise.
 
     Returns:

@@ -38,8 +38,8 @@ def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
     Where a value is not taken its gradient is 0, even if what arrives is infinite.
 
     Args:
-        condition: Of the shape of the first axes of the result, each of its elements standing for all that lies below
-            it, or else of a shape that broadcasts with it as in NumPy.
+        condition: Of the shape of the first axes of the result, with each element selecting all below it; or else of a
+            shape that broadcasts with the result as in NumPy.
         x_false: Any shape that broadcasts with that of `x_true`; the result has their common dtype.
     """
     x_true, x_false = alike(x_true, x_false)
@@ -115,7 +115,7 @@ def gather(
         Indices: Whole numbers, of any shape; negative ones count from the end, and where one is out of range, or not
             whole, there is NaN.
         axis: The axis; by default the first after the batch axes.
-        batch_dims: How many leading axes `x` and `Indices` have in common; by default none.
+        batch_dims: The number of leading axes that `x` and `Indices` share; by default none.
 
     Returns:
         `(*x.shape[:axis], *Indices.shape[batch_dims:], *x.shape[axis + 1:])`.
@@ -172,9 +172,9 @@ def scatter_nd(
         data: `(*points, *shape[k:])`.
         indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
             from the end, and what is out of range is left out.
-        shape: The result's shape, with zeros at all other places; None for that of `out`.
-        out: A Variable that has what is at all other places. If it is a leaf, `forward()` writes the result to it.
-        add: Whether the slices are added to what is there. Else they replace it, and the last one at a point stays.
+        shape: The result's shape, with zeros at all other points; None for that of `out`.
+        out: A Variable with the values at all other points. If it is a leaf, `forward()` writes the result to it.
+        add: Whether the slices are added to the values there. Else they replace them; the last one at a point wins.
 
     Raises:
         ValueError: Neither `shape` nor `out` is given, or the shapes do not fit.
@@ -210,10 +210,10 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
     """`x0` with the elements of `x1` added along an axis: for axis 0 of a matrix, `y[indices[i, j], j] += x1[i, j]`.
 
     Args:
-        x0: What is added to; but for the axis it may be larger than `indices`, and what lies beyond stays as it is.
+        x0: The array to add to; along other axes it may be larger than `indices`, and the rest stays unchanged.
         indices: Whole numbers, with as many axes as `x0`; negative ones count from the end, and what is out of range
             is left out.
-        x1: What is added, with as many axes as `x0`; it may be larger than `indices`, and what lies beyond is left out.
+        x1: The values to add, with as many axes as `x0`; it may be larger than `indices`, and the rest is ignored.
         axis: The axis of `x0` that is indexed; None for the first.
 
     Raises:
@@ -317,8 +317,8 @@ def sort(
     """The elements in ascending order along an axis. NaN counts as largest.
 
     Args:
-        with_index: Whether the indices of the elements are returned too, as `argsort` has them.
-        only_index: Whether the indices alone are returned.
+        with_index: Whether the indices of the elements are returned too, as in `argsort`.
+        only_index: Whether only the indices are returned.
         ...: As for `sort_values`.
 
     Returns:
@@ -347,7 +347,7 @@ def top_k_data(
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
-        k: How many.
+        k: The number of elements.
         abs: Whether elements are compared by magnitude.
         reduce: Whether the result is `(*batch, k)`, largest first. Else it has the shape of `x`, and 0 at all other
             elements.

@@ -271,8 +271,8 @@ def jax_function(
 
     Args:
         fun: The function of arrays.
-        static_argnums: Which positional arguments are handed to `fun` as they are; they must be hashable.
-        static_argnames: Which keyword arguments are. Functions and strings always are.
+        static_argnums: The positional arguments that are passed to `fun` unchanged; they must be hashable.
+        static_argnames: The keyword arguments that are. Functions and strings always are.
         rows: Which positional arguments have rows along the first axis of all of their arrays, if row b of each result
             depends on row b of these alone, beside the other arguments: so `nn.jacobian` and the like, which have to be
             shown that rows are independent, know it.

@@ -1,11 +1,11 @@
-"""PF: functions with parameters of their own, made in the present scope at the first call and found there after.
+"""PF: layers with parameters, created in the current scope at the first call and reused afterwards.
 
-`name=` puts a scope around a call: `PF.affine(x, 10, name="fc")` makes 'fc/affine/W' and 'fc/affine/b'.
-Initializers are functions of a shape (`nngrad.initializer`), arrays or numbers. `fix_parameters` lets no gradient
-reach the parameters. `apply_w` and `apply_b` are functions that the weight or bias goes through.
+`name=` puts a scope around a call: `PF.affine(x, 10, name="fc")` creates 'fc/affine/W' and 'fc/affine/b'. Initializers
+are functions of a shape (`nngrad.initializer`), arrays or numbers. `fix_parameters` stops gradients at the parameters.
+`apply_w` and `apply_b` are functions applied to the weight and the bias.
 
-Layers are taken from their files when PF is imported. `__init__.pyi` says the same for editors and checkers of types;
-`python -m tests.stubs` writes it.
+On import, PF takes the layers from their files. `__init__.pyi` lists them for editors and type checkers; `python -m
+tests.stubs` writes it.
 """
 
 from __future__ import annotations

@@ -45,7 +45,7 @@ def binary_connect_affine(
     Init = None, b_init: Init = None, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True,
     name: str | None = None
 ) -> Variable:
-    """`affine` with the signs of W, as `F.binary_connect_affine` has it (Courbariaux and others, 2015).
+    """`affine` with the signs of W, as in `F.binary_connect_affine` (Courbariaux and others, 2015).
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; Wb, the signs of W, which
     each `forward()` writes, not trained; b (*n_outmaps), zeros.
@@ -73,7 +73,7 @@ def binary_connect_convolution(
     Init = None, base_axis: int = 1, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True,
     name: str | None = None
 ) -> Variable:
-    """`convolution` with the signs of W, as `F.binary_connect_convolution` has it (Courbariaux and others, 2015).
+    """`convolution` with the signs of W, as in `F.binary_connect_convolution` (Courbariaux and others, 2015).
 
     Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; Wb, the signs of W, which each
     `forward()` writes, not trained; b (outmaps,), zeros.
@@ -105,7 +105,7 @@ def binary_weight_affine(
     Init = None, b_init: Init = None, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True,
     name: str | None = None
 ) -> Variable:
-    """`affine` with scaled signs of W, as `F.binary_weight_affine` has it (Rastegari and others, 2016).
+    """`affine` with scaled signs of W, as in `F.binary_weight_affine` (Rastegari and others, 2016).
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; Wb, the signs of W, and
     alpha (*n_outmaps), the mean sizes, both of which each `forward()` writes, not trained; b (*n_outmaps), zeros.
@@ -133,7 +133,7 @@ def binary_weight_convolution(
     Init = None, base_axis: int = 1, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True,
     name: str | None = None
 ) -> Variable:
-    """`convolution` with scaled signs of W, as `F.binary_weight_convolution` has it (Rastegari and others, 2016).
+    """`convolution` with scaled signs of W, as in `F.binary_weight_convolution` (Rastegari and others, 2016).
 
     Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; Wb, the signs of W, and alpha
     (outmaps,), the mean sizes, both of which each `forward()` writes, not trained; b (outmaps,), zeros.
@@ -165,7 +165,7 @@ def inq_affine(
     selection_algorithm: str = 'random', seed: int = -1, w_init: Init = None, i_init: Init = None, b_init: Init =
     None, fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None
 ) -> Variable:
-    """`affine` under incremental network quantisation, as `F.inq_affine` has it (Zhou and others, 2017).
+    """`affine` under incremental network quantisation, as in `F.inq_affine` (Zhou and others, 2017).
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; I, of that shape, 1 where a
     weight is fixed, zeros, not trained; b (*n_outmaps), zeros. Each `forward()` writes W and I.
@@ -198,7 +198,7 @@ def inq_convolution(
     seed: int = -1, w_init: Init = None, i_init: Init = None, b_init: Init = None, base_axis: int = 1,
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None
 ) -> Variable:
-    """`convolution` under incremental network quantisation, as `F.inq_convolution` has it (Zhou and others, 2017).
+    """`convolution` under incremental network quantisation, as in `F.inq_convolution` (Zhou and others, 2017).
 
     Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; I, of that shape, 1 where a
     weight is fixed, zeros, not trained; b (outmaps,), zeros. Each `forward()` writes W and I.

@@ -1,4 +1,4 @@
-"""Activations with parameters of their own."""
+"""Activation functions with trainable parameters."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ def prelu(
     inp: Array, base_axis: int = 1, shared: bool = True, fix_parameters: bool = False, slope_init: Init = None,
     name: str | None = None,
 ) -> Variable:
-    """`inp` where it is positive, and `inp` times a slope where it is negative; derivative 1 at 0 (He et al., 2015).
+    """`inp` where it is positive, else `inp` times a learned slope; its derivative at 0 is 1 (He et al., 2015).
 
     Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
 

@@ -1,4 +1,4 @@
-"""Matrix products with parameters of their own."""
+"""Affine and embedding layers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def affine(
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, apply_w: Apply = None,
     apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
-    """`inp`, flattened from `base_axis` on, times W, plus b.
+    """Affine layer: `inp`, flattened from `base_axis` on, times W, plus b.
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros.
 
@@ -39,7 +39,7 @@ def embed(
     inp: Array, n_inputs: int, n_features: int, initializer: Init = None, fix_parameters: bool = False,
     apply_w: Apply = None, name: str | None = None,
 ) -> Variable:
-    """The rows of W that `inp` names.
+    """Embedding layer: the rows of W at the indices `inp`.
 
     Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which is variance 1.
 

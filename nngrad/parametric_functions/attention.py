@@ -1,4 +1,4 @@
-"""Attention, and the layers of a transformer, with parameters of their own."""
+"""Multi-head attention and transformer layers."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def multi_head_attention(
     add_attn_bias: bool = False, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
     fix_parameters: bool = False, param_init: Mapping[str, Init] | None = None, name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Attention of each of several heads by itself, between products with weights (Vaswani et al., 2017).
+    """Multi-head attention, between linear projections of its inputs and of its output (Vaswani et al., 2017).
 
     Parameters: q_weight (D_q, E), k_weight (D_k, E), v_weight (D_v, E_v), out_weight (E_v, E_out), uniform within
     Glorot's limits; q_bias and k_bias (E,), v_bias (E_v,), out_bias (E_out,), zeros; with `add_attn_bias` attn_bias_k
@@ -86,7 +86,7 @@ def transformer(
     tgt_key_padding_mask: Array | None = None, memory_key_padding_mask: Array | None = None, rng: Rng | None = None,
     add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
-    """A stack of `transformer_encode`, and one of `transformer_decode` that looks at its output (Vaswani et al., 2017).
+    """A stack of `transformer_encode`, and one of `transformer_decode` that attends to it (Vaswani et al., 2017).
 
     Parameters: those of the layers, in the scopes encoder00, encoder01, ..., decoder00, decoder01, ...
 
@@ -144,7 +144,7 @@ def transformer_encode(
     activation: Activation = None, src_additive_mask: Array | None = None, src_key_padding_mask: Array | None = None,
     rng: Rng | None = None, add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
-    """A layer of a transformer's encoder: attention of `src` to itself, two products; each added, then normalised.
+    """A transformer encoder layer: self-attention of `src`, then a feed-forward network; each added, then normalised.
 
     Parameters: those of `multi_head_attention`, `affine` and `layer_normalization` in the scopes src_self_attn,
     enc_layer_norm1, enc_affine1, enc_affine2 and enc_layer_norm2.
@@ -172,7 +172,7 @@ def transformer_decode(
     tgt_key_padding_mask: Array | None = None, memory_key_padding_mask: Array | None = None, rng: Rng | None = None,
     add_attn_bias: bool = False, fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
-    """A layer of a transformer's decoder: `transformer_encode` with an attention to `memory` besides.
+    """A transformer decoder layer: `transformer_encode` with additional attention to `memory`.
 
     Parameters: those of `multi_head_attention`, `affine` and `layer_normalization` in the scopes tgt_self_attn,
     dec_layer_norm1, tgt_memory_attn, dec_layer_norm2, dec_affine1, dec_affine2 and dec_layer_norm3.
@@ -200,7 +200,7 @@ def transformer_decode(
 
 
 class _Layer:
-    """What the layers of encoders and decoders are made of."""
+    """The parts of encoder and decoder layers."""
 
     def __init__(
         self, prefix: str, embed_dim: int, num_heads: int, dim_feedforward: int, dropout: float,
@@ -233,7 +233,7 @@ class _Layer:
         return self._added(norm, x, y)
 
     def fed_forward(self, norm: str, x: Variable) -> Variable:
-        """Two products with an activation between them, added to `x`."""
+        """A feed-forward network, two products with an activation between them, added to `x`."""
         y = self._affine(x, self.units, 1)
         y = F.relu(y) if self.activation is None else self.activation(y)
         return self._added(norm, x, self._affine(self._dropped(y), self.embed_dim, 2))

@@ -1,4 +1,4 @@
-"""Normalisations by the statistics of batches, with parameters and running statistics of their own."""
+"""Batch normalisation and mean subtraction, with parameters and running statistics."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def sync_batch_normalization(
     param_init: Mapping[str, Init] | None = None, no_scale: bool = False, no_bias: bool = False,
     name: str | None = None,
 ) -> Any:
-    """`batch_normalization` with the statistics of the inputs of all processes of a group.
+    """`batch_normalization` with statistics over the inputs of all processes of a group.
 
     Parameters: those of `batch_normalization`, in the same scope.
 
@@ -121,7 +121,7 @@ def mean_subtraction(
     inp: Array, base_axis: int = 1, update_running_mean: bool = True, fix_parameters: bool = False,
     name: str | None = None,
 ) -> Variable:
-    """`inp` minus the running mean of all batches so far, this one among them.
+    """`inp` minus the running mean of all batches so far, including this one.
 
     Parameters, not trained: mean, the running mean, of the shape of `inp` from `base_axis` on, zeros; t of shape (1,),
     the number of batches so far, of dtype int32, 0.

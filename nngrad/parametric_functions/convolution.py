@@ -1,4 +1,4 @@
-"""Convolutions with parameters of their own."""
+"""Convolution layers."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def deconvolution(
     w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False, rng: Rng | None = None,
     with_bias: bool = True, apply_w: Apply = None, apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
-    """Transposed convolution with a bias per channel: the shape of `inp` is that of the output of a convolution.
+    """Transposed convolution with a bias per channel: `inp` has the shape of a convolution's output.
 
     Parameters: W of shape (channels, outmaps / group, *kernel), or (channels, *kernel, outmaps / group) with
     `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
@@ -73,7 +73,7 @@ def depthwise_convolution(
     multiplier: int = 1, w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False,
     rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
-    """Convolution of each channel by itself, with `multiplier` kernels each, and a bias per output channel.
+    """Convolution of each channel separately, with `multiplier` kernels per channel and a bias per output channel.
 
     Parameters: W (channels * multiplier, *kernel), uniform within Glorot's limits; b (channels * multiplier,), zeros.
 
@@ -99,7 +99,7 @@ def depthwise_deconvolution(
     divisor: int = 1, w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False,
     rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
-    """Transposed convolution of each channel by itself, summed over `divisor` neighbours, and a bias per sum.
+    """Transposed convolution of each channel separately, summed over `divisor` neighbours, plus a bias per sum.
 
     Parameters: W (channels, *kernel), uniform within Glorot's limits; b (channels / divisor,), zeros.
 
@@ -127,7 +127,7 @@ def deformable_convolution(
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, apply_w: Apply = None,
     apply_b: Apply = None, name: str | None = None,
 ) -> Variable:
-    """Convolution over two axes at places that are moved by `offset`, with a bias per channel.
+    """2-D convolution whose kernel elements read at positions shifted by `offset`, with a bias per channel.
 
     Parameters: W of shape (outmaps, channels / group, *kernel), or (outmaps, *kernel, channels / group) with
     `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.

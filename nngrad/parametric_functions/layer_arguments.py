@@ -1,5 +1,4 @@
-"""Shapes and default initial values of the weights of layers, and checks of the sizes and axes that layers are given,
-whose messages start with the `name` of the argument."""
+"""Shapes and default initial values of layers' weights, and checks of sizes and axes that name the argument."""
 
 from __future__ import annotations
 
@@ -15,7 +14,7 @@ from .layer_parameters import ZEROS, Apply, Init, glorot, parameter, reparametri
 
 
 def ints(value: int | Iterable[int], name: str) -> tuple[int, ...]:
-    """An int, or several, as a tuple."""
+    """`value`, an int or several, as a tuple."""
     return coerced(as_ints, value, name)
 
 
@@ -54,14 +53,14 @@ def axis(value: int, ndim: int, name: str) -> int:
 
 
 def evenly(count: int, group: int, name: str) -> int:
-    """`count` split evenly into groups."""
+    """The size of each of the groups into which `count` splits evenly."""
     if count % group:
         raise ValueError(f"{name}: {count} cannot be split into {group} groups")
     return count // group
 
 
 class Shapes(NamedTuple):
-    """Of the weights of a layer."""
+    """The shapes of a layer's weights."""
 
     weight: tuple[int, ...]
     bias: tuple[int, ...]
@@ -73,14 +72,14 @@ class Shapes(NamedTuple):
     def weight_and_bias(
         self, w_init: Init, b_init: Init, fixed: bool, with_bias: bool, apply_w: Apply, apply_b: Apply
     ) -> tuple[Variable | None, Variable | None]:
-        """The parameters W and b of the present scope, as they are applied."""
+        """The parameters W and b of the current scope, after `apply_w` and `apply_b`."""
         w = parameter("W", self.weight, w_init, self.default, fixed)
         b = parameter("b", self.bias, b_init, ZEROS, fixed) if with_bias else None
         return reparametrized(apply_w, w, "apply_w"), reparametrized(apply_b, b, "apply_b")
 
 
 def of_affine(inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -> Shapes:
-    """Those of `affine`."""
+    """The shapes for `affine`."""
     outmaps = sizes(n_outmaps, "n_outmaps")
     if base_axis.__class__ is not int or not 0 <= base_axis <= inp.ndim:
         base_axis = axis(base_axis, inp.ndim, "base_axis")
@@ -101,7 +100,7 @@ def of_convolution(
     inp: Variable, outmaps: int, kernel: Ints, group: int, channel_last: bool, base_axis: int, rng: Rng | None,
     transposed: bool = False,
 ) -> Shapes:  # fmt: skip
-    """Those of `convolution`; or `transposed`, of `deconvolution`."""
+    """The shapes for `convolution`, or for `deconvolution` if `transposed`."""
     outmaps = size(outmaps, "outmaps")
     base_axis = axis(base_axis, inp.ndim, "base_axis")
     extents = kernel_extents(inp, kernel, base_axis)

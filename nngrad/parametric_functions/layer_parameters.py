@@ -1,4 +1,4 @@
-"""The parameters of layers: the scope that they are in, and what they start from."""
+"""The parameters of layers: their scope and their initial values."""
 
 from __future__ import annotations
 
@@ -54,7 +54,7 @@ None leaves them as they are."""
 
 
 class Parametric(Protocol[P, Result]):
-    """A function that takes `name` and `sharding` beside its own arguments."""
+    """A function that also takes `name` and `sharding`."""
 
     @overload
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> Result: ...
@@ -67,7 +67,7 @@ class Parametric(Protocol[P, Result]):
 def parametric_function_api(
     scope_name: str | None = None, param_desc: Iterable[tuple[Any, ...]] = ()
 ) -> Callable[[Callable[P, R]], Parametric[P, R]]:
-    """Make a function's parameters live in the scope `scope_name`, and give it a last argument `name`.
+    """Put a function's parameters into the scope `scope_name`, and give it a last argument `name`.
 
     `name` is a scope around that one; None is none. By the keyword `sharding` its parameters are divided over the axes
     of a mesh: `{"W": (None, "model")}` has for names, or patterns of them, what `nn.shard` takes, and a name of an axis
@@ -149,21 +149,21 @@ def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Call
 
 
 def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializer | None, fixed: bool) -> Variable:
-    """The trained parameter `name` of the present scope."""
+    """The trainable parameter `name` of the current scope."""
     return get_parameter_or_create(name, shape, initial(given, default), True, not fixed)
 
 
 def scale_and_offset(
     shape: tuple[int, ...], init: Mapping[str, Init], no_scale: bool, no_bias: bool, fixed: bool
 ) -> tuple[Variable | None, Variable | None]:
-    """beta (zeros) and gamma (ones) of `shape`, each None if it is left out."""
+    """beta (initially zeros) and gamma (ones) of `shape`; None for one that is left out."""
     beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fixed)
     gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fixed)
     return beta, gamma
 
 
 def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarray[Any, Any] | None:
-    """The initializer that was given, or the default; a number is a constant."""
+    """The given initializer, or the default; a number means a constant."""
     if given is None:
         return default
     return ConstantInitializer(given) if isinstance(given, int | float) else given
@@ -175,7 +175,7 @@ def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) 
 
 
 def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable | None:
-    """Returns what `apply_w` or `apply_b` makes of a parameter; messages start with `name`."""
+    """Returns the result of `apply_w` or `apply_b` on a parameter; error messages start with `name`."""
     if function is None:
         return w
     if not callable(function):
@@ -184,7 +184,7 @@ def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable |
 
 
 def inits(given: Mapping[str, Init] | None, names: tuple[str, ...]) -> dict[str, Init]:
-    """Initializers by name of parameter; None where none is given."""
+    """The initializer of each parameter, by name; None where none is given."""
     given = {} if given is None else given
     if not isinstance(given, Mapping):
         raise TypeError(f"param_init must be a dict of initializers by name, got {given!r}")

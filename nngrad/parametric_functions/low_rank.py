@@ -1,4 +1,4 @@
-"""Layers whose weights are products of smaller ones."""
+"""Layers with low-rank weights."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def svd_affine(
     inp: Array, n_outmaps: Ints, r: int, base_axis: int = 1, uv_init: Init = None, b_init: Init = None,
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
-    """`inp`, flattened from `base_axis` on, times U, times V, plus b: `affine` with a weight of rank `r`.
+    """`affine` with a weight of rank `r`: `inp`, flattened from `base_axis` on, times U, times V, plus b.
 
     Parameters: U (size of the flattened axes, r) and V (r, *n_outmaps), whose product is the nearest one of rank `r` to
     a weight of `affine`; b (*n_outmaps), zeros.
@@ -79,7 +79,7 @@ def svd_convolution(
     dilation: Ints | None = None, uv_init: Init = None, b_init: Init = None, base_axis: int = 1,
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
-    """`convolution` whose kernels are sums of `r` kernels for each channel.
+    """`convolution` whose kernels are sums of `r` basis kernels per channel.
 
     A depthwise convolution with U, and then one of size 1 with V.
 
@@ -119,7 +119,7 @@ def cpd3_convolution(
     fix_parameters: bool = False, rng: Rng | None = None, with_bias: bool = True, max_iter: int = 500,
     stopping_criterion: float = 1e-5, lambda_reg: float = 0.0, name: str | None = None,
 ) -> Variable:
-    """`convolution` whose weight is a sum of `r` products of a filter for inputs, one for outputs and a kernel.
+    """`convolution` whose weight is a sum of `r` outer products of an input filter, an output filter and a kernel.
 
     A convolution of size 1 with I, a depthwise one with K, and one of size 1 with O.
 
@@ -164,8 +164,8 @@ Matrix: TypeAlias = np.ndarray[Any, Any]
 
 
 def truncated_svd(matrix: Matrix, rank: int) -> tuple[Matrix, Matrix]:
-    """Factors (rows, rank) and (rank, columns), whose product is the nearest one to `matrix` of that rank. The singular
-    values are in the first one."""
+    """Factors (rows, rank) and (rank, columns) of the best approximation to `matrix` of that rank. The first one
+    contains the singular values."""
     u, s, v = np.linalg.svd(matrix, full_matrices=False)
     return u[..., :rank] * s[..., None, :rank], v[..., :rank, :]
 
@@ -173,7 +173,7 @@ def truncated_svd(matrix: Matrix, rank: int) -> tuple[Matrix, Matrix]:
 def canonical_polyadic(
     tensor: Matrix, rank: int, max_iter: int, stopping_criterion: float, lambda_reg: float, rng: Rng
 ) -> tuple[Matrix, Matrix, Matrix]:
-    """Factors a, b and c of a tensor with three axes, which is about the sum over r of a[:, r] x b[:, r] x c[:, r].
+    """Factors a, b and c that approximate a tensor with three axes by the sum over r of a[:, r] x b[:, r] x c[:, r].
 
     By alternating least squares: with two factors held fixed, the third one is the solution of a linear problem, to
     whose diagonal `lambda_reg` is added (Carroll and Chang, 1970; Harshman, 1970). The first factors are drawn between

@@ -1,4 +1,4 @@
-"""Normalisations by statistics of the input's own, with parameters."""
+"""Layer, instance and group normalisation with parameters."""
 
 from __future__ import annotations
 

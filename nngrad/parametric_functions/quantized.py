@@ -1,4 +1,4 @@
-"""Layers whose weights take few values: signs, fixed-point numbers, powers of two, levels of a range; or are pruned."""
+"""Layers with quantised weights (signs, fixed-point numbers, powers of two, levels of a range) or pruned ones."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .variations import AFFINE, CONVOLUTION, Layer, Level, layer
 
 
 def binary_connect(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
-    """`{kind}` with the signs of W, as `F.binary_connect_{kind}` has it (Courbariaux and others, 2015).
+    """`{kind}` with the signs of W, as in `F.binary_connect_{kind}` (Courbariaux and others, 2015).
 
     Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, which each `forward()` writes, not trained;
     b {outputs}, zeros.
@@ -31,7 +31,7 @@ def binary_connect(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = 
 
 
 def binary_weight(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
-    """`{kind}` with scaled signs of W, as `F.binary_weight_{kind}` has it (Rastegari and others, 2016).
+    """`{kind}` with scaled signs of W, as in `F.binary_weight_{kind}` (Rastegari and others, 2016).
 
     Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, and alpha {outputs}, the mean sizes, both of
     which each `forward()` writes, not trained; b {outputs}, zeros.
@@ -59,7 +59,7 @@ def inq(
     layer: Layer, num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: str = "random", seed: int = -1,
     i_init: Init = None,
 ) -> Variable:  # fmt: skip
-    """`{kind}` under incremental network quantisation, as `F.inq_{kind}` has it (Zhou and others, 2017).
+    """`{kind}` under incremental network quantisation, as in `F.inq_{kind}` (Zhou and others, 2017).
 
     Parameters: {W}, uniform within Glorot's limits; I, of that shape, 1 where a weight is fixed, zeros, not trained;
     b {outputs}, zeros. Each `forward()` writes W and I.
@@ -125,19 +125,19 @@ ROUNDED = (
 def fixed_point_quantize(
     w: Variable, sign: bool = True, n: int = 8, delta: float = 0.0625, ste_fine_grained: bool = True
 ) -> Variable:
-    """With the defaults of layers."""
+    """`F.fixed_point_quantize` with the defaults of layers."""
     return F.fixed_point_quantize(w, sign=sign, n=n, delta=delta, ste_fine_grained=ste_fine_grained)
 
 
 def pow2_quantize(
     w: Variable, sign: bool = True, with_zero: bool = False, n: int = 8, m: int = 2, ste_fine_grained: bool = True
 ) -> Variable:
-    """With the defaults of layers."""
+    """`F.pow2_quantize` with the defaults of layers."""
     return F.pow2_quantize(w, sign=sign, with_zero=with_zero, n=n, m=m, ste_fine_grained=ste_fine_grained)
 
 
 def prune(w: Variable, rate: float = 0.9) -> Variable:
-    """With the default of layers."""
+    """`F.prune` with the default of layers."""
     return F.prune(w, rate=rate)
 
 
@@ -161,7 +161,7 @@ def min_max_quantize(
     ste_fine_grained: bool = True, eps: float = 0.01, qr_min_init: Init = None, qr_max_init: Init = None,
     fix_parameters: bool = False, name: str | None = None,
 ) -> Variable:
-    """`x` rounded to levels of a range, as `F.min_max_quantize` has it (Jacob and others, 2018).
+    """`x` rounded to levels of a range, as in `F.min_max_quantize` (Jacob and others, 2018).
 
     Parameters: qr_min (-6) and qr_max (6), the range, of the shape of `ql_min`, trained but for `x_min_max` and `ema`
     together; ql_min and ql_max, of shape (1, ..., 1) with as many axes as `x`, where they are given as numbers, not

@@ -1,4 +1,4 @@
-"""Recurrent layers with parameters of their own."""
+"""Recurrent layers with parameters."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ def rnn(
     nonlinearity: str = "tanh", dropout: float = 0.0, bidirectional: bool = False, training: bool = True,
     rng: Rng | None = None, with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Layers of Elman's network, as `F.rnn` has them.
+    """Elman RNN layers, as in `F.rnn`.
 
     Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, H, I + H) and, where there are several
     layers, weight (L - 1, D, H, D * H + H), both within Glorot's limits, for inputs and states each by itself; bias
@@ -106,7 +106,7 @@ def lstm(
     dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
     with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable, Variable]:
-    """Layers of long short-term memory, as `F.lstm` has them.
+    """LSTM layers, as in `F.lstm`.
 
     Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 4, H, I + H) and, where there are
     several layers, weight (L - 1, D, 4, H, D * H + H), both within Glorot's limits, for inputs and states each by
@@ -133,7 +133,7 @@ def gru(
     dropout: float = 0.0, bidirectional: bool = False, training: bool = True, rng: Rng | None = None,
     with_bias: bool = True, fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """Layers of gated recurrent units, as `F.gru` has them.
+    """GRU layers, as in `F.gru`.
 
     Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 3, H, I + H) and, where there are
     several layers, weight (L - 1, D, 3, H, D * H + H), both within Glorot's limits, for inputs and states each by
@@ -157,7 +157,7 @@ def lstm_cell(
     x: Array, h: Array, c: Array, state_size: int, w_init: Init = None, b_init: Init = None,
     fix_parameters: bool = False, name: str | None = None,
 ) -> tuple[Variable, Variable]:
-    """One step of long short-term memory.
+    """One step of an LSTM.
 
     Parameters: affine/W (inputs + state_size, 4, state_size), uniform within Glorot's limits; affine/b
     (4, state_size), zeros. The gates are in the order input, output, forget, cell, which is not that of `lstm`.
@@ -192,7 +192,7 @@ def lstm_cell(
 
 
 class LSTMCell:
-    """`lstm_cell` with its state: each call is one step, from the state that the call before has left.
+    """`lstm_cell` with its state: each call is one step, from the state that the previous call left.
 
     Attributes:
         h: The state, (batch_size, state_size).
@@ -220,7 +220,7 @@ class LSTMCell:
                 setattr(self, argument, value)
 
     def reset_state(self) -> None:
-        """Start again with zeros."""
+        """Set the state and the cell to zeros."""
         self.h: Array
         self.c: Array
         self.h, self.c = (Variable((self.batch_size, self.state_size)) for _ in range(2))

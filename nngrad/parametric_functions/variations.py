@@ -1,8 +1,8 @@
-"""Layers that are `affine` or `convolution` but for what becomes of their weights.
+"""Variations of `affine` and `convolution` that transform their weights.
 
-A variation is a function of a `Layer` and of arguments of its own, and `layer` makes of it one that users call. Its
-arguments stand where nnabla has them among those of `affine` or `convolution`: its initializers behind `w_init`, its
-other positional arguments before that, and its keyword-only ones at the end.
+A variation is a function of a `Layer` and its own arguments, from which `layer` makes the function that users call. Its
+arguments take the positions that nnabla gives them among those of `affine` or `convolution`: its initializers after
+`w_init`, its other positional arguments before that, and its keyword-only ones at the end.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ Quantizer = Callable[[Variable], Variable]
 
 
 class LayerKind(NamedTuple):
-    """What a layer is a variation of."""
+    """The layer that is varied: `affine` or `convolution`."""
 
     base: Callable[..., Variable]
     scope: str
@@ -59,7 +59,7 @@ CONVOLUTION = LayerKind(
 
 
 class Layer:
-    """One call of a layer: what it was given, and its parameters."""
+    """One call of a layer: its arguments and its parameters."""
 
     def __init__(self, kind: LayerKind, given: Given) -> None:
         self._kind, self._given = kind, given
@@ -77,7 +77,7 @@ class Layer:
         return parameter("b", self.shapes.bias, self._given["b_init"], ZEROS, self.fixed)
 
     def quantized(self, quantize_w: Quantizer | None, quantize_b: Quantizer | None) -> Variable:
-        """The output with W and b as these make them, or as they are; what they make is written to W_q and b_q."""
+        """The output with W and b after these functions, whose results are also written to W_q and b_q."""
         w, b = self._written("W", self.w(), quantize_w), self.b()
         return self.applied("", w, b if b is None else self._written("b", b, quantize_b))
 
@@ -102,8 +102,7 @@ class Layer:
 def layer(
     kind: LayerKind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
 ) -> Callable[..., Variable]:
-    """The variation of `affine` or `convolution`, a function of a `Layer` and arguments of its own, as users call
-    it."""
+    """Make the function that users call from a variation of `affine` or `convolution`."""
     own = list(inspect.signature(variation).parameters.values())[1:]
     left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
     base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]

@@ -1,4 +1,4 @@
-"""What weights go through, as `apply_w` of a layer, with parameters of their own."""
+"""Weight reparametrisations for `apply_w`, with their own parameters."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def spectral_norm(
     w: Array, dim: int = 0, itr: int = 1, eps: float = 1e-12, test: bool = False, u_init: Init = None,
     fix_parameters: bool = True, name: str | None = None,
 ) -> Variable:
-    """`w` divided by its largest singular value, which power iteration finds (Miyato et al., 2018).
+    """`w` divided by its largest singular value, found by power iteration (Miyato et al., 2018).
 
     `PF.convolution(x, 16, (3, 3), apply_w=PF.spectral_norm)` gives 'conv/spectral-norm/u'; for `PF.affine` and
     `PF.embed`, whose outputs are the last axis of the weight, use `apply_w=lambda w: PF.spectral_norm(w, dim=1)`.

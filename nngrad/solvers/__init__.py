@@ -1,4 +1,4 @@
-"""S: solvers, which move parameters along their gradients. They are optax's transformations under nnabla's names."""
+"""S: solvers, which update parameters along their gradients: optax's transformations under nnabla's names."""
 
 from typing import TYPE_CHECKING, Any
 

@@ -1,5 +1,5 @@
-"""Solvers whose learning rates keep within bounds that close in, from Adam's way to gradient descent's; and scalings of
-gradients in which nnabla and optax differ."""
+"""AdaBound and AMSBound, whose bounded learning rates move from Adam's to SGD's; and gradient scalings in which nnabla
+and optax differ."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class _Sum(NamedTuple):
 
 
 def scale_by_root_of_sum(eps: float) -> Transformation:
-    """Adagrad with `eps` outside the root, where optax has it inside."""
+    """Adagrad with `eps` outside the square root, where optax has it inside."""
 
     def update(grads: Any, state: _Sum, params: Any = None) -> tuple[Any, _Sum]:
         total = jax.tree.map(lambda v, g: v + g * g, state.total, grads)
@@ -57,7 +57,7 @@ def _by_moments(b1: float, b2: float, step: Callable[[Any, Any, Any], Any], larg
 
 
 def scale_by_amsgrad(b1: float, b2: float, eps: float, bias_correction: bool) -> Transformation:
-    """AMSGRAD without a correction of the averages, where optax always corrects them."""
+    """AMSGRAD without bias correction, which optax always applies."""
 
     def step(m: Any, v: Any, t: Any) -> Any:
         d = m / (jnp.sqrt(v) + eps)
@@ -114,7 +114,7 @@ class AdaBound(Declared):
 
 
 class AMSBound(AdaBound):
-    """As AdaBound, with the largest v that there was in place of v, as in AMSGRAD.
+    """AdaBound with the largest v so far in place of v, as in AMSGRAD.
 
     Luo, Xiong, Liu and Sun, "Adaptive gradient methods with dynamic bound of learning rate", ICLR 2019.
 

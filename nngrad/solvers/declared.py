@@ -1,4 +1,4 @@
-"""Solvers whose arguments are declared as the fields of a dataclass, with what each must be."""
+"""Solvers declared as dataclasses, whose fields say what each argument must be."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from .solver import Solver
 
 
 def amount(*, default: float) -> Any:
-    """An argument that is finite and not negative."""
+    """A field for a finite argument that is not negative."""
     return field(default=default, metadata={"checked": as_rate})
 
 
 def share(*, default: float) -> Any:
-    """An argument that is the share of an average which is kept at each step: at least 0 and below 1."""
+    """A field for a decay rate: the share of an average that is kept at each step, at least 0 and below 1."""
     return field(default=default, metadata={"checked": as_decay})
 
 
 @dataclass_transform(eq_default=False, field_specifiers=(field, amount, share))
 class Declared(Solver):
-    """A solver whose fields are its arguments, in their order. The first is the learning rate; where that has another
-    name, `lr` stands for it too."""
+    """A solver whose fields are its arguments, in order. The first is the learning rate; if it has another name, `lr`
+    is an alias for it."""
 
     def __init_subclass__(cls) -> None:
         declared = [name for name in inspect.get_annotations(cls) if name in vars(cls)]

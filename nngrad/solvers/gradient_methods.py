@@ -1,4 +1,4 @@
-"""What a solver does with gradients before it moves parameters along them, and what it is told of loss scaling."""
+"""Solver methods that change or check gradients, and those for loss scaling."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from .update_hooks import Hook, call_after, call_before
 
 
 class GradientMethods:
-    """The methods of a `Solver` that change or check the gradients that `backward()` has left.
+    """The methods of a `Solver` that change or check the gradients computed by `backward()`.
 
-    Each calls its `pre_hook()` before and its `post_hook()` afterwards, once for all parameters.
+    Each calls its argument `pre_hook()` before and `post_hook()` afterwards, once for all parameters.
     """
 
     _variables: tuple[Variable, ...]
@@ -48,7 +48,7 @@ class GradientMethods:
     def clip_grad_by_norm(
         self, clip_norm: float, pre_hook: Hook | None = None, post_hook: Hook | None = None
     ) -> None:
-        """Scale each gradient whose L2 norm is larger than `clip_norm` to that norm: each parameter's by itself.
+        """Clip the L2 norm of each parameter's gradient to `clip_norm`.
 
         It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
         `nn.train_step`, which keeps its gradients to itself and is given `clip_grad_by_norm=` instead; or
@@ -63,7 +63,7 @@ class GradientMethods:
         self._change_gradients("clip_grad_by_norm", clipped, limit, pre_hook, post_hook)
 
     def scale_grad(self, scale: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
-        """Multiply all gradients by `scale`: those that `backward()` has left (`p.g`), as in `weight_decay`.
+        """Multiply all gradients, those computed by `backward()` (`p.g`), by `scale`, as in `weight_decay`.
 
         Raises:
             ValueError: `scale` is not finite.
@@ -90,15 +90,15 @@ class GradientMethods:
         call_after(post_hook)
 
     def check_inf_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether some gradient is infinite."""
+        """Whether any gradient has an infinite element."""
         return self._found(pre_hook, post_hook)[0]
 
     def check_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether some gradient is not a number."""
+        """Whether any gradient has a NaN."""
         return self._found(pre_hook, post_hook)[1]
 
     def check_inf_or_nan_grad(self, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> bool:
-        """Whether some gradient is infinite or not a number."""
+        """Whether any gradient has an infinite element or a NaN."""
         return any(self._found(pre_hook, post_hook))
 
     def _found(self, pre_hook: Hook | None, post_hook: Hook | None) -> tuple[bool, bool]:
@@ -113,7 +113,7 @@ class GradientMethods:
 
 
 class LossScaleMethods:
-    """The methods of a `Solver` whose gradients are those of a loss that was multiplied by a number."""
+    """The methods of a `Solver` for a loss that is multiplied by a scale."""
 
     _scaling: LossScale | None
     updating: threading.RLock
@@ -123,7 +123,7 @@ class LossScaleMethods:
     _params: Mapping[str, Variable]
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
-        """Divide the gradients by the number that the loss is multiplied by, at each update from now on.
+        """Divide the gradients by the loss scale in each update from now on.
 
         Training in float16 needs it, since gradients below 6e-8 are zero there, and above 65504 infinite. The loop
         multiplies the loss, `nn.train_step` does so by itself:
@@ -161,7 +161,7 @@ class LossScaleMethods:
 
     @property
     def loss_scale(self) -> float | jax.Array:
-        """What the loss has to be multiplied by: a number, or float32[] where it is dynamic, without waiting for it."""
+        """The number to multiply the loss by; if it is dynamic, a float32[] that is not waited for."""
         scaling = self._scaling
         if isinstance(scaling, DynamicLossScale):
             scale: jax.Array = self.state.loss_scale.scale
@@ -170,13 +170,13 @@ class LossScaleMethods:
 
     @property
     def skipped_updates(self) -> int:
-        """How many updates a dynamic loss scale has skipped, because a gradient was infinite or not a number."""
+        """How many updates a dynamic loss scale has skipped because of infinite or NaN gradients."""
         dynamic = self._dynamic_state()
         return 0 if dynamic is None else int(dynamic.skipped)
 
     @property
     def scaling(self) -> float | DynamicLossScale | None:
-        """What `loss_scaling` was given."""
+        """The argument of `loss_scaling`."""
         return self._scaling
 
     def _dynamic_state(self) -> DynamicState | None:

@@ -1,6 +1,6 @@
 """Changes and checks of gradients, as functions of arrays.
 
-`scale` is what the loss was multiplied by: the gradients are that many times as large as they would be.
+`scale` is the number that the loss was multiplied by, and hence the gradients too.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ def decayed(params: Arrays, grads: Arrays, rate: Any, scale: Any) -> Arrays:
 @unharmed
 @jax.jit
 def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
-    """Each gradient scaled to an L2 norm of `norm` at most."""
+    """Each gradient, scaled down to an L2 norm of at most `norm`."""
     return tuple([within_norm(g, norm_of([g]), norm, scale) for g in grads])
 
 
@@ -40,7 +40,7 @@ def scaled_gradients(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> 
 @unharmed
 @jax.jit
 def has_inf_has_nan(grads: Arrays) -> tuple[Any, Any]:
-    """Whether some gradient is infinite, and whether some gradient is not a number."""
+    """Whether any gradient has an infinite element, and whether any has a NaN."""
     none = jnp.zeros((), bool)
     return sum([jnp.isinf(g).any() for g in grads], none), sum([jnp.isnan(g).any() for g in grads], none)
 
@@ -58,15 +58,15 @@ def within_norm(g: Any, length: Any, norm: Any, scale: Any = 1.0) -> Any:
 
 
 def within_bounds(g: Any, value: Any) -> Any:
-    """`g` with each element brought to between `-value` and `value`; NaN stays NaN."""
+    """`g` clipped to between `-value` and `value`; NaN stays NaN."""
     return jnp.clip(widened_array(g), -value, value).astype(g.dtype)
 
 
 def norm_of(arrays: Sequence[Any]) -> Any:
-    """The L2 norm of all elements of several arrays together, in float32 at least."""
+    """The global L2 norm of several arrays, in at least float32."""
     return jnp.sqrt(sum([jnp.sum(jnp.square(widened_array(a))) for a in arrays], jnp.float32(0)))
 
 
 def widened_array(array: Any) -> Any:
-    """`array` in its dtype, or in float32 where that has fewer bits."""
+    """`array`, cast to float32 if its dtype has fewer bits."""
     return array.astype(jnp.promote_types(array.dtype, jnp.float32))

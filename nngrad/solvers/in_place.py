@@ -1,4 +1,4 @@
-"""Updates of parameters and state, which are never found half done, and where these lie on a mesh."""
+"""Atomic in-place updates of parameters and solver state, and their placement on a mesh."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ Shardings = tuple[NamedSharding, ...]
 
 
 class Placements(NamedTuple):
-    """Where what an update takes lies on a mesh. What it returns lies there too, so that nothing is compiled again."""
+    """Where the inputs of an update lie on a mesh. Its outputs lie there too, so that nothing is recompiled."""
 
     mesh: Mesh
     leaves: Shardings
@@ -45,7 +45,7 @@ class Placements(NamedTuple):
 
 
 class Placed(NamedTuple):
-    """What an update takes, on a mesh."""
+    """The inputs of an update, placed on a mesh."""
 
     placements: Placements
     arrays: tuple[jax.Array, ...]
@@ -114,7 +114,7 @@ STEP_TO_TRACE = "the to_jax() of a training step"
 
 
 class StateValue(Value):
-    """The arrays of a solver's state, and after how many updates."""
+    """The arrays of a solver's state, and the number of updates that they have seen."""
 
     __slots__ = ("updates",)
 
@@ -136,7 +136,7 @@ class InPlaceState(InPlaceTuple):
 
 
 class InPlaceUpdate:
-    """An executable that moves parameters and state, in the memory of those before, all at one moment.
+    """An executable that updates parameters and state in their own memory (donated), all at one moment.
 
     An error or an interrupt finds all as it was before or all as it is afterwards, and so do signal handlers and other
     threads that read. Threads that call updates of one solver take turns. A parameter that somebody writes to meanwhile

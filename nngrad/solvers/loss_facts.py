@@ -1,5 +1,5 @@
-"""The loss, for transformations of optax that ask for more than gradients: line searches, plateaus; and leaves that it
-depends on and no solver trains."""
+"""Extra arguments for optax transformations that need the loss (line searches, plateaus), and a warning of untrained
+leaves."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Loss(NamedTuple):
     """What the parameters move against, for a solver that takes residuals."""
 
     def facts(self, grads: Arrays) -> dict[str, Any]:
-        """The extra arguments that transformations ask for, optax's own and nngrad's; `grads` are the loss's own."""
+        """The extra arguments that transformations ask for, optax's and nngrad's; `grads` are the loss's gradients."""
         facts = {"value": self.value, "grad": grads, "value_fn": self.value_fn}
         return facts if self.direction is None else {**facts, "direction": self.direction}
 
@@ -64,7 +64,7 @@ _MOST_NAMED = 8
 
 
 def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
-    """Warn of those of the leaves, on which a loss depends, that no solver has, and that were not named before."""
+    """Warn of leaves that the loss depends on and no solver trains, unless they were named before."""
     trained = {id(p.cell) for solver in solvers for p in solver._variables}
     left = {id(x.cell): x for x in leaves if id(x.cell) not in trained and x.cell not in _told}
     if not left:

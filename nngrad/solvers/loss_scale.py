@@ -1,8 +1,8 @@
-"""Loss scaling: training in float16 and bfloat16 without gradients that vanish or overflow.
+"""Loss scaling: training in float16 and bfloat16 without underflow or overflow of gradients.
 
-The loss is multiplied by a number, and so is every gradient on the way. The solver divides them by it again. The
-number is a power of two, so that it changes no bit of a gradient but in the exponent. Micikevicius et al., "Mixed
-precision training", ICLR 2018.
+The loss, and hence every gradient, is multiplied by a number, and the solver divides the gradients by it again. The
+number is a power of two, so that it changes only the exponents of gradients. Micikevicius et al., "Mixed precision
+training", ICLR 2018.
 """
 
 from __future__ import annotations
@@ -20,11 +20,11 @@ from .rates import as_power_of_two
 
 
 class DynamicLossScale:
-    """A loss scale that finds its size by itself: as large as gradients allow without an overflow.
+    """A loss scale that adapts itself: as large as gradients allow without overflow.
 
-    After `interval` updates in a row with finite gradients the scale is multiplied by `factor`. When a gradient is
-    infinite or not a number, that update is skipped, parameters and state of the solver stay as they are, and the
-    scale is divided by `factor`. A solver takes it with `solver.loss_scaling(nn.DynamicLossScale())`.
+    After `interval` consecutive updates with finite gradients the scale is multiplied by `factor`. When a gradient is
+    infinite or NaN, that update is skipped, so parameters and solver state stay as they are, and the scale is divided
+    by `factor`. Pass it to a solver by `solver.loss_scaling(nn.DynamicLossScale())`.
 
     Scales and factor are powers of two.
 
@@ -70,14 +70,14 @@ class DynamicLossScale:
         return DynamicState(jnp.float32(self.scale), jnp.int32(0), jnp.int32(0))
 
     def check_scale(self, scale: Any, name: str) -> None:
-        """Raise a ValueError unless `scale` is one that this can come to."""
+        """Raise a ValueError unless `scale` is a value that this can reach."""
         power = as_power_of_two(scale, name)
         if not self.minimum <= power <= self.maximum:
             raise ValueError(f"{name}: must lie between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
                              f"solver's loss scale, got {power:g}")
 
     def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:
-        """The state after an update whose gradients were all `finite`, a traced bool, or not."""
+        """The state after an update in which all gradients were `finite`, a traced bool, or not."""
         good = jnp.where(finite, state.good_steps + 1, 0)
         grows = good >= self.interval
         grown = jnp.minimum(state.scale * self.factor, self.maximum)
@@ -90,7 +90,7 @@ class DynamicLossScale:
 
 
 class DynamicState(NamedTuple):
-    """Where a dynamic loss scale stands."""
+    """The state of a dynamic loss scale."""
 
     scale: Any
     """The scale of the next loss, float32[]."""
@@ -163,12 +163,12 @@ def scaled_update(
 
 
 def divisor_of(scale: LossScale, state: ScaledState) -> Any:
-    """What gradients of the loss that was multiplied by `scale` have to be divided by."""
+    """The number that gradients of the loss multiplied by `scale` must be divided by."""
     return state.loss_scale.scale if isinstance(scale, DynamicLossScale) else scale
 
 
 def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
-    """Returns what `step` gives if the traced bool `condition` holds, else `before`.
+    """Returns the result of `step` if the traced bool `condition` holds, else `before`.
 
     On the CPU a branch is taken: a choice for each number would double the time of a step. Elsewhere there is such a
     choice, which costs nothing beside the memory's traffic, while a branch makes the host wait for the device.
@@ -184,7 +184,7 @@ def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
 
 
 def like(new: Any, old: Any) -> Any:
-    """`new` in the dtype of `old`: parameters and state must not change their types from step to step."""
+    """`new` in the dtype of `old`: parameters and state must keep their dtypes from step to step."""
     return new.astype(old.dtype) if new.dtype != old.dtype else new
 
 

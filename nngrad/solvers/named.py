@@ -1,8 +1,8 @@
-"""The solvers by their names: optax's transformations with nnabla's arguments and defaults.
+"""nnabla's solvers: optax's transformations with nnabla's names, arguments and defaults.
 
 In the formulas w is a parameter, g its gradient and t the number of the step, from 1; averages start at 0. A TypeError
-names an argument that is no number, and a ValueError one that is negative, not finite, or, if it is the share of an
-average that is kept, not below 1. What `...` stands for under `Args:` is filled in (`declared.py`).
+names an argument that is not a number. A ValueError names one that is negative, not finite or, for the share of an
+average that is kept, not below 1. `...` under `Args:` is filled in (`declared.py`).
 """
 
 from __future__ import annotations
@@ -309,7 +309,7 @@ class Lamb(Declared):
 
 
 def decay_per_rate(wd: float, first: float) -> float:
-    """Weight decay for a learning rate of 1, where `wd` is that for the first learning rate."""
+    """Weight decay per unit of learning rate, where `wd` is the decay at the first learning rate."""
     if wd and not first:
         raise ValueError("wd: weight decay is in proportion to the first learning rate, so that must not be 0; a "
                          "schedule that begins with 0 is given to set_learning_rate instead")

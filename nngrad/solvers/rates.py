@@ -1,4 +1,4 @@
-"""The learning rate of a solver, and checks of the numbers that solvers are given, whose messages name the argument."""
+"""Learning rates and schedules of solvers, and checks of their numeric arguments, which messages name."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..graph.spec import x64_if
 
 
 class Scheduler(Protocol):
-    """nnabla's schedule, such as those of `nngrad.utils.learning_rate_scheduler`."""
+    """A schedule in nnabla's form, such as those of `nngrad.utils.learning_rate_scheduler`."""
 
     def get_learning_rate(self, iter: int, /) -> float:  # noqa: A002
         """The learning rate of iteration `iter`, counted from 0."""
@@ -25,7 +25,7 @@ Rate: TypeAlias = float | Callable[[int], Any] | Scheduler
 
 
 def scheduled(schedule: Callable[[int], Any], updates: int, name: str) -> float:
-    """The learning rate after so many updates.
+    """The learning rate after that many updates.
 
     It is evaluated in Python before each update: nnabla's schedules cannot be traced, and a number is not compiled in.
 
@@ -41,7 +41,7 @@ def scheduled(schedule: Callable[[int], Any], updates: int, name: str) -> float:
 
 
 def schedule_of(rate: Any) -> Callable[[int], Any] | None:
-    """The function of the number of updates that `rate` is; None where it is none.
+    """`rate` as a function of the number of updates; None if it is a number.
 
     Optax's is compiled, as in optax: function by function JAX would take a millisecond for each update.
     """
@@ -68,7 +68,7 @@ def as_rate(value: Any, name: str) -> float:
 
 
 def as_decay(value: Any, name: str) -> float:
-    """`value` as a float from 0 to below 1: the share of an average that is kept at each step."""
+    """`value` as a float at least 0 and below 1: the share of an average that is kept at each step."""
     rate = as_real(value, name)
     if not 0 <= rate < 1:
         raise ValueError(f"{name}: must be at least 0 and less than 1, got {value!r}")
@@ -76,7 +76,7 @@ def as_decay(value: Any, name: str) -> float:
 
 
 def as_power_of_two(value: Any, name: str) -> float:
-    """`value` as a float that is a power of two, and normal in float32."""
+    """`value` as a float that is a power of two and a normal number in float32."""
     power = as_real(value, name)
     if not _SMALLEST <= power <= _LARGEST or math.frexp(power)[0] != 0.5:
         raise ValueError(f"{name}: must be a power of two from 2^-126 to 2^127, such as 1024, got {value!r}")
@@ -87,7 +87,7 @@ _SMALLEST, _LARGEST = 2.0**-126, 2.0**127
 
 
 class LearningRate:
-    """The methods of a `Solver` that have to do with its learning rate."""
+    """The methods of a `Solver` for its learning rate."""
 
     rate_name = "lr"
     """How the solver's arguments call the learning rate; `lr` is understood everywhere."""
@@ -102,7 +102,7 @@ class LearningRate:
     _needs_x64: bool
 
     def set_learning_rate(self, learning_rate: Rate) -> None:
-        """Set the learning rate, from the next update on. Nothing is compiled anew.
+        """Set the learning rate from the next update on, without recompilation.
 
         Args:
             learning_rate: A number; or a schedule: a function of the number of updates before, such as those of optax,
@@ -124,7 +124,7 @@ class LearningRate:
 
     @property
     def has_schedule(self) -> bool:
-        """Whether the learning rate follows from the number of updates."""
+        """Whether the learning rate is a function of the number of updates."""
         return not isinstance(self._lr, float)
 
     @property

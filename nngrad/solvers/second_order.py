@@ -1,4 +1,4 @@
-"""Solvers that need more of the loss than its gradient: L-BFGS and Gauss-Newton. They get it from `nn.train_step`."""
+"""Second-order solvers, L-BFGS and Gauss-Newton, which get the loss or residuals from `nn.train_step`."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .solver import Solver, Transformation
 
 
 class LBFGS(Solver):
-    """L-BFGS with a line search that meets the strong Wolfe conditions: `optax.lbfgs`. Only for `nn.train_step`.
+    """L-BFGS with a line search for the strong Wolfe conditions: `optax.lbfgs`. Only for `nn.train_step`.
 
     Liu and Nocedal, "On the limited memory BFGS method for large scale optimization", 1989. The loss should be the same
     function at each step: the whole data set, or fixed points. Each step computes it and its gradient several times.

@@ -1,4 +1,4 @@
-"""Solver: what all solvers have in common."""
+"""Solver: the base class of all solvers."""
 
 from __future__ import annotations
 
@@ -42,28 +42,28 @@ _FUNCTIONS = 5
 
 
 def work_of_update(parameters: Sequence[Variable]) -> Work:
-    """What an update of parameters has to do."""
+    """The estimated work of an update of parameters."""
     count, elements = len(parameters), sum([p.spec.size for p in parameters])
     return Work(_FUNCTIONS * count, _FUNCTIONS * elements)
 
 
 @runtime_checkable
 class HasParameters(Protocol):
-    """A Module: what says itself which parameters are trained."""
+    """A Module: an object that lists its own trainable parameters."""
 
     def get_parameters(self) -> Mapping[str, Variable]:
-        """Those that are trained, by name."""
+        """The trainable parameters, by name."""
 
 
 class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
-    """Moves parameters along their gradients.
+    """Updates parameters along their gradients.
 
-    A subclass says how in `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())`
-    once, and then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step;
-    `nn.train_step` does the same as one executable.
+    A subclass defines `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())` once, and then
+    `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step; `nn.train_step` does the
+    same as one executable.
 
-    Solvers are pickled and deeply copied with their settings, state and parameters: their values and gradients. Where
-    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it goes on with those.
+    Solvers are pickled and deep-copied with their settings, state and parameters, including values and gradients. If
+    parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it continues with those.
 
     Args:
         lr: The learning rate, not negative; or a schedule, as for `set_learning_rate`. Changing it later compiles
@@ -105,12 +105,12 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         raise NotImplementedError(f"{type(self).__name__} has no transformation")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
-        """What the parameters move against, of a solver that takes residuals; `damping` is read from its state."""
+        """The directions that are subtracted, for a solver that takes residuals; `damping` is read from its state."""
         raise NotImplementedError(f"{type(self).__name__} takes no residuals")
 
     @staticmethod
     def from_optax(tx: Transformation | Callable[[Any], Transformation], lr: Rate | None = None) -> Solver:
-        """A solver made of any optax transformation.
+        """Make a solver from any optax transformation.
 
         Args:
             tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
@@ -121,7 +121,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return FromOptax(tx, lr)
 
     def settings(self) -> dict[str, Any]:
-        """What it was made with, and what was set since, but for the parameters and the learning rate of now."""
+        """Its constructor arguments and later settings, except the parameters and the current learning rate."""
         made_anew = vars(Solver(0.0)).keys() - {"_initial_lr", "_scaling"}
         return {name: value for name, value in vars(self).items() if name not in made_anew}
 
@@ -151,7 +151,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
     @property
     def name(self) -> str:
-        """What it is called: the name of its class."""
+        """The name of its class."""
         return type(self).__name__
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def set_parameters(
         self, param_dict: Mapping[str, Variable] | HasParameters, reset: bool = True, retain_state: bool = False
     ) -> None:
-        """Set what is trained.
+        """Set the parameters to train.
 
         Args:
             param_dict: Parameters by name, such as `nn.get_parameters()`; or a Module.
@@ -190,7 +190,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return self._params.copy()
 
     def remove_parameters(self, keys: Iterable[str]) -> None:
-        """Train those named in `keys` no more, and forget their state."""
+        """Stop training the parameters named in `keys`, and discard their state."""
         gone = [keys] if isinstance(keys, str) else list(keys)
         unknown = [key for key in gone if key not in self._params]
         if unknown:
@@ -199,7 +199,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self._replace(left, list(left))
 
     def clear_parameters(self) -> None:
-        """Forget all parameters and their state."""
+        """Discard all parameters and their state."""
         self._replace(OrderedDict(), [])
 
     def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
@@ -256,7 +256,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
     ) -> None:
-        """Move each parameter along its gradient. Parameters and state change at one moment.
+        """Update each parameter along its gradient. Parameters and state change at one moment.
 
         Args:
             update_pre_hook: Called before, once for all parameters.
@@ -342,7 +342,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
 
 class FromOptax(Solver):
-    """Moves parameters as an optax transformation says; made by `Solver.from_optax`."""
+    """Updates parameters by an optax transformation; made by `Solver.from_optax`."""
 
     opaque = True
 

@@ -1,4 +1,4 @@
-"""The state of a solver: as nnabla gives it, as arrays by name, and what it can be."""
+"""Solver state: in nnabla's form, as named arrays, and checks of what fits."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
 @dataclass
 class SolverState:
-    """What a solver keeps of one parameter."""
+    """The state of a solver for one parameter."""
 
     pstate: dict[str, Any] = field(default_factory=dict)
     """Variables by nnabla's names of what they are, such as 'mean' and 'var'; `set_states` takes arrays too."""
@@ -67,7 +67,7 @@ def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:
 def names_of_state(
     init: Callable[[Any], Any], state: Any, parameters: tuple[str, ...], names: Mapping[str, str]
 ) -> list[str]:
-    """A name for each array in a state that `init` made for some parameters, in its order.
+    """A name for each array of a state that `init` made for some parameters, in order.
 
     It is what `names` calls the array's place in the state, or else that place, and the parameter that it belongs to:
     'mean:conv/W', 't'. With a loss scale the names are those without one, and its own.
@@ -104,7 +104,7 @@ def _name(path: tuple[Any, ...], owner: str | None, names: Mapping[str, str]) ->
 def states_of(
     named: Mapping[str, Any], parameters: Iterable[str], count: int, updates: int
 ) -> OrderedDict[str, SolverState]:
-    """The state of each parameter, of arrays by name.
+    """The state of each parameter, from named arrays.
 
     Args:
         named: The arrays, by names as `names_of_state` gives them, without the count of updates.
@@ -226,8 +226,8 @@ def names_by_place(kind: type) -> Mapping[str, str]:
 
 
 def present_name(kind: type, name: str) -> str:
-    """The name of an array in the state of such a solver that a file has under `name`: earlier versions wrote its
-    place, as '0.mu:conv/W' for 'mean:conv/W'."""
+    """The current name of an array that a file stores under `name`. Earlier versions wrote its position, as
+    '0.mu:conv/W' for 'mean:conv/W'."""
     place, colon, parameter = name.partition(":")
     return names_by_place(kind).get(place, place) + colon + parameter
 

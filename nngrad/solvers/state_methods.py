@@ -1,4 +1,4 @@
-"""What a solver says of its state, and takes for it; the files of it."""
+"""Reading, replacing, saving and loading the state of a solver."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from .state import (
 
 
 class StateMethods:
-    """The methods of a `Solver` that copy its state, or replace it."""
+    """The methods of a `Solver` that copy, replace, save or load its state."""
 
     _params: OrderedDict[str, Variable]
     _needs_x64: bool
@@ -45,7 +45,7 @@ class StateMethods:
     _init: Callable[[], Callable[[Arrays], Any]]
 
     def get_states(self) -> OrderedDict[str, SolverState]:
-        """A copy of the state of each parameter, by its name: Variables in `pstate`, and the number of updates in `t`.
+        """A copy of each parameter's state, by parameter name: Variables in `pstate`, and the number of updates in `t`.
 
         What belongs to no parameter is under the name '', where there is such a thing: a dynamic loss scale, what
         other transformations of optax keep, and, as `t`, the number of updates where some were skipped.
@@ -56,7 +56,7 @@ class StateMethods:
         return states_of(named, self._params, count, updates)
 
     def set_states(self, states: Mapping[str, SolverState]) -> None:
-        """Take over a state that `get_states` of a solver of this kind with these parameters gave: all or nothing.
+        """Replace the state by that of `get_states` of the same kind of solver with these parameters: all or nothing.
 
         Raises:
             TypeError: `states` is no mapping of names to states.
@@ -83,7 +83,7 @@ class StateMethods:
         return present_name(type(self), name)
 
     def save_states(self, path: str | Path) -> None:
-        """Write the state to a file, which is replaced as a whole or not at all.
+        """Save the state to a file, which is replaced atomically.
 
         Args:
             path: Its name. '.h5' and '.protobuf' files are written as nnabla writes them, and any other name is that
@@ -103,7 +103,7 @@ class StateMethods:
             write_arrays(path, named, {"solver": type(self).__name__, "updates": updates})
 
     def load_states(self, path: str | Path) -> None:
-        """Read the state from a file of `save_states`, or of nnabla's '.h5' or '.protobuf'.
+        """Load the state from a file of `save_states`, or from nnabla's '.h5' or '.protobuf'.
 
         Raises:
             ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
@@ -132,13 +132,13 @@ class StateMethods:
         return 0 if state is None else state.updates
 
     def set_updates(self, count: int) -> None:
-        """Let schedules go on as after so many updates; counters in the state stay as they are."""
+        """Continue schedules as after that many updates; counters in the state stay as they are."""
         count = checked_count(count, "set_updates: count", 0)
         with self.updating:
             self._state = StateValue(self._flat_state(), count)
 
     def named_state(self) -> dict[str, jax.Array]:
-        """The arrays of the state by name, as they are held: 'mean:conv/W' for a parameter's own, 't' for the count."""
+        """The arrays of the state by name: 'mean:conv/W' for one of a parameter, 't' for the count."""
         state, names = self.state, names_by_place(type(self))
         named = names_of_state(self._init(), state, tuple(self._params), names)
         return dict(zip(named, jax.tree.leaves(state), strict=True))

@@ -1,4 +1,4 @@
-"""Hooks of solvers: what is called before and after parameters or gradients are changed."""
+"""Solver hooks: functions called before and after parameters or gradients are changed."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _after: ContextVar[Mapping[str, Hook]] = ContextVar("solver_post_hooks", default
 
 
 def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
-    """From now on call `solver_pre_hook()` before a solver changes parameters or gradients.
+    """Register `solver_pre_hook()` to be called before a solver changes parameters or gradients.
 
     That is in `update`, `weight_decay`, `clip_grad_by_norm` and `scale_grad`, in this thread or asyncio task: once for
     each call, since a solver changes all parameters at one moment. A training step of `nn.train_step` calls none.
@@ -27,7 +27,7 @@ def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
 
 
 def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
-    """As `set_solver_pre_hook`, but call it after.
+    """Register a hook like that of `set_solver_pre_hook`, called afterwards.
 
     Args:
         key: By what `unset_solver_post_hook` finds it; a hook that has the key already is replaced.
@@ -37,7 +37,7 @@ def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
 
 
 def unset_solver_pre_hook(key: str) -> None:
-    """Call the hook no more that `set_solver_pre_hook` was given with `key`, if there is one.
+    """Remove the hook that `set_solver_pre_hook` registered under `key`, if there is one.
 
     Args:
         key: The key.
@@ -46,7 +46,7 @@ def unset_solver_pre_hook(key: str) -> None:
 
 
 def unset_solver_post_hook(key: str) -> None:
-    """Call the hook no more that `set_solver_post_hook` was given with `key`, if there is one.
+    """Remove the hook that `set_solver_post_hook` registered under `key`, if there is one.
 
     Args:
         key: The key.

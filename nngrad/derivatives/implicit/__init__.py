@@ -1,4 +1,4 @@
-"""Functions that an equation defines, and their derivatives of any order."""
+"""Functions defined by equations, and their derivatives of any order."""
 
 from .convergence import Convergence
 from .differential import odeint

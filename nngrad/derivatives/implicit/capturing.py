@@ -1,4 +1,4 @@
-"""Functions of vectors as bodies."""
+"""Functions of vectors, captured as bodies."""
 
 from __future__ import annotations
 
@@ -16,21 +16,21 @@ at_full_precision = switched(precision=None)
 
 
 class CapturedEquation(NamedTuple):
-    """A function as a body, with what it reads from outside."""
+    """A function captured as a body, with the Variables that it reads from outside."""
 
     body: Block
     """Its inputs are the parameters and those of the function."""
     parameters: tuple[Variable, ...]
 
     def at(self, *given: Variable) -> Variable:
-        """The function of these, as functions of the graph."""
+        """The function applied to these, as functions of the graph."""
         return inlined(self.body, [*self.parameters, *given])[0]
 
 
 def equation(
     function: Callable[..., Variable], specs: Sequence[Spec], owner: str, written: Callable[..., Any]
 ) -> CapturedEquation:
-    """A function that is called once, on Variables without values.
+    """Capture a function by calling it once, on Variables without values.
 
     Args:
         function: The function.

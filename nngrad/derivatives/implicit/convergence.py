@@ -1,4 +1,4 @@
-"""What is known of a solution beside itself, and what it is asked for by."""
+"""How good a solution is, and the options that control its accuracy."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from ...graph.spec import DType
 
 
 class Convergence(NamedTuple):
-    """How good a solution is: three Variables without axes, which no gradient passes."""
+    """How good a solution is: three scalar Variables, through which no gradient passes."""
 
     residual: Variable
     """The Euclidean norm of what is 0 at a solution."""
@@ -23,7 +23,7 @@ class Convergence(NamedTuple):
     """How many steps it took, an int32; for linear systems, products with the matrix. 0 where nobody counts."""
 
     def check(self) -> None:
-        """Raise an error unless the solution has converged. The values are read for it.
+        """Raise an error unless the solution has converged. This reads the values.
 
         Raises:
             ArithmeticError: It has not.
@@ -36,14 +36,14 @@ class Convergence(NamedTuple):
 
 
 def without_gradients(residual: Variable, converged: Variable, steps: Variable) -> Convergence:
-    """These, as what is known of a solution."""
+    """The same, with gradients stopped."""
     for x in (residual, converged, steps):
         x.need_grad = False
     return Convergence(residual, converged, steps)
 
 
 def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") -> float:
-    """A tolerance, which by default is what the dtype allows for."""
+    """The given tolerance, or the default for the dtype."""
     if tol is None:
         return float(np.finfo(dtype).eps ** (2 / 3))
     if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol >= 0:
@@ -52,7 +52,7 @@ def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") ->
 
 
 def keeps(unconverged: str, owner: str) -> bool:
-    """Whether what did not converge is given."""
+    """Whether a solution that has not converged is returned."""
     if unconverged not in ("nan", "keep"):
         raise ValueError(
             f"{owner}: unconverged must be 'nan' or 'keep', the result if nothing converges, got {unconverged!r}"
@@ -61,7 +61,7 @@ def keeps(unconverged: str, owner: str) -> bool:
 
 
 def checked_method(method: str, known: tuple[str, ...], owner: str, name: str = "method") -> str:
-    """One of the known methods."""
+    """The method, after checking that it is a known one."""
     if method not in known:
         raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, known))}, got {method!r}")
     return method
@@ -80,7 +80,7 @@ _MOST_DENSE = 128
 def options_for(
     linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
 ) -> SolveOptions:
-    """How the linear equations for the derivatives of a solution are solved.
+    """The options of the linear solves for the derivatives of a solution.
 
     Args:
         linear: The method that was asked for; None for what is fit.

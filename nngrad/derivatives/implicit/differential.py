@@ -1,4 +1,4 @@
-"""odeint: solutions of ordinary differential equations."""
+"""odeint: solving ordinary differential equations."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def odeint(
     max_steps: int | None = None,
     gradient: str = "discretize",
 ) -> Any:
-    """The solution of `dy/dt = fun(y, t, *args)` at the times `t`, from `y0` at the first of them.
+    """Solve `dy/dt = fun(y, t, *args)` from `y0` at the first of the times `t`, and return y at each of them.
 
         ys = nn.odeint(lambda y, t, w: F.tanh(y @ w), y0, [0.0, 0.5, 1.0], w, method="rk4", steps=10)
 

@@ -1,6 +1,6 @@
-"""The ways to find roots, fixed points and minima, as loops over functions of the graph.
+"""Methods for roots, fixed points and minima, as loops over functions of the graph.
 
-They are run as the forward of one function, and no derivative is ever taken of them.
+They run as the forward of one function, and are never differentiated.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from .capturing import CapturedEquation
 
 
 class IterationResult(NamedTuple):
-    """What a method gives."""
+    """The result of an iterative method."""
 
     x: Variable
     residual: Variable
@@ -30,7 +30,7 @@ class IterationResult(NamedTuple):
 
 
 class Problem(NamedTuple):
-    """What a method is to solve."""
+    """The problem that a method has to solve."""
 
     residual: CapturedEquation
     """A function of a vector that is to become 0; for minima, the gradient."""
@@ -42,16 +42,16 @@ class Problem(NamedTuple):
     """How linear systems are solved."""
 
     def target(self, start: Variable) -> Variable:
-        """The norm of the residual at which to end."""
+        """The norm of the residual at which to stop."""
         return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
 
     def found(self, x: Variable, target: Variable, steps: Variable) -> IterationResult:
-        """The result, whose residual is computed anew."""
+        """The result, with its residual computed anew."""
         norm = F.norm(self.residual.at(x))
         return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
 
     def newton_step(self, x: Variable, r: Variable) -> Variable:
-        """What leads to where the residual is 0 if it is linear."""
+        """The Newton step: it makes the linearised residual 0."""
         matrix = jacobian_of(self.residual.body)
         return -solve(matrix, (*self.residual.parameters, x), r, self.linear)[0]
 
@@ -104,7 +104,7 @@ def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable
 
 
 def newton(problem: Problem, start: Variable) -> IterationResult:
-    """Newton's method; a step is halved until the residual falls a little."""
+    """Newton's method; a step is halved until the residual decreases sufficiently."""
 
     def step(state: Any) -> Any:
         x, r = state
@@ -120,7 +120,7 @@ def newton(problem: Problem, start: Variable) -> IterationResult:
 
 
 def iterate(problem: Problem, start: Variable) -> IterationResult:
-    """x = f(x), again and again."""
+    """Fixed-point iteration: x = f(x), repeated."""
 
     def step(state: Any) -> Any:
         x, r = state
@@ -135,7 +135,7 @@ _REMEMBERED = 5
 
 
 def anderson(problem: Problem, start: Variable) -> IterationResult:
-    """Anderson (1965): the combination of the last steps whose residuals, taken together, are smallest."""
+    """Anderson acceleration (1965): the combination of recent iterates with the smallest combined residual."""
     n = start.shape[0]
     memory = min(_REMEMBERED, n)
     small = float(np.finfo(start.dtype).eps)
@@ -211,7 +211,7 @@ def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable
 
 
 def gradient_descent(problem: Problem, start: Variable) -> IterationResult:
-    """Steps against the gradient, each first tried at twice the length that did at the step before."""
+    """Gradient descent; each step first tries twice the length that succeeded in the step before."""
     one = F.constant(1.0, (), start.dtype)
 
     def direction(x: Variable, g: Variable, rate: Variable) -> Any:
@@ -228,7 +228,7 @@ def gradient_descent(problem: Problem, start: Variable) -> IterationResult:
 
 
 def newton_descent(problem: Problem, start: Variable) -> IterationResult:
-    """Newton's steps, where they lead down, else against the gradient."""
+    """Newton's method for minima, which steps against the gradient where Newton's direction leads uphill."""
 
     def direction(x: Variable, g: Variable, memory: Any) -> Any:
         dx = problem.newton_step(x, g)
@@ -243,7 +243,7 @@ _PAIRS = 10
 
 
 def lbfgs(problem: Problem, start: Variable) -> IterationResult:
-    """Nocedal (1980): the inverse of the Hessian, as the last steps and what they did to the gradient show it."""
+    """L-BFGS (Nocedal 1980): the inverse Hessian is estimated from recent steps and changes of the gradient."""
     n = start.shape[0]
     none = F.constant(0.0, (_PAIRS, n), start.dtype)
 

@@ -1,4 +1,4 @@
-"""linear_solve: linear systems of equations whose matrix is an array, or a function."""
+"""linear_solve: solve linear systems whose matrix is an array or a function."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def linear_solve(
     x0: Any = None,
     unconverged: str = "nan",
 ) -> tuple[Any, Convergence]:
-    """`x` with `A x = b`, where A is a matrix or a function that multiplies by it.
+    """Solve `A x = b`, where A is a matrix or a function that multiplies by it.
 
         x, info = nn.linear_solve(lambda v: v + F.sin(w) * (c @ v), b, method="gmres")
 

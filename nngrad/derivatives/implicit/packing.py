@@ -1,4 +1,4 @@
-"""Pytrees of Variables as one vector, which is what solvers work on."""
+"""Pytrees of Variables packed into one vector, for solvers."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from ...graph.leaf import common_floating
 
 
 class Packing:
-    """How a pytree is one vector: its leaves one after another.
+    """How a pytree is packed into one vector: its leaves one after another.
 
     Args:
         tree: A pytree of floating Variables, arrays and numbers, all of one dtype, which is float32 or float64.
@@ -56,7 +56,7 @@ class Packing:
 
     @property
     def vector(self) -> Variable:
-        """What was given."""
+        """The given pytree as a vector."""
         return self._joined(self.leaves)
 
     def packed(self, tree: Any, returned: str) -> Variable:
@@ -86,7 +86,7 @@ class Packing:
         return self._joined(made)
 
     def unpacked(self, vector: Variable) -> Any:
-        """The pytree that a vector stands for."""
+        """The pytree that a vector represents."""
         leaves, start = [], 0
         for x, size in zip(self.leaves, self.sizes, strict=True):
             part = vector if len(self.leaves) == 1 else F.slice(vector, start=(start,), stop=(start + size,))

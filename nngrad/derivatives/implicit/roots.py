@@ -1,4 +1,4 @@
-"""root, fixed_point and minimize: solutions of equations, with the derivatives that the equations give them."""
+"""root, fixed_point and minimize: solutions of equations, differentiated by the implicit function theorem."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def root(
     linear: str | None = None,
     unconverged: str = "nan",
 ) -> tuple[Any, Convergence]:
-    """`x` with `fun(x) = 0`, for a function with as many results as unknowns.
+    """Solve `fun(x) = 0` for a function with as many results as unknowns.
 
         x, info = nn.root(lambda x: x**3 + a * x - b, x0)
 
@@ -95,7 +95,7 @@ def fixed_point(
     linear: str | None = None,
     unconverged: str = "nan",
 ) -> tuple[Any, Convergence]:
-    """`x` with `fun(x) = x`.
+    """Solve `fun(x) = x`.
 
         z, info = nn.fixed_point(lambda z: F.tanh(z @ w + x), z0)      # a deep equilibrium layer
 
@@ -152,7 +152,7 @@ def minimize(
     linear: str | None = None,
     unconverged: str = "nan",
 ) -> tuple[Any, Convergence]:
-    """`x` at which `fun(x)`, a number, is smallest, at least among those close to it.
+    """Find a local minimum of `fun(x)`, which is a scalar.
 
         w, info = nn.minimize(lambda w: F.sum((x @ w - y) ** 2) + F.exp(s) * F.sum(w * w), w0)
 

@@ -1,4 +1,4 @@
-"""Ops that run blocks, one class in one file each (`nngrad/graph/body_op.py` has the questions that they answer).
+"""Ops with bodies: control flow, checkpoints and implicit functions (`nngrad/graph/body_op.py` has their interface).
 
     alternatives.py     branches, of which one runs, and checkpoints, which are one branch
     scans.py            loops of so many steps; what is derived of their arguments (`loop.py`) is in scan_back.py,

@@ -1,8 +1,8 @@
-"""Branches, of which one is taken, and what is just a body: checkpoints, and functions whose gradient is given.
+"""Ops that run one of several bodies: branches, checkpoints and functions with given gradients.
 
-The derivatives of branches are branches, each the derivative of a body. What a branch multiplies matrices for, and what
-it computes of that, are outputs beside the user's, zero where another branch is taken. So derivatives compute none of
-it again. A checkpoint has such outputs where a policy says which.
+The derivatives of branches are branches over the derivatives of their bodies. A branch also outputs the values that
+depend on its matrix products (zero where another branch runs), so derivatives recompute none of them. A checkpoint
+outputs the values that its policy names.
 """
 
 from __future__ import annotations
@@ -32,7 +32,8 @@ from .selections import is_hidden, with_stand_ins
 
 
 class Alternatives(ControlOp):
-    """One of several bodies, all of the same inputs and outputs; a subclass says which they are, and who chooses."""
+    """Runs one of several bodies with the same inputs and outputs. A subclass says which they are, and how to
+    select."""
 
     first = 0
     """How many inputs come before those of the bodies."""
@@ -44,15 +45,14 @@ class Alternatives(ControlOp):
         return arguments[:1]
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """For each body the numbers of what the outputs are; None where they are those of another body alone."""
+        """For each body, the values that are its outputs, by number; None for an output that only another body has."""
         return tuple([body.outputs for body in self.bodies(arguments)])
 
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:
-        """What is derived of the bodies, applied; the first outputs are those of the bodies. Of the inputs, which come
-        after what chooses, the last, `late`, are gradients that have arrived, or directions, along which the function
-        `beside` moves."""
+        """Apply the derived bodies, whose outputs come first. The inputs begin with the selector, and end with `late`
+        incoming gradients or directions, along which the function `beside` moves."""
         outputs: tuple[Variable, ...] = apply(self, inputs, (bodies, kept_of(bodies)))
         return outputs
 
@@ -61,7 +61,7 @@ class Alternatives(ControlOp):
         return specs_of(self.bodies(arguments), self.gives(arguments))
 
     def operations(self, f: Function) -> int:
-        """About how many operations the longest of them takes."""
+        """The approximate number of operations of the most expensive body."""
         return max([operations_in(body) for body in self.bodies(f.arguments)])
 
     # ---------------------------------------------------------------- looked into
@@ -78,11 +78,11 @@ class Alternatives(ControlOp):
         ])
 
     def role(self, number: int) -> str:
-        """What a body is called."""
+        """The name of a body in messages."""
         return f"branch {number}" if self.first else "body"
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with a body that is looked at."""
+        """The same as the forward, with inspection of the body."""
         bodies = self.bodies(arguments)
         taken = min(max(int(steps.array(inputs[0])), 0), len(bodies) - 1) if self.first else 0
         given, own = inputs[self.first :], self.gives(arguments)[taken]
@@ -103,7 +103,7 @@ class Alternatives(ControlOp):
                 for each in zip(*self.gives(arguments), strict=True)]  # fmt: skip
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
-        """Through all bodies, which must carry the axes to the same places."""
+        """Follow axes through all bodies, which must carry them to the same places."""
         if any([i < self.first for i, _ in given]):  # a number that is made of all rows says which branch is taken
             return dict.fromkeys(range(len(f.specs)))
         results: dict[int, Axes | None] = {}
@@ -118,7 +118,7 @@ class Alternatives(ControlOp):
     # ---------------------------------------------------------------- derivatives
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """The gradient of <gy, body(x)> in x, where the body is the one that is taken"""
+        """The gradient of <gy, body(x)> in x, for the body that is selected"""
         chosen, given = f.inputs[: self.first], f.inputs[self.first :]
         arrived = tuple([k for k, gy in enumerate(gys) if gy.spec.differentiable and not is_zeros(gy)])
         wanted = tuple([i - self.first for i in indexes if i >= self.first])
@@ -134,7 +134,7 @@ class Alternatives(ControlOp):
         return gxs
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
-        """The tangent of the body that is taken"""
+        """The tangent of the body that is selected"""
         moving = tuple([i - self.first for i, t in enumerate(ts) if t is not None])
         asked = tuple([k for k, spec in enumerate(f.specs) if read[k] and spec.differentiable])
         moved: Gradients = [None] * len(f.specs)
@@ -158,7 +158,7 @@ def _picked(given: Sequence[Variable], f: Function, residuals: Numbers) -> list[
 
 
 class Switch(Alternatives):
-    """Branches: a number says which of them runs."""
+    """Branches, one of which is selected by an integer."""
 
     first = 1
 
@@ -168,7 +168,7 @@ class Switch(Alternatives):
         return bodies
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """What the branches give, and then what is kept of each."""
+        """The outputs of the branches, and then the kept values of each."""
         bodies, kept = arguments
         own: list[list[int | None]] = [[*body.outputs] for body in bodies]
         for i, numbers in enumerate(kept):
@@ -177,14 +177,14 @@ class Switch(Alternatives):
         return tuple(map(tuple, own))
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
-        """The branches, with what is read of each."""
+        """The branches, with the outputs of each that are read."""
         return [
             body.with_outputs(tuple([n for n, is_read in zip(own, read, strict=True) if n is not None and is_read]))
             for body, own in zip(self.bodies(arguments), self.gives(arguments), strict=True)
         ]
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
-        """Branches, where all elements take the same one; else what each takes, selected"""
+        """Branches if all elements take the same one; otherwise all branches, and a selection"""
         index, *others = operands
         bodies, (count,) = self.bodies(f.arguments), size_of(operands)
         results = range(len(bodies[0].outputs))
@@ -252,8 +252,8 @@ class Switch(Alternatives):
 
 @Switch.declared(type_name="Switch", multiple_results=True)
 def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
-    """One of several bodies, all of the same inputs and outputs; an integer of shape (), the first input, says which.
-    What is past the ends is the first or the last of them.
+    """Run one of several bodies with the same inputs and outputs. The first input, an integer of shape (), selects it,
+    and is clamped to the valid range.
 
     For each body `kept` has the numbers of values that are outputs as well, after those that all have; zeros where
     another one is taken. These are there for derivatives. Where nobody reads them XLA leaves them out.
@@ -279,12 +279,12 @@ def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.
 
 
 class Checkpoint(Alternatives):
-    """A body, of which derivatives compute again what they need, but for what is kept."""
+    """A body whose derivatives recompute all that they need except the kept values."""
 
     again = True
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """What the body gives, and then what is kept."""
+        """The outputs of the body, and then the kept values."""
         body, kept = arguments
         return ((*body.outputs, *kept),)
 
@@ -297,7 +297,7 @@ class Checkpoint(Alternatives):
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:
-        """A checkpoint of what is derived of the body, which begins when gradients or directions are there."""
+        """A checkpoint of the derived body, which starts when gradients or directions are available."""
         (body,) = bodies
         if beside is None or _come_after(inputs[len(inputs) - late :], beside):
             body = begun_after(body, late)
@@ -305,7 +305,7 @@ class Checkpoint(Alternatives):
         return outputs
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results | None:
-        """A checkpoint of the body with one more axis"""
+        """A checkpoint of the body with a batch axis"""
         body, (count,) = self.inlines_to(f.arguments), size_of(operands)
         leading = [bool(each.lead) for each in operands]
         made = body.batched(kinds_of(leading), count, body.outputs, kinds_of(self.dependence(f.arguments, leading)))
@@ -317,7 +317,7 @@ class Checkpoint(Alternatives):
 
 @Checkpoint.declared(type_name="Checkpoint", multiple_results=True, lockstep=True)
 def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.Array, ...]:
-    """A body, of which gradients compute again what they need, but for the values `kept`, which are outputs as well."""
+    """Run a body whose gradients recompute what they need, except the values `kept`, which are also outputs."""
     results: tuple[jax.Array, ...] = checkpoint_of_body.inlines_to((body, kept)).results_of(x)
     return results
 
@@ -331,8 +331,8 @@ def _come_after(directions: Sequence[Variable], f: Function) -> bool:
 
 @derived_once
 def begun_after(body: Block, seeds: int) -> Block:
-    """A body, the gradient or the tangents of one, whose steps do not begin before its last inputs, the `seeds`, are
-    there: gradients that have arrived, or directions."""
+    """A body, a gradient or tangent of another, that does not start before its last inputs, the `seeds` (incoming
+    gradients or directions), are available."""
     inputs = body.leaves()
     first = len(inputs) - seeds
     tokens = [x for x in inputs[first:] if x.size]

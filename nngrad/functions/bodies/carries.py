@@ -1,4 +1,4 @@
-"""Bodies that are run step after step: what each step hands on to the next one."""
+"""Loop bodies with carries, the values that each step passes to the next."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from ..array import constant, zeros_like
 
 
 class Carried(NamedTuple):
-    """A body with carries. Its inputs are those that are the same at each step, the carries, and slices of what is
-    scanned; the first of its outputs are the carries for the next step."""
+    """A body with carries. Its inputs are the fixed ones, the same at each step, then the carries, and slices of the
+    scanned arrays; its first outputs are the carries for the next step."""
 
     body: Block
     fixed: int
@@ -23,12 +23,12 @@ class Carried(NamedTuple):
     carries: int
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
-        """The numbers of what depends, at some step, on some of the inputs, these included; those that are carries, at
-        the first step."""
+        """The values that depend, at some step, on some of the inputs, including these, by number; inputs that are
+        carries are those of the first step."""
         return self._throughout(inputs, self.body.depending)[1]
 
     def moving(self, inputs: Iterable[int]) -> tuple[Numbers, set[int]]:
-        """The inputs that move at some step if these do at the first, these and carries; and all numbers that do."""
+        """The inputs and carries that move at some step if these inputs move at the first; and all values that move."""
         start = [i for i in inputs if self.body.inputs[i].differentiable]
         found, reached = self._throughout(start, self.body.reach)
         return tuple(sorted(found)), reached
@@ -46,7 +46,7 @@ class Carried(NamedTuple):
             found |= more
 
     def followed(self, given: Followed, count: int, walk: Walk, mixed: bool = False) -> Followed:
-        """Where `count` axes of some inputs are carried at all steps; those of carries are `given` as at the first
+        """The positions of `count` axes of some inputs through all steps; those `given` for carries hold at the first
         step.
 
         If it is `mixed`, an axis that is followed tells steps apart, so that a carry, which comes from other steps,
@@ -65,8 +65,8 @@ class Carried(NamedTuple):
                 return found
 
     def along(self, inputs: Sequence[Variable], ts: Results, asked: Iterable[int] = ()) -> Moved:
-        """The body with its tangents, if its loop's inputs move along `ts`, and what it is applied to. It also gives
-        the tangents of the values that are `asked` for at each step."""
+        """The body with its tangents, for a loop whose inputs move along `ts`, and the inputs of that loop. Each step
+        also returns the tangents of the `asked` values."""
         body, end = self.body, self.fixed + self.carries
         moving, reached = self.moving([i for i, t in enumerate(ts) if t is not None])
         carried = tuple([i for i in moving if self.fixed <= i < end])
@@ -105,8 +105,8 @@ class Moved(NamedTuple):
 def step_along(
     body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
 ) -> Block:
-    """Returns the step of the loop that moves: a body with its tangents, in the order of a loop's. For each moving
-    carry `after` says which of the tangents is the one for the next step; -1 for none."""
+    """Returns the step of the tangent loop: a body with its tangents, in a loop's order. For each moving carry, `after`
+    is the position of the tangent that the next step gets; -1 for none."""
     inputs, _, results = tangent.opened()
     order = max(tangent.orders, default=1)
     own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
@@ -119,24 +119,24 @@ def step_along(
 
 
 def kinds_of(leading: Iterable[bool]) -> Kinds:
-    """What a body has of inputs or outputs: "each" of those that are `leading`."""
+    """Kinds of the inputs or outputs of a body: "each" for those that are `leading`."""
     return tuple(["each" if has_lead else "" for has_lead in leading])
 
 
 def zeros_of(spec: Spec, order: int) -> Variable:
-    """Zeros as a function of a body that is derived."""
+    """Zeros as a function of the graph, in a derived body."""
     y: Variable = create(constant, (), (0.0, spec.shape, spec.dtype), order=order)
     return y
 
 
 def is_zeros(x: Variable) -> bool:
-    """Whether nothing has arrived: a constant 0."""
+    """Whether a gradient is a constant 0."""
     f = x.parent
     return f is not None and f.op is constant and not f.arguments[0]
 
 
 def followed_through(body: Block, given: Followed, count: int, walk: Walk) -> Followed:
-    """Where `count` axes of some inputs of a body are carried, in these and all values."""
+    """The positions of `count` axes of some inputs of a body, in these and in all its values."""
     return _followed_through(body, tuple(sorted(given.items())), count, walk)
 
 

@@ -1,6 +1,6 @@
-"""What is derived of several bodies together, of which one runs: their gradients, and their tangents.
+"""Gradients and tangents of several bodies of which one runs.
 
-Whatever one of them takes or gives the others take and give as well.
+All derived bodies take the union of their inputs and return the union of their outputs.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Gives = tuple[tuple[int | None, ...], ...]
 
 
 class Derived(NamedTuple):
-    """What is derived of several bodies."""
+    """The derived bodies of several bodies."""
 
     bodies: tuple[Block, ...]
     residuals: Numbers
@@ -40,8 +40,8 @@ def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
 def filled(
     body: Block, read: Sequence[int], taken: dict[int, Spec], places: Sequence[int], wanted: dict[int, Spec]
 ) -> Block:
-    """A body that takes and gives what the others do as well: `body`, which takes `read` and gives `places`, and
-    zeros."""
+    """`body`, which takes `read` and returns `places`, extended to the inputs and outputs of the other bodies; missing
+    outputs are zeros."""
     inputs, _, given = body.opened()
     order = max(body.orders, default=1)
     leaves, made = dict(zip(read, inputs, strict=True)), dict(zip(places, given, strict=True))
@@ -51,8 +51,8 @@ def filled(
 
 @derived_once
 def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
-    """Returns for each body the numbers of the values that derivatives are not to compute again: what takes much
-    arithmetic, and what depends on that, but for its outputs. It is empty where there are none."""
+    """Returns for each body the values that derivatives do not recompute, by number: expensive ones and those that
+    depend on them, except outputs. It is empty where there are none."""
     found = []
     for body in bodies:
         costly: dict[int, None] = {}
@@ -68,8 +68,8 @@ def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
 def gradients_of(
     bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool = False
 ) -> Derived:
-    """Returns the gradients of bodies in the inputs `wanted`, of residuals, and of seeds for the outputs `arrived`. If
-    `again`, what is not among the outputs beside the user's is computed again, however much it takes."""
+    """Returns the gradients of bodies in the inputs `wanted`, as bodies of residuals and of seeds for the outputs
+    `arrived`. With `again`, values that are not extra outputs are recomputed at any cost."""
     first, specs = bodies[0], specs_of(bodies, gives)
     every, count = tuple(range(len(first.inputs))), len(specs)
     kept = count > len(first.outputs) and not again
@@ -91,7 +91,7 @@ def gradients_of(
 
 @derived_once
 def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
-    """Returns the tangents of bodies, of their inputs, what is kept of them, and the tangents of the inputs."""
+    """Returns the tangents of bodies, as bodies of their inputs, their kept values, and the tangents of the inputs."""
     first, specs = bodies[0], specs_of(bodies, gives)
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}

@@ -1,8 +1,8 @@
-"""Loops that carry the same thing several times carry it once, and what no step changes not at all.
+"""Merge equal carries of a loop, and remove carries that no step changes.
 
-A tangent of a loop that carries tangents carries some of them twice, if both are along the same direction: the
-derivative of c along v, and that of c where its own derivative is taken. Were they kept apart, the nth derivative would
-carry 2^n things in place of n + 1.
+A tangent of a loop that carries tangents would carry some of them twice, if both are along the same direction v: the
+derivative of c along v appears once as a carry, and once as the tangent of c. Unmerged, the nth derivative would carry
+2^n values instead of n + 1.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ from .loop import Loop, Settled
 
 @derived_once
 def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | None:
-    """Returns the loop with equal carries as one; None if none are equal. For each input `classes` has the first that
-    is the same when the first step begins; `anew` gives what puts the body on inputs, with each expression once."""
+    """Returns the loop with equal carries merged; None if none are equal. `classes` gives for each input the first one
+    that is equal at the first step; `anew` makes a function that inlines the body with hash-consing."""
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves, canonical = body.leaves(), anew()
     while True:
@@ -48,11 +48,10 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
 
 
 def without_unchanging(loop: Loop, found: Settled) -> Smaller:
-    """Returns what stands for a loop of which some carries, those that `found` does not have, are changed by no
-    step."""
+    """Returns a replacement for a loop some of whose carries, those missing from `found`, are changed by no step."""
 
     def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
-        """For each carry the output, counted from the `first`, or the input, for so many steps."""
+        """For each carry, the output, counted from `first`, or the input and the number of steps to repeat it."""
         own = itertools.count(first)
         return [(loop.fixed + j, steps) if j in found.unchanging else next(own) for j in range(loop.carries)]
 

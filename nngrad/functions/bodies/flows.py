@@ -1,10 +1,10 @@
-"""Flows: what leads from the state at one time to that at another. The derivative of a flow is that of another field.
+"""Solutions of ordinary differential equations as ops; their derivatives are solutions of other equations.
 
     y' = f(p, y, t) from t0 to t1       forward   v' = df/dy v + df/dp dp, beside y
                                         reverse   a' = -(df/dy)' a and q' = -(df/dp)' a, beside y, from t1 back to t0
                                                   with a = gy and q = 0 at t1: gy0 = a and gp = q at t0
 
-So nothing of the way is kept, and the way back is gone along to what rounding and the steps' errors make of it.
+So no intermediate state is stored, and the reverse pass retraces it up to rounding and the steps' errors.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from .costs import operations_in
 
 
 class Flow(BodyOp):
-    """The state to which a field leads."""
+    """The state to which a field leads, from one time to another."""
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of the output."""
@@ -41,7 +41,7 @@ class Flow(BodyOp):
         return (field.inputs[-2],)
 
     def operations(self, f: Function) -> int:
-        """Those of the field, at each step."""
+        """Those of the field, for each step."""
         field, _, _, number, *_ = f.arguments
         return int(number * operations_in(field))
 
@@ -108,7 +108,7 @@ def _part(z: Variable, start: int, spec: Spec) -> Variable:
 
 @derived_once
 def adjoint_field(field: Block, wanted: Numbers) -> Block:
-    """The field of the state, its adjoint, and the gradients in some parameters, as one state."""
+    """The field of the state, its adjoint and the gradients in some parameters, as one state."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
     inputs = new_leaves([*given, spec_of((2 * n + sum([given[i].size for i in wanted]),), state.dtype), time])
@@ -123,7 +123,7 @@ def adjoint_field(field: Block, wanted: Numbers) -> Block:
 
 @derived_once
 def tangent_field(field: Block, moving: Numbers) -> Block:
-    """The field of the state and its tangent, as one state, when some parameters move: its inputs are the parameters,
+    """The field of the state and its tangent, as one state, when some parameters move. Its inputs are the parameters,
     the tangents of those that move, the state and the time."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
@@ -137,8 +137,8 @@ def tangent_field(field: Block, moving: Numbers) -> Block:
 
 @derived_once
 def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Block:
-    """The body that goes along a field, as `FlowSteps` says: its inputs are those of the field but for the last, which
-    is the time, and two times."""
+    """The body that integrates a field as `FlowSteps` says. Its inputs are those of the field, with two times in place
+    of the time at the end."""
     *parameters, y, start, end = inputs = new_leaves((*field.inputs, field.inputs[-1]))
 
     def along(y: Variable, t: Variable) -> Variable:
@@ -151,7 +151,7 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
 def flow_of_body(
     *x: Array, field: Static, way: Static, method: str, number: int, rtol: float, atol: float
 ) -> jax.Array:
-    """The state to which a field, a body, leads from one time to another; `way` is the body that goes along it.
+    """The state to which a field, a body, leads from one time to another; `way` is the body that integrates it.
 
     Its inputs are those of the field but for the last, and the two times; `FlowSteps` has the other arguments.
     """

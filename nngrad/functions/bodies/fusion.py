@@ -1,8 +1,8 @@
-"""Loops that run side by side, as one loop that computes once what they have in common.
+"""Fuse independent loops into one that computes their common values once.
 
-The derivatives of a loop are loops that carry, beside their own tangents, what those of lower orders carry. Here equal
-carries are found: two are equal if they start with the same array, and each step makes equal ones of equal ones. All
-are taken for equal at first that start so, and told apart as steps show it, until nothing changes.
+The derivatives of a loop are loops that carry, besides their own tangents, the carries of lower orders. This module
+finds equal carries: two are equal if they start from the same array and each step maps equal ones to equal ones.
+Carries that start equal are first assumed equal, and separated as the steps show differences, until a fixed point.
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from .loop import Loop
 
 
 class LoopApplication(NamedTuple):
-    """A loop, with the numbers of the values that it is applied to."""
+    """A loop, and the numbers of the values that it is applied to."""
 
     loop: Loop
     ins: Numbers
 
 
 class _Values:
-    """The values of several bodies, each expression once, with inputs by what is known to be equal."""
+    """The hash-consed values of several bodies, given which inputs are known to be equal."""
 
     def __init__(self, applications: Sequence[LoopApplication], classes: Sequence[Sequence[int]]) -> None:
         self.table: dict[Any, tuple[Any, ...]] = {}
@@ -81,8 +81,8 @@ def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], 
 
 
 def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-    """Those of some loops, none of which depends on another, that are one where that saves work. Each comes as its
-    static arguments, and the numbers of the values it is applied to."""
+    """Fuse loops that do not depend on each other, where that saves work. Each is returned as its static arguments and
+    the numbers of the values it is applied to."""
     sides: dict[Any, list[int]] = {}
     loops = [LoopApplication(Loop(*arguments), ins) for arguments, ins in applications]
     cut: dict[Any, tuple[int, ...]] = {}

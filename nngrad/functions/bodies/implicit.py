@@ -1,11 +1,11 @@
-"""Functions that an equation defines: solutions of linear systems whose matrix is a body, and roots of bodies.
+"""Ops defined by equations: solutions of linear systems whose matrix is a body, and roots of bodies.
 
     A(p) x = b       A dx = db - dA x         gb = w with A' w = gx, and gp is the gradient of -<w, A(p) x> in p
     r(p, x) = 0      (dr/dx) dx = -dr/dp dp   gp is that of -<w, r(p, x)> in p, with (dr/dx)' w = gx
 
-How a solution was found leaves no trace in the graph: it is one function, with the equation as a static argument, and
-its derivatives are solutions of linear equations again. A body that is differentiated is put into the graph, so what
-its derivatives have in common is computed once; and linear systems with one matrix share its factors.
+The graph does not record how a solution was found. It is one function with the equation as a static argument, and its
+derivatives are solutions of linear equations. A body that is differentiated is inlined, so that its derivatives share
+common subexpressions; and linear systems with one matrix share its factors.
 """
 
 from __future__ import annotations
@@ -31,7 +31,7 @@ from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_bac
 
 
 class Solution(BodyOp):
-    """Where an equation holds. A subclass says which it is, and what solves it for another right side."""
+    """The solution of an equation. A subclass says which equation, and solves it for another right-hand side."""
 
     right: int | None = None
     """The input that is the right side; None where there is none."""
@@ -79,7 +79,7 @@ class Solution(BodyOp):
 
 
 class Factored(Solution):
-    """By factors of the matrix."""
+    """A linear solve by factors of the matrix."""
 
     right = 0
 
@@ -102,7 +102,7 @@ class Factored(Solution):
 
 
 class Iterated(Solution):
-    """By products with the matrix."""
+    """A linear solve by products with the matrix."""
 
     right = -2
 
@@ -115,7 +115,7 @@ class Iterated(Solution):
 
 
 class SolvedByBody(Solution):
-    """By a body."""
+    """A linear solve by a body."""
 
     right = -1
 
@@ -133,7 +133,7 @@ class SolvedByBody(Solution):
 
 
 class Root(Solution):
-    """Where a body is 0."""
+    """A root of a body."""
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
@@ -152,7 +152,7 @@ class Root(Solution):
 
 
 class Factors(BodyOp):
-    """The factors of a matrix: what solves with them says of the matrix itself what it depends on."""
+    """The factors of a matrix. A solve with them gets its dependence on parameters from the matrix itself."""
 
     def operations(self, f: Function) -> int:
         """Those of making the matrix, and its factors."""
@@ -165,7 +165,7 @@ class Factors(BodyOp):
 
 @Factors.declared(multiple_results=True)
 def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
-    """The LU factors, as `lu_factor` gives them, of the matrix that a body is, given its inputs but for the last."""
+    """The LU factors, as in `lu_factor`, of the matrix that is a body, given all inputs of the body except the last."""
     spec = matrix.inputs[-1]
     columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
     lu, _, permutation = lax.linalg.lu(columns)
@@ -188,8 +188,8 @@ def factored_solve(*x: Array, matrix: Static, transposed: bool) -> jax.Array:
 def iterative_solve(
     *x: Array, matrix: Static, transpose: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The solution of a linear system by products with its matrix, the norm of its residual, whether it converged, and
-    how many products it took. Its inputs are those of the matrix but for the last, the right side, and where to begin;
+    """The solution of a linear system by products with its matrix, the residual norm, whether it converged, and the
+    number of products. Its inputs are those of the matrix except the last, the right-hand side and the starting vector;
     the arguments after the transpose, which is for the gradient, are those of `SolveOptions`."""
     del transpose
     *parameters, b, start = x
@@ -204,7 +204,7 @@ def iterative_solve(
 def solve_by_body(
     *x: Array, matrix: Static, transpose: Static, solver: Static, transposed_solver: Static
 ) -> jax.Array:
-    """The solution of a linear system whose matrix is a body, as another body finds it.
+    """The solution of a linear system whose matrix is a body, computed by another body.
 
     Its inputs are those of the matrix, the solver and the transposed solver, each without the last, and the right side.
     The transposes are for the gradient.
@@ -223,7 +223,7 @@ def solve_by_body(
 def root_of_body(
     *x: Array, residual: Static, finder: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, ...]:
-    """Where a body, `residual`, is 0, as another one finds it.
+    """The root of a body, `residual`, computed by another body.
 
     Both are given all inputs, of which the last is where to begin. The finder gives the root, the norm of the residual
     there, whether that is small enough, and the number of steps. The other arguments say how the linear equations of

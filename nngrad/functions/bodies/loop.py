@@ -1,4 +1,4 @@
-"""Loop: a body that is run at each step, and which of its inputs and outputs are what."""
+"""Loop: a body that is run at each step, and the roles of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -31,51 +31,51 @@ class Loop(NamedTuple):
 
     @property
     def parts(self) -> tuple[int, int]:
-        """How many whole segments there are, and how many steps after these."""
+        """The number of whole segments, and the number of remaining steps."""
         return divmod(self.length, self.segments[0])
 
     @property
     def first_slice(self) -> int:
-        """The first of the inputs that are slices of what is scanned."""
+        """The index of the first input that is a slice."""
         return self.fixed + self.carries
 
     @property
     def stacked(self) -> tuple[int, ...]:
-        """Of which values of the body, by their numbers, the op gives the stacks, after the carries: what the body
-        returns to be stacked, the carries before each step, and every value in it."""
+        """The values of the body, by number, whose stacks the op returns after the carries: the body's stacked outputs,
+        the carries before each step, and all its other values."""
         before = range(self.fixed, self.first_slice)
         return (*self.body.outputs[self.carries :], *before, *[~k for k in range(len(self.body.specs))])
 
     @property
     def places(self) -> dict[int, int]:
-        """Of which output of the op each of these is the stack."""
+        """For each of these values, the output of the op that is its stack."""
         return {number: self.carries + k for k, number in reversed([*enumerate(self.stacked)])}
 
     @property
     def results(self) -> int:
-        """How many of the outputs are those that the body was written for: final carries, and what it stacks."""
+        """The number of outputs that the body was written for: final carries and stacks."""
         return len(self.body.outputs)
 
     def over_steps(self, f: Function, number: int) -> Variable:
-        """The Variable that has, for each step, the value of this number, or for all of them where it is fixed."""
+        """The Variable that stacks this value over the steps, or holds it for all of them if it is fixed."""
         if 0 <= number < self.fixed or number >= self.first_slice:
             return f.inputs[number]
         return f.outputs[self.places[number]]
 
     @property
     def first_start(self) -> int:
-        """The first of the outputs with the carries before each segment, which come last."""
+        """The index of the first output with carries before each segment; these come last."""
         return self.carries + len(self.stacked)
 
     def first_steps(self) -> list[int]:
-        """Which step of each segment runs first, in the order of the slices."""
+        """The step of each segment that runs first, in the order of the slices."""
         size, (_, rest) = self.segments[0], self.parts
         if self.reverse:
             return [end - 1 for end in ([rest] if rest else []) + [*range(rest + size, self.length + 1, size)]]
         return [*range(0, self.length, size)]
 
     def start_specs(self) -> tuple[Spec, ...]:
-        """Shapes and dtypes of the carries before each segment, stacked; none where it does not run in segments."""
+        """Shapes and dtypes of the carries before each segment, stacked; empty without segments."""
         if not self.segments:
             return ()
         count = -(-self.length // self.segments[0])
@@ -94,7 +94,7 @@ class Loop(NamedTuple):
 
 
 class Settled(NamedTuple):
-    """A loop without the carries that no step changes: they are the same at each step."""
+    """A loop without its unchanging carries, which have become fixed inputs."""
 
     loop: Loop
     inputs: tuple[int, ...]
@@ -105,7 +105,7 @@ class Settled(NamedTuple):
 
 @derived_once
 def settled(loop: Loop) -> Settled | None:
-    """Returns the loop without the carries that no step changes; None if each is changed by some."""
+    """Returns the loop with unchanging carries made fixed inputs; None if every carry changes."""
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     unchanging = [i for i in carried if body.outputs[i - loop.fixed] == i]
     if not unchanging:

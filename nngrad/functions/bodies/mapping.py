@@ -1,4 +1,4 @@
-"""Other ops, mapped along a leading axis: what a function becomes that has no better batched form."""
+"""Other ops mapped along a batch axis: the fallback for functions without a better batched form."""
 
 from __future__ import annotations
 
@@ -19,11 +19,11 @@ from .carries import kinds_of
 
 
 class Mapped(BodyOp):
-    """An op that applies another one, which its arguments name, to each element along a leading axis."""
+    """An op that applies another one, given as a static argument, to each element along a leading axis."""
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """The rule of the op that is mapped, mapped: it is built for one element and batched. The gradient of an input
-        that is the same for all elements is the sum of theirs."""
+        """The rule of the mapped op, mapped: it is built for one element and batched. The gradient of an input that is
+        the same for all elements is the sum over them."""
         of, arguments, batched = f.arguments
         count = f.specs[0].shape[0]
         specs = tuple([_of_one(x.spec) if lead else x.spec for x, lead in zip(f.inputs, batched, strict=True)])
@@ -53,7 +53,7 @@ def _of_one(spec: Spec) -> Spec:
 
 
 def mapped(f: Function, operands: Sequence[Operand]) -> Any:
-    """The op of a function, mapped along the leading axis that some operands have."""
+    """Map the op of a function along the batch axis that some operands have."""
     inputs = tuple([each.widened() for each in operands])
     if not any([each.lead for each in operands]):
         return apply(f.op, inputs, f.arguments)

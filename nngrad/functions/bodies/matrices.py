@@ -1,4 +1,4 @@
-"""Bodies that are matrices: linear in their last input, a vector."""
+"""Bodies that represent matrices: linear in their last input, a vector."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..inlining import inlined
 
 
 class SolveOptions(NamedTuple):
-    """How linear systems are solved."""
+    """The method and tolerances of linear solves."""
 
     method: str
     """'dense', or a key of `krylov.METHODS`."""
@@ -29,7 +29,7 @@ class SolveOptions(NamedTuple):
 
     @property
     def symmetric(self) -> bool:
-        """Whether the method takes the matrix for its own transpose."""
+        """Whether the method assumes a symmetric matrix."""
         return self.method == "cg"
 
 
@@ -37,13 +37,12 @@ DENSE = SolveOptions("dense", 0.0, 0.0, 0, False)
 
 
 class NotLinear(ValueError):
-    """A body that should be a matrix is not linear in its last input."""
+    """A body that should represent a matrix is not linear in its last input."""
 
 
 @derived_once
 def transpose_of(matrix: Block) -> Block:
-    """The transpose of a matrix: of a body that gives a vector, linear in its last input, a vector. NotLinear: it is
-    not."""
+    """The transpose of a matrix given as a body, linear in its last input, a vector. NotLinear: the body is not."""
     place = len(matrix.inputs) - 1
     found = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
     if place in found.residuals:
@@ -71,7 +70,7 @@ def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Block:
 
 
 def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], Any]:
-    """The function on arrays that multiplies a vector by the matrix."""
+    """A function on arrays that multiplies a vector by the matrix."""
 
     def product(v: Any) -> Any:
         (number,) = matrix.outputs
@@ -81,7 +80,7 @@ def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], An
 
 
 def pulled_back(body: Block, inputs: Sequence[Variable], w: Variable, wanted: Sequence[int]) -> dict[int, Variable]:
-    """The gradients of -<w, body(inputs)>, by the number of the input."""
+    """The gradients of -<w, body(inputs)>, by input number."""
     given = tuple([i for i in wanted if body.inputs[i].differentiable])
     found = body.gradient(body.outputs, given, tuple(range(len(inputs))), ())
     gradients = inlined(found.body, [*[inputs[i] for i in found.residuals], w])

@@ -1,8 +1,8 @@
-"""The gradient of a loop: a loop in the other direction, over the gradient of its body.
+"""The gradient of a loop: a reversed loop over the gradient of its body.
 
-What is here settles first what moves, by going through the body with nothing but dependences until no further carry
-is reached. What the body's gradient needs of the forward loop are stacks that this loop gives, and no more is stacked.
-A weight's gradient, a sum of products over the steps, is one product of stacks after the loop.
+This module first determines which carries move, by following dependences through the body up to a fixed point. The
+body's gradient reads stacks that the forward loop returns, and nothing else is stacked. A weight's gradient, a sum of
+products over the steps, is one product of stacks after the loop.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .loop import Loop
 
 
 def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks: Iterable[int]) -> Numbers:
-    """Those of the moving carries that a gradient reaches, by position: one that arrives at the last values of the
-    carries `finals`, or at stacks of the values `stacks`."""
+    """The moving carries that a gradient reaches, by position: one that arrives at the final values of the carries
+    `finals`, or at stacks of the values `stacks`."""
     body = loop.body
     reach = {i - loop.fixed: body.reach([i]) for i in moving if loop.fixed <= i < loop.first_slice}
     found = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
@@ -36,7 +36,7 @@ def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks:
 
 
 class Factor(NamedTuple):
-    """A factor of a product that is computed after a loop back."""
+    """A factor of a product that is computed after the backward loop."""
 
     kind: str
     """'residual', 'seed' or 'stack': one of the residuals, one of the seeds, or a stack that the loop back gives."""
@@ -47,7 +47,7 @@ class Factor(NamedTuple):
 
 
 class Product(NamedTuple):
-    """A sum over steps of products over indices, which is a product over one index more."""
+    """A sum over steps of contractions, computed as one contraction with an additional index."""
 
     factors: tuple[Factor, ...]
     terms: tuple[Numbers, ...]
@@ -56,7 +56,7 @@ class Product(NamedTuple):
 
 
 class StepBack(NamedTuple):
-    """The step of the loop back: a gradient of a body, with its inputs in the order of a loop's."""
+    """The step of the backward loop: a gradient of a body, with its inputs in a loop's order."""
 
     body: Block
     fixed: Numbers
@@ -79,7 +79,7 @@ def step_back(
     gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int,
     before: tuple[tuple[int, int], ...], anew: bool,
 ) -> StepBack:  # fmt: skip
-    """Returns the step of the loop back, from the gradient of a body, of residuals and seeds.
+    """Returns the step of the backward loop, from the gradient of a body by residuals and seeds.
 
     For each carry, the first of the seeds, `carried` says which output of `gradient` is its gradient; -1 for none. Of
     the outputs some are wanted as their sum over the steps, some are stacked. `before` has residuals that are the new
@@ -170,8 +170,8 @@ def loop_gradients(
     indexes: Numbers,
     last: Sequence[Variable] = (),
 ) -> Gradients:
-    """The gradients of a loop, without segments, where `finals` arrive at the last carries, and others at stacks of
-    values. `over_steps` gives what a value of the body was at each step; `last` are the last carries."""
+    """The gradients of a loop without segments, for gradients that arrive at the final carries, `finals`, and at stacks
+    of values. `over_steps` gives the stack of a value of the body; `last` are the final carries."""
     body = loop.body
     moving, reached = loop.carried.moving(indexes)
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]

@@ -1,4 +1,4 @@
-"""Loops of so many steps: one function, whose gradient is a loop over the gradient of its body."""
+"""Loops with a known number of steps: one function, whose gradient is a loop over the gradient of its body."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from .loop import Loop, Settled, settled
 
 
 class Scan(ControlOp):
-    """A loop that carries values from step to step, and stacks what each step gives."""
+    """A loop that carries values from step to step and stacks the outputs of each step."""
 
     is_loop = True
 
@@ -52,24 +52,24 @@ class Scan(ControlOp):
         return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
 
     def operations(self, f: Function) -> int:
-        """About how many operations all steps take."""
+        """The approximate number of operations of all steps."""
         loop = Loop(*f.arguments)
         return loop.length * operations_in(loop.body)
 
     def steps_to_cut(self, f: Function) -> int:
-        """The number of steps; 0 where a gradient computes them again by segments anyway."""
+        """The number of steps; 0 if the gradient recomputes them by segments anyway."""
         loop = Loop(*f.arguments)
         by_segments = f.order and any([in_place_of(op, given) is not None for op, given, _ in loop.body.steps])
         return 0 if loop.segments or by_segments else loop.length
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> list[Block]:
-        """The body, with the outputs that somebody reads."""
+        """The body, with the outputs that are read."""
         loop = Loop(*arguments)
         stacked = [number for number, is_read in zip(loop.stacked, read[loop.carries :], strict=False) if is_read]
         return [loop.body.with_outputs((*loop.body.outputs[: loop.carries], *stacked))]
 
     def sibling_fusion(self, applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-        """Those that have carries, or something that they compute at each step, in common."""
+        """Fuse loops that share carries or values computed at each step."""
         return fusion.fused(applications)
 
     # ---------------------------------------------------------------- looked into
@@ -86,7 +86,7 @@ class Scan(ControlOp):
         return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with a body that is looked at."""
+        """The same as the forward, with inspection of the body."""
         loop = Loop(*arguments)
         body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
         carry = list(inputs[loop.fixed : loop.first_slice])
@@ -116,7 +116,7 @@ class Scan(ControlOp):
         return [*carries, *[number in numbers for number in loop.stacked], *(carries if loop.segments else ())]
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
-        """An axis may be that of the steps, if nothing of it is carried from step to step."""
+        """An axis may be the step axis if nothing along it is carried from step to step."""
         loop = Loop(*f.arguments)
         positions = {axes.index(0) for i, axes in given if axes is not None and i >= loop.first_slice and 0 in axes}
         steps = min(positions, default=None)
@@ -140,7 +140,7 @@ class Scan(ControlOp):
         return results
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
-        """One loop that computes each element"""
+        """One loop that computes all elements"""
         loop, (count,) = Loop(*f.arguments), size_of(operands)
         depending = loop.carried.depending([i for i, each in enumerate(operands) if each.lead])
         kinds = kinds_of([i in depending for i in range(len(operands))])
@@ -253,7 +253,7 @@ class Scan(ControlOp):
     def with_equal_carries(
         self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], anew: Anew
     ) -> Smaller | None:
-        """Carries are equal if they start so, and each step makes equal ones of equal ones."""
+        """Carries are equal if they start equal, and each step maps equal ones to equal ones."""
         loop = Loop(*arguments)
         # A step gets a slice of what is scanned, which is not what it gets of the same Variable as a carry.
         first: dict[tuple[bool, Variable], int] = {}
@@ -263,7 +263,7 @@ class Scan(ControlOp):
         return equal_carries.merge_equal_carries(loop, classes, anew)
 
     def with_changing_carries(self, arguments: tuple[Any, ...]) -> Smaller | None:
-        """What no step changes is the same at each step."""
+        """Carries that no step changes are the same at each step."""
         loop = Loop(*arguments)
         found = settled(loop)
         return None if found is None else equal_carries.without_unchanging(loop, found)
@@ -287,7 +287,7 @@ def _stacked(axes: Axes | None, steps: int | None) -> Axes | None:
 def scan_of_body(
     *x: Array, body: Static, fixed: int, carries: int, length: int, reverse: bool, unroll: int, segments: Static
 ) -> tuple[jax.Array, ...]:
-    """A loop over a body: the last carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
+    """A loop over a body: the final carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
 
     Its inputs are what is the same at each step, the first carries, and what is scanned; its arguments are those of
     `Loop`. The stacks of what is in the body are there for gradients: JAX and XLA leave out of the loop what nobody
@@ -317,8 +317,8 @@ def scan_of_body(
 def looped(
     body: Carried, inputs: Sequence[Variable], updated: Sequence[Variable], length: int, reverse: bool, unroll: int
 ) -> list[Variable]:
-    """The last carries of a loop, and what it stacks. A carry that no step changes is none, but the same at each. The
-    first carries are the leaves `updated`, which get their last values; these are not among the results."""
+    """The final carries of a loop, and its stacks. Unchanging carries become fixed inputs. The first carries are the
+    leaves `updated`, which get their final values; these are not among the results."""
     loop = Loop(*body, length, reverse, unroll)
     found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
     changing = [j for j in range(loop.carries) if j not in found.unchanging]

@@ -1,7 +1,7 @@
-"""Loops that go back segment by segment, computing each again from where it began.
+"""Loops that rematerialise: gradients recompute each segment from the carries at its start.
 
-A loop of T steps is then one over segments of which each is a checkpoint of a loop, so that all follows from the rules
-of these: a gradient of whatever order keeps what is carried from segment to segment, and what one segment needs.
+A loop of T steps becomes a loop over segments, each a checkpoint of a loop, and everything follows from the rules of
+these: a gradient of any order stores the carries between segments, and what one segment needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .scan_back import loop_gradients
 
 @derived_once
 def segment_of(op: Op, loop: Loop) -> Block:
-    """A loop as a body: of the inputs of its own, with slices of as many steps."""
+    """A loop as a body: it takes the loop's inputs, with slices of as many steps."""
     body = loop.body
     specs = [*body.inputs[: loop.first_slice], *[loop.stack_spec(i) for i in range(loop.first_slice, len(body.inputs))]]
     inputs = new_leaves(specs)
@@ -35,14 +35,14 @@ def segment_of(op: Op, loop: Loop) -> Block:
 
 @derived_once
 def checkpoint_of(body: Block) -> Block:
-    """A body that is a checkpoint of a body."""
+    """A body that runs another one as a checkpoint."""
     inputs = body.leaves()
     outputs = create(checkpoint_of_body, tuple(inputs), (body, ()), order=max(body.orders, default=0))
     return close(outputs, inputs)
 
 
 class _Stretch(NamedTuple):
-    """A part of the steps of a loop, by the places of their slices."""
+    """A range of steps of a loop, by the positions of their slices."""
 
     first: int
     end: int
@@ -56,7 +56,7 @@ class _Stretch(NamedTuple):
 
 
 class _BySegments:
-    """The gradients of a loop by its segments; `f` itself may run in them or not."""
+    """The gradients of a loop by segments; `f` itself may run in segments or not."""
 
     def __init__(self, f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> None:
         arrived = [(i, gy) for i, gy in zip(loop.stacked, gys[loop.carries :], strict=False) if not is_zeros(gy)]
@@ -72,7 +72,7 @@ class _BySegments:
         self.at_starts = gys[loop.first_start :] if given else [zeros_like(x) for x in self.starts]
 
     def gradients(self) -> Gradients:
-        """One for each input."""
+        """One gradient for each input."""
         end = self.count * self.size
         reverse, length, rest = self.loop.reverse, self.loop.length, self.rest
         after = self._of_rest(_Stretch(0, rest, False) if reverse else _Stretch(end, length, False)) if rest else None

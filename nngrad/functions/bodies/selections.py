@@ -1,4 +1,4 @@
-"""Bodies whose results are selected, element by element: what those get that do not count."""
+"""Batched bodies whose results are selected per element: safe inputs for elements that are not selected."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..slicing import take_points
 
 
 def with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
-    """`xs`, where elements along the first axis that are not taken are replaced by the first one that is."""
+    """`xs`, with elements along the first axis that are not taken replaced by the first that is."""
     first = reshape(argmax(taken), shape=(1,))
     return [where(taken, x, repeated(take_points(x, first, axes=(0,)), x.shape)) for x in xs]
 

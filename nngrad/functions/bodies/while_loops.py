@@ -1,4 +1,4 @@
-"""Loops whose steps are counted by nobody: they have derivatives forward alone."""
+"""Loops with an unknown number of steps, which only have forward-mode derivatives."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from .selections import with_stand_ins
 
 
 class WhileLoop(ControlOp):
-    """A loop over a body as long as a condition holds."""
+    """A loop over a body while a condition holds."""
 
     def carried(self, arguments: tuple[Any, ...]) -> Carried:
         """The body with its carries."""
@@ -39,7 +39,7 @@ class WhileLoop(ControlOp):
         return tuple([body.spec(number) for number in body.outputs])
 
     def operations(self, f: Function) -> int:
-        """About how many operations one step takes; how many steps there are is not known."""
+        """The approximate number of operations of one step; the number of steps is unknown."""
         return operations_in(f.arguments[1])
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
@@ -59,7 +59,7 @@ class WhileLoop(ControlOp):
         )
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with bodies that are looked at."""
+        """The same as the forward, with inspection of the bodies."""
         goes_on, body, fixed = arguments
         given = list(inputs)
         for number in itertools.count():
@@ -80,7 +80,7 @@ class WhileLoop(ControlOp):
         return [apart or fixed + j in numbers for j in range(carried.carries)]
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
-        """Through a loop whose condition does not depend on what is followed."""
+        """Follow axes through a loop whose condition does not depend on the followed input."""
         goes_on, _, fixed = f.arguments
         found = self.carried(f.arguments).followed(dict(given), count, walk)
         inputs = {i: axes for i, axes in found.items() if i >= 0}
@@ -90,7 +90,7 @@ class WhileLoop(ControlOp):
         return {j: found[fixed + j] for j in carries if fixed + j in found}
 
     def batched(self, f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> Results:
-        """One loop, as long as the condition holds of some element; those of which it does not hold stay as they are"""
+        """One loop while the condition holds for any element; elements for which it does not hold stay unchanged"""
         goes_on, body, fixed = f.arguments
         (count,) = size_of(operands)
         depending = self.carried(f.arguments).depending([i for i, each in enumerate(operands) if each.lead])
@@ -111,14 +111,14 @@ class WhileLoop(ControlOp):
     # ---------------------------------------------------------------- derivatives
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """None: what it would need of each step cannot be kept"""
+        """None: a loop of unknown length cannot store what its steps would need"""
         raise ValueError(
             "while_loop: the number of steps is not known, so nothing can be kept for a gradient. Give bound=, an "
             "upper limit of the steps, or take derivatives in forward mode, with nn.jvp"
         )
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
-        """The loop of (c, dc), as long as the condition holds of c"""
+        """The loop over (c, dc) while the condition holds for c"""
         goes_on, _, fixed = f.arguments
         carried = self.carried(f.arguments)
         both = carried.along(f.inputs, ts)
@@ -135,7 +135,7 @@ class WhileLoop(ControlOp):
 def until_all_are_done(
     goes_on: Block, body: Block, fixed: int, leading: tuple[bool, ...], count: int
 ) -> tuple[Block, Block]:
-    """The condition and the step of a loop of which each element may stop at another step."""
+    """The condition and the step of a batched loop whose elements may stop at different steps."""
     condition = goes_on.batched(kinds_of(leading), count, goes_on.outputs, ("each",))
     step = body.batched(kinds_of(leading), count, body.outputs, ("each",) * len(body.outputs))
     order = max(body.orders, default=0)
@@ -155,8 +155,8 @@ def until_all_are_done(
 
 @WhileLoop.declared(type_name="While", multiple_results=True)
 def while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
-    """A loop over a body, as long as `goes_on`, a body of the same inputs, is not 0: the last carries. Of the inputs
-    the first, `fixed`, are the same at each step, and the others the first carries."""
+    """The final carries of a loop over a body while `goes_on`, a body of the same inputs, is not 0. The first inputs,
+    `fixed` of them, are the same at each step; the others are the initial carries."""
     same, first = x[:fixed], x[fixed:]
     last: tuple[jax.Array, ...] = lax.while_loop(
         lambda carry: goes_on.results_of((*same, *carry))[0] != 0,
