@@ -62,9 +62,9 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
     """Returns the sum of the fourth derivatives d^4 y / (dx_i^2 dx_j^2).
 
     Args:
-        y: What is differentiated.
-        x: By what.
-        lead: Number of leading axes of x that have no directions of their own: all rows move in the same one.
+        y: The Variable to differentiate.
+        x: The Variable to differentiate by.
+        lead: Number of leading axes of x without directions of their own: all rows move in the same one.
 
     Raises:
         NotApplicable: Another way is better, or the only one.

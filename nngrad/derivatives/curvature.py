@@ -118,8 +118,8 @@ class CurvatureMatrix:
         """`x` with `(A + damping I) x = b`.
 
         Args:
-            b: The right side, a vector.
-            damping: What is added to the diagonal: a number that is not negative, or a Variable of shape ().
+            b: The right-hand side, a vector.
+            damping: The number added to the diagonal: not negative, or a Variable of shape ().
             method: "dense" makes the matrix; "residual" makes the kernel, smaller where there are fewer rows than
                 parameters, and uses Woodbury's identity, which needs `damping` and loses digits where it is small: see
                 `nn.natural_gradient`; "cg" iterates, by products alone. By default the smaller of the first two, or
@@ -258,7 +258,7 @@ def gauss_newton(
     Args:
         residuals: A Variable or a list of some, of any shapes.
         parameters: Variables by name, or in a list.
-        chunk: How many of the rows of J are computed at once where they are all needed; None for all.
+        chunk: The number of rows of J to compute at once where all are needed; None for all.
 
     Raises:
         TypeError: Something is no Variable of a floating dtype.

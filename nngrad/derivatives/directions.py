@@ -28,10 +28,10 @@ def over_directions(
     """Returns the results of `along` for each unit vector of `x`, or their sum.
 
     Args:
-        along: Builds what is wanted for one direction, a Variable of the shape and dtype of `x`.
+        along: Builds the result for one direction, a Variable of the shape and dtype of `x`.
         x: The point.
-        lead: Number of leading axes that have no directions of their own: all rows move in the same one.
-        chunk: How many directions are computed at once; None for all.
+        lead: Number of leading axes without directions of their own: all rows move in the same one.
+        chunk: The number of directions to compute at once; None for all.
         collapse: Return the sum over the directions.
 
     Returns:

@@ -47,7 +47,7 @@ class Draw(NamedTuple):
         Args:
             number: Which of the independent draws that the key gives.
             x: Shape and dtype of what moves.
-            lead: Number of leading axes that have no directions of their own.
+            lead: Number of leading axes without directions of their own.
         """
         own, ones = x.shape[lead:], (1,) * lead
         key = F.subkey(self.key, index=number)
@@ -72,11 +72,11 @@ def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any
 
     Args:
         operator: The operator's name, for messages.
-        size: How many coordinates there are.
+        size: The number of coordinates.
         directions: The number of directions.
         kind: One of `KINDS`.
         seed: A seed as random functions take it, or a Variable that holds a key.
-        of: What has so many coordinates, for messages.
+        of: The object that has so many coordinates, for messages.
     """
     if kind not in KINDS:
         raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
@@ -132,10 +132,10 @@ def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int
     """The sum of `y` over `count` values of some placeholders, `chunk` of them at once.
 
     Args:
-        y: What is summed.
+        y: The summand.
         values: The placeholders, and the values of each.
-        count: How many values each has.
-        chunk: How many are computed at once; None for all.
+        count: The number of values of each.
+        chunk: The number to compute at once; None for all.
     """
     step = count if chunk is None else int(chunk)
     parts = []
@@ -156,8 +156,8 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
     Args:
         estimate: A function of a key, a Variable uint32[2], which draws by it:
             `lambda key: nn.laplacian(u, x, directions=4, seed=key) + u`. Operators that are given one key draw alike.
-        draws: From how many independent estimates, at least 2; the variance goes down with their number.
-        seed: As for `nn.laplacian`: what the keys follow from.
+        draws: The number of independent estimates, at least 2; the variance decreases with it.
+        seed: As for `nn.laplacian`: the keys are derived from it.
 
     Returns:
         In the shape of what `estimate` returns.

@@ -39,8 +39,8 @@ def diffusion(
         factor: A matrix `(d, r)`, or one for each row `(B, d, r)`, in the dtype of `x`; it may depend on `x`, and is
             not differentiated by it. Or a function that multiplies the matrix, d by d, by vectors shaped as `x`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many directions are propagated at once, to bound the memory; None for all.
-        directions: How many random directions to estimate it from; None for the exact result.
+        chunk: The number of directions to propagate at once, to bound the memory; None for all.
+        directions: The number of random directions of an estimate; None for the exact result.
         kind: "sparse" (different columns of the factor), "rademacher" (signs) or "gaussian".
         seed: As for `laplacian`.
 
@@ -93,8 +93,8 @@ def differential_operator(
         coefficients: A number, or one for each term `(T,)`, or for each row and term `(B, T)`; a Variable or an array.
             They are not differentiated by x.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many terms are propagated at once, to bound the memory; None for all.
-        directions: How many terms to draw; None for all, which is exact.
+        chunk: The number of terms to propagate at once, to bound the memory; None for all.
+        directions: The number of terms to draw; None for all, which is exact.
         seed: As for `laplacian`.
 
     Returns:

@@ -80,8 +80,8 @@ class KroneckerFactors:
         """Solve `(A + damping I) x = b` exactly, by the eigenvalues of the small matrices.
 
         Args:
-            b: The right side, a vector.
-            damping: What is added to the diagonal.
+            b: The right-hand side, a vector.
+            damping: The number added to the diagonal.
         """
 
         def solved(a: Variable, g: Variable, v: Variable) -> Variable:
@@ -130,8 +130,8 @@ def kronecker_factors(
     Args:
         y: The outputs.
         parameters: Weights and biases.
-        root: What vectors of residuals are multiplied by to be gradients at the outputs.
-        chunk: How many of the residuals of a sample are taken at once.
+        root: The map from vectors of residuals to gradients at the outputs.
+        chunk: The number of residuals of a sample to compute at once.
     """
     applications = _applications(y, parameters)
     ends = [each.function.outputs[0] for each in applications]

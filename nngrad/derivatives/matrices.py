@@ -33,7 +33,7 @@ def jacobian(
         y: `(B, *m)`, or of any shape with `batched=False`; or a list of such Variables.
         x: `(B, *d)`, likewise.
         batched: Whether rows are independent, and the Jacobian of each is wanted; see `nngrad.derivatives`.
-        chunk: How many directions are computed at once, to bound the memory; None for all.
+        chunk: The number of directions to compute at once, to bound the memory; None for all.
 
     Returns:
         `(B, *m, *d)`: J[b, i, j] = dy[b, i] / dx[b, j]. With `batched=False` `(*y.shape, *x.shape)`.
@@ -92,7 +92,7 @@ def hessian(
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
         x: `(B, *d)`, or of any shape with `batched=False`; or a list of such Variables.
         batched: Whether rows are independent, and the Hessian of each is wanted; see `nngrad.derivatives`.
-        chunk: How many of its rows are computed at once, to bound the memory; None for all.
+        chunk: The number of its rows to compute at once, to bound the memory; None for all.
 
     Returns:
         `(B, *d, *d)`: H[b, i, j] = d^2 y[b] / (dx[b, i] dx[b, j]). With `batched=False` `(*x.shape, *x.shape)`.
@@ -167,7 +167,7 @@ def hessian_diagonal(
         x: `(B, *d)`, or of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: How many elements are differentiated by at once, or random directions, to bound the memory; None for all.
-        directions: How many random directions; None for the exact diagonal.
+        directions: The number of random directions; None for the exact diagonal.
         seed: As for `laplacian`.
 
     Returns:

@@ -45,13 +45,13 @@ def lanczos(
     early where the vectors span all that the matrix makes of the first one. Results are NumPy's, in float64.
 
     Args:
-        matrix: A loss of shape (), for its Hessian in `parameters`; what `nn.gauss_newton` or `nn.fisher` gives; or a
-            function that multiplies a vector, (n,).
-        parameters: What a loss is differentiated by, at the values that they have now.
-        k: How many products are taken at most; there are no more than there are elements.
+        matrix: A loss of shape (), for its Hessian in `parameters`; the result of `nn.gauss_newton` or `nn.fisher`; or
+            a function that multiplies a vector, (n,).
+        parameters: The parameters by which a loss is differentiated, at their current values.
+        k: The largest number of products, which never exceeds the number of elements.
         start: The vector to begin with, not zero; drawn at random by default. A function needs it.
-        seed: Of that draw.
-        vectors: Whether eigenvectors are wanted.
+        seed: The seed of that draw.
+        vectors: Whether to compute eigenvectors.
 
     Raises:
         TypeError: Something is of the wrong kind.

@@ -48,14 +48,14 @@ def laplacian(
         y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
         x: `(B, *d)`; of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many directions are propagated at once, to bound the memory; None for all.
-        directions: How many random directions to estimate it from, without a bias and at a cost that does not grow
-            with the size of `x`; all rows share them. None for the exact result.
-        kind: How they are distributed: "sparse" (different unit vectors), "rademacher" (signs) or "gaussian".
+        chunk: The number of directions to propagate at once, to bound the memory; None for all.
+        directions: The number of random directions of an unbiased estimate, whose cost does not grow with the size of
+            `x`; all rows share them. None for the exact result.
+        kind: Their distribution: "sparse" (different unit vectors), "rademacher" (signs) or "gaussian".
         seed: -1 for the stream that `nn.seed` starts, another for a stream of its own; new directions are drawn at each
             `forward()`. Or a Variable that holds a key, uint32[2], from which they follow.
-        with_gradient: Whether to return the first derivatives too, which the pass has at hand: what a local energy
-            -1/2 (laplacian + |gradient|^2) of log |psi| reads.
+        with_gradient: Whether to return the first derivatives too, which the pass computes anyway: a local energy -1/2
+            (laplacian + |gradient|^2) of log |psi| reads them.
 
     Returns:
         In the shape of `y`. With `with_gradient` the first derivatives, in the shape that `jacobian` gives them, and
@@ -122,8 +122,8 @@ def divergence(
         y: The field `(B, *d)`; of any shape with `batched=False`.
         x: The points, of the same shape.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many directions are propagated at once, to bound the memory; None for all.
-        directions: How many random directions to estimate it from, as for `laplacian`.
+        chunk: The number of directions to propagate at once, to bound the memory; None for all.
+        directions: The number of random directions of an estimate, as for `laplacian`.
         kind: As for `laplacian`.
         seed: As for `laplacian`.
 
@@ -216,9 +216,9 @@ def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
     and L of the bilaplacians.
 
     Args:
-        y: What is differentiated.
-        x: By what.
-        lead: Number of leading axes of x that have no directions of their own.
+        y: The Variable to differentiate.
+        x: The Variable to differentiate by.
+        lead: Number of leading axes of x without directions of their own.
 
     Raises:
         NotApplicable: `y` is not of this form, or it would be no better so.

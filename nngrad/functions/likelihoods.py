@@ -115,11 +115,11 @@ def negative_sampling(
 
     Args:
         x: (batch, n).
-        t: (batch,), the targets; where one is -1 there is no loss.
+        t: (batch,), the targets; -1 means no loss.
         W: (classes, n).
-        sampler: A function of a shape that returns whole numbers of that shape, as `lambda s: F.randint(0, n, s)`,
-            which draws anew at each `forward()`; an array that it returns is drawn once.
-        sample_size: How many rows are sampled for each target.
+        sampler: A function of a shape that returns integers of that shape, as `lambda s: F.randint(0, n, s)`, which
+            draws anew at each `forward()`; an array that it returns is drawn once.
+        sample_size: The number of rows sampled for each target.
         reduce: 'sum', or 'no' for the loss of each sample of the batch.
         return_samples: Whether the classes are returned too, (batch, 1 + sample_size), the target first.
 

@@ -93,7 +93,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
         x: (*batch, *in), with `base_axis` batch axes.
         weight: (prod(in), *out).
         bias: `out`; None for no bias.
-        base_axis: Where the axes that are flattened begin; from the end of the axes of x if negative.
+        base_axis: The first of the axes that are flattened; negative ones count from the end of the axes of x.
 
     Returns:
         (*batch, *out).
@@ -137,7 +137,7 @@ def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
     Args:
         a: (*p, k), or a number, which multiplies the other.
         b: (*q, k, n) or (k,), or a number.
-        out: An NdArray or a Variable of the result's shape. The product is computed at once and put there, and
+        out: An NdArray or a Variable of the result's shape. The product is computed at once and written to it, and
             nothing is returned.
 
     Returns:
@@ -252,7 +252,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
     Args:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
         x0: Row numbers, as `embed` takes them; what is no row of the result is left out.
-        shape: The shape of `w`, which is that of the result: (rows, *row).
+        shape: The shape of `w` and of the result: (rows, *row).
     """
     shape = as_shape(shape)
     if not shape or gy.shape != (*x0.shape, *shape[1:]):
@@ -322,8 +322,8 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
     Its gradient is symmetric: that of a function of the symmetric part of `x` (Murray, 2016, arXiv:1602.07527).
 
     Args:
-        x: (*batch, n, n). The symmetric part is taken; the factor is NaN where it is not positive definite.
-        upper: Whether to return the upper factor U of x = U' U; else it is the lower, L of x = L L'.
+        x: (*batch, n, n); only the symmetric part is used. The factor is NaN where it is not positive definite.
+        upper: Whether to return the upper factor U of x = U' U instead of the lower one, L of x = L L'.
         ...: As for `half_lower`.
     """
     y = jnp.linalg.cholesky(square_matrices(x), upper=upper, symmetrize_input=True)

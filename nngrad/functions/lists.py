@@ -39,7 +39,7 @@ def hstack(*xs: Any) -> Variable:
     """Arrays joined along the second axis; along the first one where they have just that.
 
     Args:
-        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+        xs: Variables or arrays, one by one or in a list, of the same sizes except along that axis.
 
     Raises:
         ValueError: The shapes do not fit, or there is no array.
@@ -53,7 +53,7 @@ def vstack(*xs: Any) -> Variable:
     """Arrays joined along the first axis; those with one axis count as rows.
 
     Args:
-        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+        xs: Variables or arrays, one by one or in a list, of the same sizes except along that axis.
 
     Raises:
         ValueError: The shapes do not fit, or there is no array.
@@ -67,7 +67,7 @@ def dstack(*xs: Any) -> Variable:
     """Arrays joined along the third axis: (n,) counts as (1, n, 1), and (m, n) as (m, n, 1).
 
     Args:
-        xs: Variables or arrays, one by one or in a list, of the same sizes but for that axis.
+        xs: Variables or arrays, one by one or in a list, of the same sizes except along that axis.
 
     Raises:
         ValueError: The shapes do not fit, or there is no array.
@@ -126,9 +126,9 @@ def split_axis(
 
     Args:
         x: Any shape of at least one axis.
-        indices_or_sections: How many parts of one size; or the indices at which to cut, in ascending order.
+        indices_or_sections: The number of equal parts; or the indices at which to cut, in ascending order.
         axis: The axis.
-        force_tuple: Whether a single part comes as a tuple of one.
+        force_tuple: Whether a single part is returned as a tuple of one.
 
     Raises:
         ValueError: The axis is out of range, or the parts do not come out.
@@ -160,8 +160,8 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
 
     Args:
         xs: A list of arrays (steps, *step), with any number of steps each.
-        length: To which length; None for that of the longest.
-        padding: The number.
+        length: The length to pad to; None for that of the longest.
+        padding: The number to pad with.
 
     Returns:
         (len(xs), length, *step).

@@ -55,11 +55,11 @@ def scan(
         body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
             has the structure, shapes and dtypes of the one that it got; `y` may be None.
         init: The first carry, a pytree.
-        xs: A pytree of what is scanned along its first axes; None if there is nothing, and `length` says how many steps
-            there are. The body gets slices without that axis.
+        xs: A pytree of the arrays to scan along their first axes; None if there are none, and `length` is the number of
+            steps. The body gets slices without that axis.
         length: The number of steps; by default, the length of the first axes.
-        reverse: Go through `xs` from its end. Slice i still gives entry i of what is stacked.
-        unroll: How many steps the compiler gets as one: more take longer to compile, and may run faster.
+        reverse: Go through `xs` from its end. Slice i still gives entry i of the stacks.
+        unroll: How many steps the compiler unrolls: more take longer to compile, and may run faster.
         truncate: The steps are cut into stretches of so many, counted from the last step, and no gradient passes
             through the carry from one stretch to the one before it: truncated back-propagation. Values are the same.
             What comes of it is not the derivative of the loop, but that of one in which these carries are constants,
@@ -145,7 +145,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
 
     Args:
         lower: The first number.
-        upper: The first one that is left out; with none in between `init` is returned.
+        upper: The upper bound, which is excluded; if it is not above `lower`, `init` is returned.
         body: Gets the number, an int32 Variable of shape (), and the carry, a pytree.
         init: The first carry.
 
@@ -175,8 +175,8 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
     As `jax.lax.map`: it needs the memory of one slice at a time.
 
     Args:
-        function: A pytree of Variables in, a pytree of Variables out.
-        xs: A pytree of what is sliced along its first axes.
+        function: A function of a pytree of Variables that returns another.
+        xs: A pytree of the arrays to slice along their first axes.
 
     Returns:
         The stacks.

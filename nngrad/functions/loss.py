@@ -196,7 +196,7 @@ def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
 
     Args:
         x1: Likewise.
-        delta: Where the square turns into a line; positive.
+        delta: The difference at which the square turns into a line; positive.
     """
     size = lax.abs(lax.sub(*floating_pair(x0, x1)))
     near = lax.min(size, lax.full_like(size, delta))
@@ -210,7 +210,7 @@ def epsilon_insensitive_loss(x0: AsFloats, x1: Array, /, epsilon: NotNegative) -
 
     Args:
         x1: Likewise.
-        epsilon: The difference up to which nothing is lost; not negative.
+        epsilon: The difference up to which there is no loss; not negative.
     """
     size = lax.abs(lax.sub(*floating_pair(x0, x1)))
     return lax.max(lax.sub(size, lax.full_like(size, epsilon)), lax.full_like(size, 0))

@@ -33,7 +33,7 @@ def reshape(x: AnyArray, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
     """The elements of `x`, in their order, in a new shape.
 
     Args:
-        shape: The new shape; one size may be -1, for what is left over.
+        shape: The new shape; one size may be -1, which is inferred.
 
     Raises:
         TypeError: The new shape has not as many elements.
@@ -76,9 +76,9 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
     """`y` broadcast to the shape of `x`.
 
     Args:
-        x: Gives the shape; its values do not matter.
-        y: What is expanded. Its axes lie side by side in `x`, each of the same size or 1.
-        axis: Which axis of `x` the first axis of `y` is; None or -1 puts its last axis last.
+        x: An array whose shape is used, and not its values.
+        y: The array to broadcast. Its axes correspond to adjacent ones of `x`, each of the same size or 1.
+        axis: The axis of `x` that the first axis of `y` corresponds to; None or -1 aligns the last axes.
 
     Raises:
         ValueError: The axes of `y` do not fit those of `x`.
@@ -112,7 +112,8 @@ def tile(x: AnyArray, /, reps: Ints) -> Variable:
     """`x` repeated as a whole along each axis.
 
     Args:
-        reps: How often along each axis; where there are fewer than axes, or fewer axes, the missing first ones are 1.
+        reps: Repetitions along each axis; if there are fewer than axes, or more, leading ones are added on the shorter
+            side.
 
     Raises:
         ValueError: One of `reps` is negative.
@@ -153,7 +154,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     """Arrays joined along an existing axis, in their common dtype.
 
     Args:
-        x: One or more arrays, of the same sizes but for `axis`.
+        x: One or more arrays, of the same sizes except along `axis`.
         axis: The axis; by default the last.
     """
     axis = axis_of(axis, x[0].ndim)
@@ -169,7 +170,7 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
 
     Args:
         x: One or more arrays of one shape.
-        axis: Where the new axis is in the result.
+        axis: The position of the new axis in the result.
     """
     axis = axis_of(axis, x[0].ndim + 1)
     for i, other in enumerate(x):
@@ -208,11 +209,10 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
     """`x`, padded.
 
     Args:
-        pad_width: `(before, after)` for each axis in turn, flat; fewer stand for the last axes.
-        mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without
-            repeating them, again and again where a margin is wider than what there is to mirror; "repeat" repeats
-            the outermost elements.
-        constant_value: What margins are filled with in constant mode.
+        pad_width: `(before, after)` for each axis in turn, flat; fewer apply to the last axes.
+        mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without repeating
+            them, repeatedly where the padding is wider than the array; "repeat" repeats the outermost elements.
+        constant_value: The padding value in constant mode.
 
     Raises:
         ValueError: The widths are no pairs, are negative or too many, an axis without elements is to be repeated, or
@@ -267,9 +267,9 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "cons
     """The transpose of `pad` for an array of `shape`: each element sums those of `y` that `pad` copies it to.
 
     Args:
-        y: An array in the shape that `pad` gives.
-        pad_width: That of `pad`.
-        mode: That of `pad`; what fills the margins in constant mode does not matter.
+        y: An array in the shape that `pad` returns.
+        pad_width: As for `pad`.
+        mode: As for `pad`; the padding value of constant mode does not matter.
 
     Raises:
         ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.

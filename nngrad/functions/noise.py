@@ -109,8 +109,8 @@ def rrelu(
 
     Args:
         x: Any shape.
-        l: The least slope.
-        u: The largest one.
+        l: The smallest slope.
+        u: The largest slope.
         r: The slopes, of the shape of `x`; None draws them.
         return_r: Whether they are returned too.
         seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
@@ -146,11 +146,11 @@ def simplified_dropconnect(
         x: (batch, *sample).
         W: (outputs, prod(sample)).
         b: (outputs,), or None.
-        ratio: The probability of a weight to be dropped, below 1.
+        ratio: The probability of dropping a weight, below 1.
         train: Whether weights are dropped at all.
         mask: 1 where a weight is kept, (batch, outputs, inputs), or without the batch axis unless
             `use_batchwise_mask`; None draws it.
-        use_batchwise_mask: Whether each sample has weights of its own.
+        use_batchwise_mask: Whether each sample has its own weights.
         seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of its own.
 
     Returns:

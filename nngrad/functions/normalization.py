@@ -26,9 +26,9 @@ def tensor_normalization(
 
     Args:
         x: Any shape; floating.
-        axes: Axis or axes that have statistics of their own.
+        axes: Axis or axes with separate statistics for each index.
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.
-        gamma: Scale, of that shape too; None for 1.
+        gamma: Scale, of the same shape; None for 1.
         eps: Added to the variance.
         output_stat: Whether to return (y, m, v), all differentiable, in place of y; the statistics have size 1 at
             the axes that they are taken over.
@@ -57,7 +57,7 @@ def layer_normalization(
     Args:
         beta: Offset, of the shape of `x` with size 1 at `batch_axis`, or with size 1 at other axes too; None for 0.
         gamma: Scale, of such a shape too; None for 1.
-        batch_axis: Axis or axes that have statistics of their own.
+        batch_axis: Axis or axes with separate statistics for each index.
         ...: As for `tensor_normalization`.
     """
     batch = axes_of(batch_axis, x.ndim, "batch_axis")
@@ -129,7 +129,7 @@ def norm_normalization(
     Args:
         p: The order of the norm, a finite number of at least 1; None for 2.
         axes: The axis or axes whose elements make up a vector; None for all.
-        eps: What is divided by at least.
+        eps: The smallest divisor.
 
     Raises:
         ValueError: `p` is below 1 or not finite, an axis is out of range or named twice, or `eps` is negative.

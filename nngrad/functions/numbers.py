@@ -51,7 +51,7 @@ def reset_nan(x0: Array, /, val: float = 0) -> Variable:
     """`x0` with each NaN replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:
-        val: What stands in place of NaN.
+        val: The replacement for NaN.
     """
     return where(isnan(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
 
@@ -61,7 +61,7 @@ def reset_inf(x0: Array, /, val: float = 0) -> Variable:
     """`x0` with each infinity replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:
-        val: What stands in place of an infinity of either sign.
+        val: The replacement for an infinity of either sign.
     """
     return where(isinf(x0), filled_like(x0, val), x0) if x0.spec.differentiable else x0
 
@@ -112,8 +112,8 @@ def bit_shift(x: Array, shift: Array, /, direction: Annotated[str, one_of("LEFT"
 
     Args:
         x: Unsigned integers, of any shape.
-        shift: By how many places, of any shape that broadcasts with that of `x`; from the number of bits on the result
-            is 0.
+        shift: The number of positions, of any shape that broadcasts with that of `x`; from the number of bits on the
+            result is 0.
         direction: "LEFT", towards higher values, or "RIGHT".
 
     Returns:

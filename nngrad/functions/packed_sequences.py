@@ -54,7 +54,7 @@ def pad_packed_sequence(
         packed_sequence: (sum of the lengths, ...).
         batch_sizes: For each step the number of sequences that have it, (steps,); read when the function is applied.
         batch_first: Whether the result is (B, T, ...); else it is (T, B, ...).
-        padding_value: What stands where a sequence has no element.
+        padding_value: The number to pad with.
         total_length: T; None for the length of the longest.
 
     Returns:

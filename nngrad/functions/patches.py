@@ -29,9 +29,9 @@ def im2col(
 
     Args:
         x: (N, C, *sizes).
-        ksize: Size of the windows along each spatial axis. A single entry, here and below, stands for all axes.
+        ksize: Size of the windows along each spatial axis. A single entry, here and below, applies to all axes.
         stride: Steps between them.
-        pad: Zeros put at both ends of each spatial axis.
+        pad: Zeros added at both ends of each spatial axis.
         cover_all: Whether there is a window more where elements would be left over, with zeros beyond the padding.
         dilate: Distances between a window's elements.
 
@@ -62,7 +62,7 @@ def col2im(
     """Windows given as channels, added where they overlap: the transpose of `im2col`.
 
     Args:
-        y: Of the shape that `im2col` gives.
+        y: Of the shape that `im2col` returns.
         shape: The shape of the result, which is that of x.
         ...: As for `im2col`.
     """
@@ -99,11 +99,11 @@ def max_pooling_nd(
 
     Args:
         x: (N, C, *sizes).
-        ksize: Size of the windows. A single entry, here and below, stands for all axes.
+        ksize: Size of the windows. A single entry, here and below, applies to all axes.
         stride: Steps between them; `ksize` by default.
         pad: Padding at both ends of each axis, which is never the maximum.
         cover_all: Whether there is a window more where elements would be left over.
-        return_indices: Whether to return (y, indices), where an index is the place of the first maximum within its
+        return_indices: Whether to return (y, indices), where an index is the position of the first maximum within its
             window, in row-major order.
 
     Returns:
@@ -257,8 +257,8 @@ def upsampling_2d(
 
     Args:
         x: (N, C, h, w).
-        indexes: The places within the windows, of the shape of x.
-        outsize: The spatial sizes of the result; by default the least that give (h, w) windows.
+        indexes: The positions within the windows, of the shape of x.
+        outsize: The spatial sizes of the result; by default the smallest that give (h, w) windows.
         ...: As for `max_pooling_nd`.
 
     Returns:

@@ -60,11 +60,11 @@ def max_pooling(
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`, with any number of spatial axes.
         kernel: Size of the windows, one entry per spatial axis.
-        stride: Steps between them; `kernel` by default. A single entry, here and below, stands for all axes.
-        ignore_border: Whether windows that reach over the far end of the padding are left out; else there is one
-            wherever one begins in the padding before x, or in x.
+        stride: Steps between them; `kernel` by default. A single entry, here and below, applies to all axes.
+        ignore_border: Whether to omit windows that reach beyond the far end of the padding; else there is one for each
+            start in the padding before x, or in x.
         pad: Padding at both ends of each spatial axis, which is never the maximum; 0 by default.
-        channel_last: Whether a channel axis comes behind the spatial ones.
+        channel_last: Whether the channel axis is the last.
 
     Returns:
         The shape of x with spatial sizes (n + 2 pad - kernel) // stride + 1, or ceil((n + pad) / stride) if not
@@ -154,7 +154,7 @@ def max_pooling_backward(
     Linear in `dy`; `x` says where, and gets no gradient.
 
     Args:
-        dy: Of the shape that `max_pooling` gives.
+        dy: Of the shape that `max_pooling` returns.
         x: As for `max_pooling`; the result has its shape.
         ...: As for `max_pooling`.
     """
@@ -216,7 +216,7 @@ def sum_pooling(
     """Sum over each window; shapes as in `max_pooling`.
 
     Args:
-        pad: Zeros put at both ends of each spatial axis; 0 by default.
+        pad: Zeros added at both ends of each spatial axis; 0 by default.
         ...: As for `max_pooling`.
 
     Raises:
@@ -237,8 +237,8 @@ def average_pooling(
     Args:
         x: As for `max_pooling`; integers are averaged as float32.
         pad: Padding at both ends of each spatial axis; 0 by default.
-        including_pad: Whether the padding counts, as zeros; else a mean is over the elements of x alone. What a
-            window of `ignore_border=False` has beyond the padding never counts.
+        including_pad: Whether the padding counts, as zeros; else a mean is over the elements of x alone. The part of a
+            window of `ignore_border=False` that lies beyond the padding never counts.
         ...: As for `max_pooling`.
 
     Raises:
@@ -261,8 +261,8 @@ def sum_pooling_backward(
     """The transpose of `sum_pooling` of an array of `shape`: each element of `dy` is added to its whole window.
 
     Args:
-        dy: Of the shape that `sum_pooling` gives.
-        shape: The shape of x, which is that of the result.
+        dy: Of the shape that `sum_pooling` returns.
+        shape: The shape of x and of the result.
         ...: As for `sum_pooling`.
     """
     return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
@@ -276,8 +276,8 @@ def average_pooling_backward(
     """The transpose of `average_pooling` of an array of `shape`: each element of `dy` is spread over its window.
 
     Args:
-        dy: Of the shape that `average_pooling` gives.
-        shape: The shape of x, which is that of the result.
+        dy: Of the shape that `average_pooling` returns.
+        shape: The shape of x and of the result.
         ...: As for `average_pooling`.
     """
     return _transposed(dy, shape, average_pooling, kernel, stride, ignore_border, pad, channel_last, including_pad)
@@ -312,7 +312,7 @@ def unpooling(x: Array, /, kernel: Ints, channel_last: bool = False) -> jax.Arra
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`.
         kernel: One entry for each spatial axis.
-        channel_last: Whether a channel axis comes behind the spatial ones.
+        channel_last: Whether the channel axis is the last.
 
     Raises:
         ValueError: `kernel` has no entries, one of them is below 1, or x has too few axes.

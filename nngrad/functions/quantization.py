@@ -52,7 +52,7 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
 
     Args:
         y: The value, of any shape and dtype.
-        x: What is differentiated in its place, of the dtype of `y` and a shape that broadcasts with that of `y`.
+        x: The Variable that gets the gradient, of the dtype of `y` and a shape that broadcasts with that of `y`.
 
     Raises:
         TypeError: The dtypes differ.
@@ -109,7 +109,7 @@ def fixed_point_quantize(
         sign: Whether one of the bits is for the sign.
         n: Number of bits.
         delta: The step.
-        quantize: Whether anything is done; else the result is `x`.
+        quantize: Whether to quantise; else the result is `x`.
         ste_fine_grained: Whether the gradient passes only where `x` is within the range, both ends included; else it
             passes everywhere.
 
@@ -191,7 +191,7 @@ def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
 
     Args:
         x: Any shape and numeric dtype.
-        rate: How much goes, from 0 to 1; 1 leaves nothing.
+        rate: The share of elements to remove, from 0 to 1; 1 leaves nothing.
     """
     zeros = lax.full_like(x, 0)
     if rate == 1 or x.size == 0:
@@ -225,14 +225,14 @@ def min_max_quantize(
         qr_max: Upper end, of that shape too; where it is not `eps` above the lower one, what is `eps` above is taken.
         ql_min: The lowest level, a whole number, of that shape too.
         ql_max: The highest level, of that shape too.
-        decay: With `x_min_max` and `ema`, how much of the range before stays.
+        decay: With `x_min_max` and `ema`, the share of the previous range that is kept.
         x_min_max: Whether the range is from the least to the largest element of `x`, over the axes of size 1 of
             `qr_min`.
         ema: Whether that is averaged with what `qr_min` and `qr_max` hold. Without `x_min_max` it only keeps gradients
             from the range.
         ste_fine_grained: Whether the gradient to `x` is 0 outside of the range; else it passes everywhere.
         eps: The least width of the range; positive.
-        quantize: Whether anything is done; else the result is `x`.
+        quantize: Whether to quantise; else the result is `x`.
 
     Returns:
         Of the shape and dtype of `x`.
@@ -291,8 +291,8 @@ def quantize_linear(
         scale: Of a shape that broadcasts with that of `x`.
         zero_point: Of such a shape too; it is rounded, and brought within the range.
         round_mode: How halves are rounded: "HALF_AWAY_FROM_ZERO" or "HALF_TO_EVEN".
-        narrow_range: Whether the least of the whole numbers is left out.
-        dtype: int8 or uint8: whose range it is. The result stays floating.
+        narrow_range: Whether to leave out the smallest integer.
+        dtype: int8 or uint8, which gives the range. The result stays floating.
 
     Returns:
         Whole numbers in the common dtype of `x` and `scale`.

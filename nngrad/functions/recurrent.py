@@ -189,9 +189,9 @@ def rnn(
         bias: b, (L, D, H); None for none.
         num_layers: L. Each layer but the first gets the outputs of the one before.
         nonlinearity: "tanh" or "relu".
-        dropout: With what probability each output is dropped between layers.
+        dropout: The probability of dropping each output between layers.
         bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
-            outputs are joined with those of the first.
+            outputs are concatenated with those of the first.
         training: Whether there is dropout.
 
     Returns:
@@ -221,7 +221,7 @@ def lstm(
     Args:
         x: (T, B, I): T steps, batches of B, I inputs.
         h: The first states, (L, D, B, H): L layers, D directions, H units.
-        c: The first cells, of that shape too.
+        c: The first cells, of the same shape.
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 4, H, I + H).
         weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None where there is one layer.
         bias: b, (L, D, 4, H); None for none.

@@ -201,8 +201,8 @@ def max(
     """Maximum over axes; NaN propagates. Equal maxima share the gradient equally.
 
     Args:
-        with_index: Whether the index of the first maximum is returned too, as `argmax` has it.
-        only_index: Whether the index alone is returned.
+        with_index: Whether the index of the first maximum is returned too, as in `argmax`.
+        only_index: Whether only the index is returned.
         ...: As for `amax`.
 
     Returns:
@@ -218,7 +218,7 @@ def min(
     """Minimum over axes; NaN propagates. Equal minima share the gradient equally.
 
     Args:
-        with_index: Whether the index of the first minimum is returned too, as `argmin` has it.
+        with_index: Whether the index of the first minimum is returned too, as in `argmin`.
         ...: As for `max` and `amax`.
 
     Returns:

@@ -57,9 +57,9 @@ def roi_align(
         boxes: (K, 5): the number of the image, which is cut to a whole one and is at least 0, and the box
             (x1, y1, x2, y2). The middle of the first pixel is at 1/2, divided by the scale. The bins of a box of an
             image that is not there are 0.
-        output_size: (height, width): the number of bins that a box is divided into.
-        spatial_scale: What the boxes are multiplied by, (y, x): the size of `input`, divided by that of what they are
-            for.
+        output_size: (height, width): the number of bins of a box.
+        spatial_scale: The factor of the boxes' coordinates, (y, x): the size of `input`, divided by that of the image
+            that they refer to.
         sampling_ratio: The number of samples in a bin along each axis; with None, or if it is not positive, the size of
             the bin in pixels, rounded up: that is slower, and the bins of a box without area are 0. A sample up to one
             pixel beyond the image is as the nearest pixel, and one farther off is 0.
@@ -107,8 +107,8 @@ def roi_align_backward(
     """The transpose of `roi_align` in an input of `shape`: each bin is added to the pixels that it averages.
 
     Args:
-        dy: Of the shape that `roi_align` gives.
-        shape: The shape of the images, which is that of the result.
+        dy: Of the shape that `roi_align` returns.
+        shape: The shape of the images and of the result.
         ...: As for `roi_align`.
 
     Raises:
@@ -188,8 +188,8 @@ def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Ar
     Args:
         x: (batch, C, height, width).
         w: (batch, C, height + (count[0] - 1) step[0], width + (count[1] - 1) step[1]).
-        count: How many displacements there are along each of the two axes.
-        step: How far one is from the next.
+        count: The number of displacements along each of the two axes.
+        step: The distance between them.
 
     Returns:
         (batch, *count, height, width): at (b, i, j, y, x) the sum over c of x[b, c, y, x] and
@@ -229,8 +229,8 @@ def displaced_products_left_grad(y: Array, w: Array, /, shape: Shape, count: Int
     """The transpose of `displaced_products` in its first input.
 
     Args:
-        y: Of the shape that `displaced_products` gives.
-        shape: The shape of x, which is that of the result.
+        y: Of the shape that `displaced_products` returns.
+        shape: The shape of x and of the result.
         ...: As for `displaced_products`.
     """
     y, w = alike(floating(y), floating(w))
@@ -242,8 +242,8 @@ def displaced_products_right_grad(y: Array, x: Array, /, shape: Shape, count: In
     """The transpose of `displaced_products` in its second input.
 
     Args:
-        y: Of the shape that `displaced_products` gives.
-        shape: The shape of w, which is that of the result.
+        y: Of the shape that `displaced_products` returns.
+        shape: The shape of w and of the result.
         ...: As for `displaced_products`.
     """
     y, x = alike(floating(y), floating(x))
@@ -271,13 +271,13 @@ def patch_correlation(
     Args:
         x1: (batch, C, height, width), or (batch, height, width, C) if `channel_last`.
         x2: Of the shape of `x1`.
-        patch: The height and the width of a patch; here and below one number stands for both axes.
-        shift: How far a patch of `x2` is displaced at most.
-        patch_step: How far a patch of `x1` is from the next.
-        shift_step: How far a displacement is from the next.
-        padding: How many zeros are put at the top, the bottom, the left and the right; or at both ends of the height,
-            and of the width; one number for all.
-        channel_last: Whether the channel axis is the last one, and the displacements come behind the pixels.
+        patch: The height and the width of a patch; here and below one number applies to both axes.
+        shift: The largest displacement of a patch of `x2`.
+        patch_step: The distance between patches of `x1`.
+        shift_step: The distance between displacements.
+        padding: The number of zeros added at the top, the bottom, the left and the right; or at both ends of the
+            height, and of the width; one number for all.
+        channel_last: Whether the channel axis is the last, and the displacements come after the pixels.
 
     Returns:
         (batch, Cy, Cx, Ho, Wo), or (batch, Ho, Wo, Cy, Cx): Cy = 2 shift // shift_step + 1 displacements along y, and

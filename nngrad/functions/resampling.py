@@ -51,12 +51,12 @@ def resample(
         x: Any shape; whole numbers are taken as float32.
         axes: The axes, not negative.
         grids: For each of them (size, step, offset): element i of the result is at the position offset + step i of x.
-        mode: 'nearest', 'linear' or 'cubic'. What lies beyond the first or the last element is taken to be equal to it.
-        rounding: To which element 'nearest' goes: 'floor', 'ceil', 'round_prefer_floor' or 'round_prefer_ceil'.
+        mode: 'nearest', 'linear' or 'cubic'. Beyond the ends the first or the last element is repeated.
+        rounding: The direction in which 'nearest' rounds: 'floor', 'ceil', 'round_prefer_floor' or 'round_prefer_ceil'.
         cubic_coeff_a: The parameter a of the cubic kernel (Keys 1981).
-        exclude_outside: Whether the cubic kernel leaves out what lies outside of x, and its weights are scaled to sum
-            to 1.
-        bounded: Whether there is 0 at positions outside of x.
+        exclude_outside: Whether the cubic kernel ignores positions outside of x, and its weights are scaled to sum to
+            1.
+        bounded: Whether the result is 0 at positions outside of x.
 
     Raises:
         ValueError: An axis is out of range or empty, there is not one grid for each axis, or a mode is unknown.
@@ -74,8 +74,8 @@ def resample_transpose(
     """The transpose of `resample` of an array of `shape`: each element is added to those that it is interpolated from.
 
     Args:
-        y: Of the shape that `resample` gives.
-        shape: The shape of x, which is that of the result.
+        y: Of the shape that `resample` returns.
+        shape: The shape of x and of the result.
         ...: As for `resample`.
     """
     y = floating(y)
@@ -150,14 +150,14 @@ def interpolate(
 
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`. Whole numbers are taken as float32.
-        scale: A factor for each spatial axis: a size n becomes the whole part of n times the factor.
-        output_size: The sizes of the result; where it is given `scale` does not matter.
+        scale: A factor for each spatial axis: a size n becomes n times the factor, rounded down.
+        output_size: The sizes of the result; if given, `scale` is ignored.
         mode: 'linear', between the two nearest elements along each axis, or 'nearest', which takes the element at the
-            whole part of the position.
+            position rounded down.
         align_corners: Whether the position is i (n - 1) / (m - 1), so that the first and the last elements stay.
         half_pixel: Whether it is (i + 1/2) n / m - 1/2, and 0 where that is negative: elements are areas of size 1.
         half_pixel_for_nn: For 'nearest', whether it is (i + 1/2) n / m.
-        channel_last: Whether a channel axis comes behind the spatial ones.
+        channel_last: Whether the channel axis is the last.
 
     Raises:
         TypeError: `scale` is no number or tuple of numbers.
@@ -201,17 +201,17 @@ def onnx_resize(
         x: Any shape; each axis may be resized. Whole numbers are taken as float32.
         roi: For 'tf_crop_and_resize', the first position along each axis and then the last one of each, where 0 stands
             for the first element and 1 for the last one. An axis of scale 1 is not cropped.
-        scales: A factor for each axis: a size n becomes the whole part of n times the factor.
-        sizes: The sizes of the result, in place of `scales`.
+        scales: A factor for each axis: a size n becomes n times the factor, rounded down.
+        sizes: The sizes of the result, instead of `scales`.
         mode: 'nearest', 'linear' or 'cubic', along each axis in turn.
         coordinate_transformation_mode: At which position p of n elements element i of m lies, where s is the scale:
             'half_pixel', (i + 1/2) / s - 1/2; 'pytorch_half_pixel', the same, and 0 where m is 1; 'align_corners',
             i (n - 1) / (m - 1); 'asymmetric', i / s; 'tf_half_pixel_for_nn', (i + 1/2) / s; or 'tf_crop_and_resize',
             evenly from the first to the last position of `roi`.
         cubic_coeff_a: The parameter of the cubic kernel; None for -0.75.
-        exclude_outside: 1 if the cubic kernel leaves out what lies outside of `x`; else that is as the nearest element.
-        extrapolation_value: What there is at positions outside of `x` with 'tf_crop_and_resize'; None for 0.
-        nearest_mode: To which element 'nearest' goes: 'round_prefer_floor', 'round_prefer_ceil', 'floor' or 'ceil'.
+        exclude_outside: 1 if the cubic kernel ignores positions outside of `x`; else the nearest element is repeated.
+        extrapolation_value: The value at positions outside of `x` with 'tf_crop_and_resize'; None for 0.
+        nearest_mode: How 'nearest' rounds: 'round_prefer_floor', 'round_prefer_ceil', 'floor' or 'ceil'.
 
     Raises:
         TypeError: `roi` or `scales` is no tuple of numbers.

@@ -16,9 +16,9 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Va
 
     Args:
         x: Two axes or more, of any dtype.
-        offset: How far above the main diagonal; below it if negative.
+        offset: The distance above the main diagonal; below it if negative.
         axis1: The axis of the rows.
-        axis2: That of the columns.
+        axis2: The axis of the columns.
 
     Raises:
         ValueError: An axis is out of range, or both are the same.

@@ -40,7 +40,7 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
     Args:
         sorted_sequence: `(..., n)`, each row in ascending order.
         values: `(..., m)`, with the same axes before the last. NaN goes to the end.
-        right: Whether elements that are equal to a value count as smaller; None for False.
+        right: Whether elements equal to a value count as smaller; None for False.
 
     Returns:
         `(..., m)`.
@@ -122,9 +122,9 @@ def nonzero(x: AnyShape, /, size: Size | None = None) -> Variable:
     """The indices of the nonzero elements, in order.
 
     Args:
-        size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
-            are; where there are fewer, what is left holds the sizes of the axes, which are out of range. Without it,
-            all is out of range in a later `forward()` in which there are not just as many.
+        size: The number of indices; None for as many as there are when the function is applied. If there are more, the
+            first ones are returned; if fewer, the rest are the sizes of the axes, which are out of range. With None,
+            all are out of range in a later `forward()` with another number.
 
     Returns:
         int32 `(x.ndim, size)`: for each axis the indices, as `gather_nd` takes them.
@@ -141,10 +141,10 @@ def bool_gather(input: Array, mask: AnyShape, /, size: Size | None = None) -> Va
     """The elements, or slices, of `input` where `mask` is not 0, in order.
 
     Args:
-        input: Any shape, of which the axes of `mask` are the first ones.
-        size: How many are returned; None for as many as there are when the function is applied. With it, the first ones
-            are; where there are fewer, the rest is 0. Without it, all is NaN (in integers, the least number) in a later
-            `forward()` in which there are not just as many.
+        input: Any shape that begins with the axes of `mask`.
+        size: The number of slices; None for as many as there are when the function is applied. If there are more, the
+            first ones are returned; if fewer, the rest is 0. With None, all is NaN (in integers, the smallest number)
+            in a later `forward()` with another number.
 
     Returns:
         `(size, n)` with slices of `n` elements, flattened; `(size,)` where `mask` has all axes of `input`.
@@ -202,7 +202,7 @@ def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
 
     Args:
         mask: Any shape that broadcasts to that of `data`.
-        value: What is put there.
+        value: The value to put there.
 
     Raises:
         ValueError: `mask` does not broadcast to the shape of `data`.
@@ -267,15 +267,15 @@ def unique(
     """The unique elements of `x`, or slices along an axis. No gradient passes, since none exists where two are equal.
 
     Args:
-        flatten: Whether the elements of the flattened `x` are compared; else `axis` is to be given.
+        flatten: Whether to compare the elements of the flattened `x`; else `axis` must be given.
         axis: The axis along which slices are compared, where `flatten` is False.
-        sorted: Whether they are in ascending order; else in the order in which they come first.
-        with_index: Whether the indices where each comes first are returned too.
-        with_inverse: Whether the place of each element or slice of `x` among the distinct ones is returned too.
-        with_counts: Whether it is returned too how often each comes.
-        size: How many are returned; None for as many as there are when the function is applied. With it, where there
-            are fewer, the smallest, or 0 if there are none, is repeated, with a count of 0. Without it, elements are
-            NaN (in integers, the least number) in a later `forward()` in which there are not just as many.
+        sorted: Whether they are in ascending order; else in order of first occurrence.
+        with_index: Whether to return the indices of first occurrences too.
+        with_inverse: Whether to return the position of each element or slice of `x` among the unique ones too.
+        with_counts: Whether to return the number of occurrences too.
+        size: The number of results; None for as many as there are when the function is applied. If there are fewer, the
+            smallest one (or 0 if there is none) is repeated, with a count of 0. With None, elements are NaN (in
+            integers, the smallest number) in a later `forward()` with another number.
 
     Returns:
         The elements or slices, or a tuple of them and of what else is asked for, as int32.

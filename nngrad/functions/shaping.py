@@ -18,7 +18,7 @@ def expand_dims(x: AnyArray, /, axis: Axes) -> Variable:
     """`x` with additional axes of size 1.
 
     Args:
-        axis: Where they are in the result: one or several.
+        axis: Their positions in the result: one or several.
     """
     ndim = x.ndim + (1 if isinstance(axis, int) else len(axis))
     new, sizes = axes_of(axis, ndim, "axis"), iter(x.shape)
@@ -30,7 +30,7 @@ def squeeze(x: AnyArray, /, axis: Axes | None = None) -> Variable:
     """`x` without axes of size 1.
 
     Args:
-        axis: Which: one or several; None for all.
+        axis: One axis or several; None for all.
 
     Raises:
         ValueError: An axis is out of range, named twice, or not of size 1.
@@ -60,7 +60,7 @@ def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
 
     Args:
         source: The axes, one or several.
-        destination: Where each is in the result.
+        destination: Their positions in the result.
 
     Raises:
         ValueError: There are not as many of both, or one is out of range or named twice.
@@ -110,8 +110,8 @@ def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
     """`x` with an axis moved before another one.
 
     Args:
-        axis: What is moved.
-        start: Before which axis it comes; the number of axes for behind all.
+        axis: The axis to move.
+        start: The axis before which it comes; the number of axes to make it the last.
     """
     moving = axis_of(axis, x.ndim, "axis")
     before = start + x.ndim if start < 0 else start
@@ -158,7 +158,7 @@ def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
     """Each element, or each slice along an axis, repeated consecutively.
 
     Args:
-        repeats: How often: one number, or one for each index along the axis.
+        repeats: The number of repetitions: one number, or one for each index along the axis.
         axis: The axis; None repeats the elements of the flattened `x`.
 
     Raises:
@@ -187,7 +187,7 @@ def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
 
     Args:
         x: Images, channels first.
-        r: How many pixels a block is wide and high.
+        r: The width and height of a block in pixels.
 
     Raises:
         ValueError: `x` has not four axes, or its channels are no multiple of r^2.
@@ -205,7 +205,7 @@ def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
 
     Args:
         x: Images, channels first.
-        r: How many pixels a block is wide and high.
+        r: The width and height of a block in pixels.
 
     Raises:
         ValueError: `x` has not four axes, or height or width is no multiple of `r`.

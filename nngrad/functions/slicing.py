@@ -52,8 +52,8 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """Zeros with `y` written where `take_slices` reads: the transpose of `take_slices`.
 
     Args:
-        y: An array in the shape of what `key` takes.
-        key: That of `take_slices`.
+        y: An array in the shape that `take_slices` returns.
+        key: As for `take_slices`.
 
     Raises:
         ValueError: `y` has another shape, or `key` does not fit `shape`.
@@ -131,8 +131,8 @@ def take_points(
         indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones
             count from the end.
         axes: The `k` axes of `x` that are indexed.
-        at: Where the axes `points` go among the other axes of `x`.
-        outside: What there is at a point outside of `x`: 0 or NaN, which stands for the least number in integers.
+        at: The position of the axes `points` among the other axes of `x`.
+        outside: The value at a point outside of `x`: 0 or NaN, which means the smallest number for integers.
         rows: Pairs of an axis of `x` and one of `points`, of the same size: along these a point lies in its own row of
             `x`. So whoever divides both over devices in the same way need not send rows from one to another.
 
@@ -161,11 +161,11 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
     """Zeros with the slices `y` added at given points: the transpose of `take_points`.
 
     Args:
-        y: The slices, in the shape that `take_points` gives.
-        indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
-            from the end; what lies outside is left out, and slices at the same point add up.
+        y: The slices, in the shape that `take_points` returns.
+        indices: Integers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count from
+            the end; points out of range are ignored, and slices at the same point add up.
         axes: The `k` axes of the result that are indexed.
-        at: Where the axes `points` are among the other axes in `y`.
+        at: The position of the axes `points` among the other axes in `y`.
         rows: Pairs of an axis of the result and one of `points`, as for `take_points`.
 
     Raises:

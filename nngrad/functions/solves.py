@@ -45,11 +45,11 @@ def triangular_solve(
     """`X` with `T X = B` for each matrix in the last two axes of `A`, of which `T` is a triangle.
 
     Args:
-        A: (*batch, n, n); what is outside of the triangle is not looked at.
+        A: (*batch, n, n); elements outside of the triangle are not read.
         B: (*batch, n, m), or (n,), a vector. Leading axes of both are broadcast together.
-        lower: Whether it is the lower triangle; else it is the upper one.
+        lower: Whether it is the lower triangle instead of the upper one.
         transposed: Whether to solve with each triangle transposed.
-        unit_diagonal: Whether the diagonal counts as ones, and is not looked at either.
+        unit_diagonal: Whether the diagonal is taken to be ones, and not read.
 
     Returns:
         (*batch, n, m); (*batch, n) where `B` is a vector.

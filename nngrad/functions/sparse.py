@@ -37,7 +37,7 @@ def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) ->
 
     Args:
         a: A Variable or an array, (m, k) or (batch, m, k); or a `CooMatrix`.
-        b: A Variable or an array, (k, n) or (batch, k, n); or a `CooMatrix`. One of both is.
+        b: A Variable or an array, (k, n) or (batch, k, n); or a `CooMatrix`. Exactly one of `a` and `b` is.
         transa: Whether to transpose `a` first.
         transb: Whether to transpose `b` first.
 

@@ -154,7 +154,7 @@ def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> j
     psi(1 - x) - psi(x) = pi cot(pi x), differentiated n times (Abramowitz and Stegun, 6.4.7 and 6.4.10).
 
     Args:
-        order: How often `digamma` is differentiated.
+        order: The number of derivatives of `digamma`.
     """
     x = floating(x)
     wide = widened(x)

@@ -81,8 +81,8 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
     """float32 samples, uniform in [low, high), determined by `key`.
 
     Args:
-        low: Least value.
-        high: Upper bound, which is not among the values unless it is `low`.
+        low: Smallest value.
+        high: Upper bound, excluded unless it is `low`.
 
     Raises:
         ValueError: `low` is above `high`, or the range is not finite in float32.
@@ -119,8 +119,8 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
     """int32 samples, uniform in [low, high), determined by `key`.
 
     Args:
-        low: Least value.
-        high: Upper bound, which is not among the values.
+        low: Smallest value.
+        high: Upper bound, excluded.
 
     Raises:
         ValueError: `low` is not below `high`, or one of both does not fit int32.
@@ -139,8 +139,8 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
     one byte is kept for each number there is.
 
     Args:
-        count: How many, from 0 to `high`.
-        high: How many there are, at least 1.
+        count: The number of integers, from 0 to `high`.
+        high: Their upper bound, excluded; at least 1.
 
     Returns:
         int32 `(count,)`; every sequence of different numbers is equally likely.
@@ -193,8 +193,8 @@ def dropout(x: Floats, /, p: Share = 0.5, seed: int = -1) -> Variable:
     The mask is drawn once per `forward()`; `x`'s gradients of every order share it.
 
     Args:
-        p: Probability of an element to be dropped: 0 <= p < 1.
-        seed: -1 for the stream that `nn.seed` starts, or the seed of a stream of masks of its own.
+        p: Probability of dropping an element: 0 <= p < 1.
+        seed: -1 for the stream that `nn.seed` starts, or the seed of a separate stream of masks.
 
     Raises:
         ValueError: `p` or `seed` is out of range.

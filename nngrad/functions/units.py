@@ -14,7 +14,7 @@ def maxout(x: WithAxis, /, pool_size: int, axis: int = 1) -> Variable:
     """The maximum of each `pool_size` consecutive entries along an axis (Goodfellow et al., 2013).
 
     Args:
-        pool_size: How many entries one maximum is of.
+        pool_size: The number of entries per maximum.
 
     Raises:
         ValueError: The axis is out of range, or its size is no multiple of `pool_size`.
@@ -86,7 +86,7 @@ def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple
 
     Args:
         c_prev1: The state of the first branch, (batch, n, *more).
-        c_prev2: That of the second one.
+        c_prev2: The state of the second branch, of the same shape.
         x1: The sources of the first one's gates, interleaved as for `lstm_step`: (batch, 4 n, *more).
         x2: Those of the second one's.
 

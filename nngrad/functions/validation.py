@@ -20,7 +20,7 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastO
         x: Scores, `(*before, classes, *after)`.
         target: The right classes, whole numbers `(*before, 1, *after)`; one that is out of range counts as an error.
         axis: The axis of the classes; None for the last.
-        n: How many classes may have the highest scores.
+        n: How many of the highest scores count as right.
 
     Returns:
         An array in the shape of `target`, in the floating dtype of `x`.

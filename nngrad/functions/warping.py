@@ -41,8 +41,8 @@ def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
     Args:
         x: Positions, of any shape and floating dtype.
         size: The number of pixels along the axis.
-        padding: What is beyond them: 'zero', zeros; 'repeat', the last pixel again and again; 'mirror', the image
-            turned round, with the last pixel once; 'reflect', the same with the last pixel twice.
+        padding: The image beyond its pixels: 'zero', zeros; 'repeat', the last pixel repeated; 'mirror', the image
+            reflected, with the last pixel once; 'reflect', the same with the last pixel twice.
 
     Raises:
         ValueError: `padding` is none of these.
@@ -68,7 +68,7 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
     Args:
         x: Positions (batch, Q, D), along the last axis of the image first, as x before y.
         sizes: The D sizes of the image, its last axis first too.
-        nearest: Whether the nearest pixel is wanted alone; of two that are as near the one farther from 0.
+        nearest: Whether only the nearest pixel is wanted; of two equally near ones, the one farther from 0.
         ...: As for `cell_fraction`.
 
     Returns:
@@ -172,7 +172,7 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     Args:
         theta: (batch, 2, 3) or (batch, 3, 4): matrices, with what is added in the last column.
         size: (height, width), or (depth, height, width), of the image that the grid is for.
-        align_corners: Whether -1 and 1 are the middles of the first and of the last pixel, and not their outer edges.
+        align_corners: Whether -1 and 1 are the centres of the first and last pixels, and not their outer edges.
 
     Returns:
         (batch, height, width, 2), or (batch, depth, height, width, 3).
@@ -222,9 +222,9 @@ def warp_by_grid(
         grid: (batch, *output sizes, 2 or 3): for each element of the result where it is taken from, x before y before
             z, and from -1 to 1, as `affine_grid` has it. Grids of 16 bits are computed with in float32.
         mode: 'linear' or 'nearest'.
-        padding_mode: What there is beyond the image: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
-            turned round, at the middle of the last pixel if `align_corners`, else at its edge.
-        channel_last: Whether the channel axis of `x` and of the result is the last one.
+        padding_mode: The image beyond its edges: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
+            reflected, at the centre of the last pixel if `align_corners`, else at its edge.
+        channel_last: Whether the channel axis of `x` and of the result is the last.
         ...: As for `affine_grid`.
 
     Returns:

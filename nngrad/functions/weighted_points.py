@@ -33,7 +33,7 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
     Args:
         x: (batch, C, points), or (batch, points, C) if `channel_last`.
         weights: (batch, K, Q): K weights for each of Q sums.
-        indices: (batch, K, Q): which points, as int32; one that is out of range stands for none.
+        indices: (batch, K, Q): the points, as int32; those out of range contribute nothing.
 
     Returns:
         (batch, C, Q), or (batch, Q, C).

@@ -20,7 +20,7 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
         axis: One axis or several; None for all.
         weights: Of the shape of `x`, or of that of the axes, in ascending order, that the mean is taken over; None for
             equal ones.
-        keepdims: Whether the axes stay, with size 1.
+        keepdims: Whether reduced axes are kept, with size 1.
 
     Raises:
         ValueError: An axis is out of range, or the weights do not fit.

@@ -29,10 +29,10 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
     so many steps, in which nothing is computed any more once the condition fails, and gradients of any order follow.
 
     Args:
-        cond_fun: Gets the carry, and returns a bool or a number of shape ().
-        body_fun: Gets the carry, and returns it for the next step, in the same structure, shapes and dtypes.
+        cond_fun: A function of the carry that returns a bool or a number of shape ().
+        body_fun: A function of the carry that returns it for the next step, with the same structure, shapes and dtypes.
         init: The first carry, a pytree of Variables, arrays and numbers.
-        bound: After so many steps the loop ends in any case.
+        bound: The largest number of steps.
 
     Returns:
         The last carry.

@@ -84,7 +84,7 @@ def binary_connect_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
@@ -144,7 +144,7 @@ def binary_weight_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
@@ -209,7 +209,7 @@ def inq_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, from that nearest to
             the largest weight down.
@@ -288,7 +288,7 @@ def fixed_point_quantized_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
@@ -375,7 +375,7 @@ def pow2_quantized_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         w_init: Initial W.
         b_init: Initial b.
@@ -423,9 +423,9 @@ def pruned_affine(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         prune_w: Whether W is pruned.
-        rate_w: For W: How much goes, from 0 to 1; 1 leaves nothing.
+        rate_w: For W: The share of elements to remove, from 0 to 1; 1 leaves nothing.
         prune_b: Whether b is pruned.
-        rate_b: For b: How much goes, from 0 to 1; 1 leaves nothing.
+        rate_b: For b: The share of elements to remove, from 0 to 1; 1 leaves nothing.
         name: Scope around that of the parameters.
 
     Raises:
@@ -450,7 +450,7 @@ def pruned_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
@@ -460,9 +460,9 @@ def pruned_convolution(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         prune_w: Whether W is pruned.
-        rate_w: For W: How much goes, from 0 to 1; 1 leaves nothing.
+        rate_w: For W: The share of elements to remove, from 0 to 1; 1 leaves nothing.
         prune_b: Whether b is pruned.
-        rate_b: For b: How much goes, from 0 to 1; 1 leaves nothing.
+        rate_b: For b: The share of elements to remove, from 0 to 1; 1 leaves nothing.
         name: Scope around that of the parameters.
 
     Raises:
@@ -534,7 +534,7 @@ def min_max_quantized_convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.

@@ -33,14 +33,14 @@ def multi_head_attention(
         key: (sources, batch, D_k).
         value: (sources, batch, D_v).
         num_heads: Number of heads; it divides E and E_v.
-        dropout: With what probability each weight of the average is dropped.
+        dropout: The probability of dropping each attention weight.
         k_embed_dim: E; by default D_q.
         v_embed_dim: E_v; by default D_v.
         out_dim: E_out; by default E_v.
         rng: Generator for the default initial values.
         with_bias: Whether there are biases.
-        add_attn_bias: Whether there is one source more, whose key and value are parameters.
-        additive_mask: (targets, sources): what is added before the softmax; -inf hides a source.
+        add_attn_bias: Whether there is an additional source, whose key and value are parameters.
+        additive_mask: (targets, sources): added before the softmax; -inf hides a source.
         key_padding_mask: (batch, sources): a source is hidden where it is not 0.
         fix_parameters: Whether the parameters are constants.
 
@@ -98,12 +98,12 @@ def transformer(
         num_encoder_layers: Number of layers for `src`.
         num_decoder_layers: Number of layers for `tgt`.
         dim_feedforward: Number of units between the two products in each layer.
-        dropout: With what probability elements are dropped; 0 for use after training.
+        dropout: The probability of dropping elements; 0 for use after training.
         activation: The function between these products; `F.relu` by default.
-        src_additive_mask: (sources, sources): what is added in the attention of `src` to itself; -inf hides.
+        src_additive_mask: (sources, sources): added in the self-attention of `src`; -inf hides.
         tgt_additive_mask: (targets, targets): the same for `tgt`.
         memory_additive_mask: (targets, sources): the same for the attention of `tgt` to the encoded `src`.
-        src_key_padding_mask: (batch, sources): what is hidden in the attention of `src` to itself, where it is not 0.
+        src_key_padding_mask: (batch, sources): not 0 where the self-attention of `src` ignores a source.
         tgt_key_padding_mask: (batch, targets): the same for `tgt`.
         memory_key_padding_mask: (batch, sources): the same for the attention of `tgt` to the encoded `src`.
         rng: Generator for the initial values.
@@ -152,8 +152,8 @@ def transformer_encode(
     Args:
         dim_feedforward: Number of units between the two products.
         activation: The function between the two products; `F.relu` by default.
-        src_additive_mask: (sources, sources): what is added in the attention; -inf hides.
-        src_key_padding_mask: (batch, sources): what is hidden, where it is not 0.
+        src_additive_mask: (sources, sources): added in the attention; -inf hides.
+        src_key_padding_mask: (batch, sources): not 0 where a source is ignored.
         ...: As for `transformer`.
 
     Returns:
@@ -179,11 +179,11 @@ def transformer_decode(
 
     Args:
         tgt: (targets, batch, embed_dim).
-        memory: (sources, batch, size): what the encoder has made.
+        memory: (sources, batch, size): the output of the encoder.
         embed_dim: Size of the last axis of `tgt`.
-        tgt_additive_mask: (targets, targets): what is added in the attention of `tgt` to itself; -inf hides.
+        tgt_additive_mask: (targets, targets): added in the self-attention of `tgt`; -inf hides.
         memory_additive_mask: (targets, sources): the same for the attention to `memory`.
-        tgt_key_padding_mask: (batch, targets): what is hidden in the attention of `tgt` to itself, where it is not 0.
+        tgt_key_padding_mask: (batch, targets): not 0 where the self-attention of `tgt` ignores a target.
         memory_key_padding_mask: (batch, sources): the same for the attention to `memory`.
         ...: As for `transformer_encode`.
 

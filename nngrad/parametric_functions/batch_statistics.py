@@ -40,16 +40,16 @@ def batch_normalization(
     the size of `inp` along `axes` and size 1 along all other axes.
 
     Args:
-        axes: The axes that are kept; the statistics go over all others.
+        axes: The axes that are kept; statistics are taken over all others.
         decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
         eps: Added to the variance.
-        batch_stat: Whether the statistics are those of `inp`, which move the running ones; else the running ones.
+        batch_stat: Whether to use the statistics of `inp`, which update the running ones, instead of the running ones.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
         no_scale: Leave gamma out.
         no_bias: Leave beta out.
-        group: Number of equal parts of the batch, one after the other, that are standardised each by statistics of
-            its own; the running ones follow their mean.
+        group: Number of equal, consecutive parts of the batch that are standardised separately; the running statistics
+            follow their mean.
 
     Raises:
         ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
@@ -73,7 +73,7 @@ def fused_batch_normalization(
     Parameters: those of `batch_normalization`, in the same scope.
 
     Args:
-        z: What is added before the nonlinearity, of the shape of `inp`; None for 0.
+        z: A term added before the nonlinearity, of the shape of `inp`; None for 0.
         nonlinearity: "relu", the only one there is.
         ...: As for `batch_normalization`.
 
@@ -101,7 +101,7 @@ def sync_batch_normalization(
 
     Args:
         comm: A communicator, or None for one process, as for `F.sync_batch_normalization`.
-        group: The group of processes in `comm`, this one among them.
+        group: The group of processes in `comm`, which includes this one.
         ...: As for `batch_normalization`.
 
     Raises:
@@ -128,7 +128,7 @@ def mean_subtraction(
 
     Args:
         base_axis: Number of batch axes; a negative one counts from the end.
-        update_running_mean: Whether this batch is added to the mean; else the mean is what it has been.
+        update_running_mean: Whether this batch updates the mean.
         fix_parameters: Without effect: there is nothing to train.
     """
     base_axis = axis(base_axis, inp.ndim, "base_axis")

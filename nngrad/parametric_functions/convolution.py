@@ -28,7 +28,7 @@ def convolution(
         kernel: Size of the kernel along each spatial axis.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
-        dilation: Distance of the kernel's elements along each spatial axis; by default 1.
+        dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
         group: Number of groups that channels are split into.
         channel_last: Whether channels are the last axis.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -54,9 +54,9 @@ def deconvolution(
     `channel_last`, uniform within Glorot's limits; b of shape (outmaps,), zeros.
 
     Args:
-        pad: Elements that are cut off both ends of each spatial axis; by default none.
-        stride: Distance that neighbours along a spatial axis have in the output; by default 1.
-        output_padding: Elements that are added at the end of each spatial axis of the output; by default none.
+        pad: Elements cropped at both ends of each spatial axis; by default none.
+        stride: Spacing in the output between neighbours along a spatial axis; by default 1.
+        output_padding: Elements added at the end of each spatial axis of the output; by default none.
         ...: As for `convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, group, channel_last, base_axis, rng, transposed=True)
@@ -135,11 +135,11 @@ def deformable_convolution(
     Args:
         inp: Of shape (batch axes..., channels, height, width); channels last with `channel_last`.
         kernel: Size of the kernel along both axes.
-        offset: By how much each element of the kernel is moved at each place, as for `F.deformable_convolution`.
-        mask: What each element reads is multiplied by; by default 1.
+        offset: The shift of each kernel element at each position, as for `F.deformable_convolution`.
+        mask: The factor of each value read; by default 1.
         pad: Zeros at both ends of both axes; by default none.
         stride: Step along both axes; by default 1.
-        dilation: Distance of the kernel's elements along both axes; by default 1.
+        dilation: Spacing between the kernel's elements along both axes; by default 1.
         deformable_group: Number of groups of channels with offsets and a mask of their own.
         ...: As for `convolution`.
     """

@@ -53,8 +53,8 @@ def svd_affine(
     a weight of `affine`; b (*n_outmaps), zeros.
 
     Args:
-        r: The rank: at most the lesser of the number of inputs and that of outputs.
-        uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `affine`.
+        r: The rank: at most the smaller of the numbers of inputs and outputs.
+        uv_init: The weight that singular value decomposition splits into U and V, as `w_init` of `affine`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
         ...: As for `affine`.
@@ -87,8 +87,8 @@ def svd_convolution(
     nearest one of rank `r` to the kernels of `convolution`; b (outmaps,), zeros.
 
     Args:
-        r: The rank: at most the lesser of the size of a kernel and `outmaps`.
-        uv_init: The weight that U and V are made from by singular value decomposition, as `w_init` of `convolution`.
+        r: The rank: at most the smaller of the size of a kernel and `outmaps`.
+        uv_init: The weight that singular value decomposition splits into U and V, as `w_init` of `convolution`.
         fix_parameters: Whether U, V and b are constants.
         rng: Generator for the default `uv_init`.
         ...: As for `convolution`.
@@ -128,13 +128,13 @@ def cpd3_convolution(
 
     Args:
         r: Number of products.
-        oik_init: The weight that O, I and K are made from, as `w_init` of `convolution`.
+        oik_init: The weight that is factored into O, I and K, as `w_init` of `convolution`.
         fix_parameters: Whether I, K, O and b are constants.
-        rng: Generator for the default `oik_init`, and for what the least squares start from.
-        max_iter: How often, at most, each factor is solved for.
-        stopping_criterion: The least squares end once the part of the squared norm that is explained changes by less
-            than this; a negative one is never met.
-        lambda_reg: Added to the diagonal of each of the linear problems.
+        rng: Generator for the default `oik_init`, and for the start of the least squares.
+        max_iter: The largest number of iterations.
+        stopping_criterion: The least squares stop once the explained share of the squared norm changes by less than
+            this; a negative one is never met.
+        lambda_reg: Added to the diagonal of each linear problem.
         ...: As for `svd_convolution`.
     """
     shapes = of_convolution(inp, outmaps, kernel, 1, False, base_axis, rng)

@@ -23,7 +23,7 @@ def layer_normalization(
     Parameters: beta (zeros) and gamma (ones), of the shape of `inp` with size 1 along `batch_axis`.
 
     Args:
-        batch_axis: The axis, or axes, of the batch; the statistics go over all others.
+        batch_axis: The axis, or axes, of the batch; statistics are taken over all others.
         eps: Added to the variance.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.

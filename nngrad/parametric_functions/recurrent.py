@@ -75,13 +75,13 @@ def rnn(
 
     Args:
         x: (steps, batch, I).
-        h: The first states, (L, D, batch, H), which say how many layers and units there are.
+        h: The first states, (L, D, batch, H), which determine the numbers of layers and units.
         w0_init: Initial weight_l0.
         w_init: Initial weight.
         b_init: Initial bias.
         num_layers: L; 1 stands for that of `h`.
         nonlinearity: "tanh" or "relu".
-        dropout: With what probability each output is dropped between layers.
+        dropout: The probability of dropping each output between layers.
         bidirectional: Whether each layer has a second direction, from the last step to the first.
         training: Whether there is dropout.
         rng: Generator for the default initial values.
@@ -113,7 +113,7 @@ def lstm(
     itself; bias (L, D, 4, H), zeros. The gates are in the order input, forget, cell, output.
 
     Args:
-        c: The first cells, of that shape too.
+        c: The first cells, of the same shape.
         ...: As for `rnn`.
 
     Returns:
@@ -165,7 +165,7 @@ def lstm_cell(
     Args:
         x: (batch, inputs).
         h: The state, (batch, state_size).
-        c: The cell, of that shape too.
+        c: The cell, of the same shape.
         state_size: Number of units.
         fix_parameters: Whether the parameters are constants.
 

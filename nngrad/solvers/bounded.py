@@ -74,13 +74,13 @@ class AdaBound(Declared):
     methods with dynamic bound of learning rate", ICLR 2019.
 
     Args:
-        alpha: Learning rate of the beginning.
+        alpha: Initial learning rate.
         beta1: Share of m that is kept at each step, at least 0 and below 1.
         beta2: Share of v that is kept at each step, at least 0 and below 1.
         eps: Added to the root of v, in units of the gradient.
-        final_lr: Learning rate of the end, in units of the parameter by the gradient.
+        final_lr: Final learning rate, in units of the parameter by the gradient.
         gamma: How fast the bounds close in, per step; above 0.
-        lr: The learning rate, by the name that all solvers have for it.
+        lr: An alias for the learning rate, common to all solvers.
     """
 
     alpha: InitVar[Rate] = 1e-3

@@ -89,7 +89,7 @@ class Adam(Declared):
         beta1: Share of m that is kept at each step, at least 0 and below 1.
         beta2: Share of v that is kept at each step, at least 0 and below 1.
         eps: Added to the root of v', in units of the gradient.
-        lr: The learning rate, by the name that all solvers have for it.
+        lr: An alias for the learning rate, common to all solvers.
     """
 
     alpha: InitVar[Rate] = 1e-3

@@ -25,9 +25,9 @@ class LBFGS(Solver):
     function at each step: the whole data set, or fixed points. Each step computes it and its gradient several times.
 
     Args:
-        lr: What the direction is multiplied by before the line search.
-        memory_size: How many steps of before the curvature is estimated from.
-        line_search: How many steps of the line search there are at most.
+        lr: The factor of the direction before the line search.
+        memory_size: The number of previous steps from which the curvature is estimated.
+        line_search: The largest number of steps of the line search.
     """
 
     def __init__(self, lr: Rate = 1.0, memory_size: int = 10, line_search: int = 20) -> None:
@@ -61,12 +61,12 @@ class GaussNewton(Solver):
     Args:
         lr: The largest step eta.
         damping: Added to the diagonal; not negative.
-        line_search: How many steps are tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
-            and none where none has a smaller loss than before. With 0 the first is taken unseen.
+        line_search: The number of steps tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
+            and none where none lowers the loss. With 0 the first is taken unchecked.
         adaptive: Whether damping adapts (Levenberg and Marquardt): to a quarter where the loss falls with the first
             step nearly as the model foretells, and to four times as much where it falls by less than a quarter of that.
         method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
-        maxiter: How many products "cg" takes at most.
+        maxiter: The largest number of products of "cg".
     """
 
     takes_residuals = True

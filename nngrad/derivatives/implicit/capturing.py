@@ -34,9 +34,9 @@ def equation(
 
     Args:
         function: The function.
-        specs: Shape and dtype of what it takes.
+        specs: Shape and dtype of its arguments.
         owner: The name of the function that solves the equation, for messages.
-        written: What the user has written, for messages.
+        written: The user's function, for messages.
     """
     found = captured(lambda given: [function(*given)], specs, owner, written, often=True)
     first, count = len(found.variables), len(found.variables) + len(found.keys)

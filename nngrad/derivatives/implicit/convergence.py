@@ -83,13 +83,13 @@ def options_for(
     """The options of the linear solves for the derivatives of a solution.
 
     Args:
-        linear: The method that was asked for; None for what is fit.
+        linear: The requested method; None for the default.
         n: The number of unknowns.
         dtype: Their dtype.
-        keep: Whether what did not converge is given.
+        keep: Whether a solution that has not converged is returned.
         owner: The name of the function, for messages.
         iterative: The method for many unknowns.
-        known: The methods there are.
+        known: The known methods.
     """
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
     checked_method(method, known, owner, "linear")

@@ -49,13 +49,13 @@ def odeint(
             is drawn once for each `forward()`.
         y0: The state at the first time: a pytree of Variables, arrays and numbers, all float32 or all float64.
         t: (times,), ascending or descending.
-        args: What `fun` gets besides.
-        method: "dopri5": Dormand and Prince's, with steps as long as the tolerances allow; or with steps of one length
-            "euler", "midpoint", "heun" or "rk4".
-        steps: For these, how many steps there are from each time to the next.
-        rtol: For "dopri5": what the error of a step may be, relative to the state; by default what the dtype allows
-            for, eps^(1/2).
-        atol: And absolute; by default as `rtol`.
+        args: Further arguments of `fun`.
+        method: "dopri5": Dormand and Prince's method with adaptive steps; or with constant steps "euler", "midpoint",
+            "heun" or "rk4".
+        steps: For these, the number of steps from each time to the next.
+        rtol: For "dopri5": the relative error allowed in a step; by default eps^(1/2) for the machine epsilon of the
+            dtype.
+        atol: The absolute error allowed; by default as `rtol`.
         max_steps: For "dopri5": the most steps from each time to the next, by default 256. Where they do not suffice,
             the solution is NaN from there on. With "discretize" a gradient has room for so many.
         gradient: "discretize" or "adjoint".

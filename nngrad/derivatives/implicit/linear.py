@@ -48,17 +48,17 @@ def linear_solve(
     Args:
         matrix: A linear function of a pytree like `b`, which is called once, on Variables without values; or an array
             (n, n).
-        b: The right side: a pytree of Variables, arrays and numbers; for an array (n,) or (n, m).
+        b: The right-hand side: a pytree of Variables, arrays and numbers; for an array (n,) or (n, m).
         method: "cg" for symmetric positive definite matrices, "bicgstab" or "gmres" for others: iterations, for which A
             is never made; "dense" makes it, and all derivatives share its LU factors. By default "dense" for an array,
             "gmres" for a function.
-        tol: Iteration ends when the norm of `b - A x` is at most `tol` times that of `b`; by default what the dtype
-            allows for, eps^(2/3).
+        tol: Iteration stops when the norm of `b - A x` is at most `tol` times that of `b`; by default eps^(2/3) for the
+            machine epsilon of the dtype.
         atol: Or when it is at most `atol`.
-        maxiter: Or after so many products with A; by default ten for each unknown, and at least 100.
-        x0: Where to begin, like `b`; by default at 0.
-        unconverged: What is given where an iteration reached neither: "nan", or with "keep" what there is. The result
-            of "dense" is given as it is; that of a singular matrix has infinities or NaN, and has not converged.
+        maxiter: Or after this many products with A; by default ten for each unknown, and at least 100.
+        x0: The starting point, like `b`; by default 0.
+        unconverged: The result if an iteration reached neither: "nan", or with "keep" the last iterate. The result of
+            "dense" is returned unchanged; that of a singular matrix has infinities or NaN, and has not converged.
 
     Returns:
         The solution, in the structure and shapes of `b`, and what is known of it: `residual`, the norm of `b - A x`,

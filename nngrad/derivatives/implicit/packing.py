@@ -20,7 +20,7 @@ class Packing:
 
     Args:
         tree: A pytree of floating Variables, arrays and numbers, all of one dtype, which is float32 or float64.
-        name: What it is called in messages.
+        name: Its name in messages.
         owner: The function that it is given to.
 
     Raises:
@@ -64,7 +64,7 @@ class Packing:
 
         Args:
             tree: The pytree.
-            returned: What it is in messages: "fun returns", say.
+            returned: Its description in messages, such as "fun returns".
 
         Raises:
             TypeError: Its structure or a dtype is another.

@@ -55,17 +55,17 @@ def root(
     Args:
         fun: Takes a pytree like `x0` and returns one of the same structure, shapes and dtype. It is called once, on
             Variables without values. What it draws at random is drawn once for each `forward()`.
-        x0: Where to begin: a pytree of Variables, arrays and numbers, all float32 or all float64.
+        x0: The starting point: a pytree of Variables, arrays and numbers, all float32 or all float64.
         method: "newton": Newton's method, with steps halved until the residual falls. Or a solver of your own,
             `method(fun, x0)`, which returns the root, made of functions of the graph (`F.while_loop`).
-        tol: It has converged when the norm of `fun(x)` is at most `tol`, or `tol` times what it was at the start, if
-            that was larger than 1; by default what the dtype allows for, eps^(2/3).
-        maxiter: The most steps.
+        tol: It has converged when the norm of `fun(x)` is at most `tol`, or `tol` times its value at the start, if that
+            was larger than 1; by default eps^(2/3) for the machine epsilon of the dtype.
+        maxiter: The largest number of steps.
         linear: How linear systems with the Jacobian are solved, in steps and for derivatives: as `method` in
             `nn.linear_solve`. By default "dense" up to 128 unknowns, which all derivatives share the LU factors of, and
             "gmres" for more.
-        unconverged: What is given where it does not converge: "nan", or with "keep" the last step, whose derivatives
-            mean little.
+        unconverged: The result if it does not converge: "nan", or with "keep" the last step, whose derivatives mean
+            little.
 
     Returns:
         The root, in the structure and shapes of `x0`, and what is known of it: `residual`, the norm of `fun(x)`,
@@ -103,11 +103,11 @@ def fixed_point(
 
     Args:
         fun: As in `nn.root`.
-        x0: Where to begin, as in `nn.root`.
+        x0: The starting point, as in `nn.root`.
         method: "iterate": `fun`, again and again, which must be contracting; "anderson": Anderson's acceleration of
             that, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of `fun(x) - x`.
-        maxiter: The most steps.
+        maxiter: The largest number of steps.
         linear: As in `nn.root`; or "iterate": as the fixed point by that method, which is the default with it for more
             than 128 unknowns.
         unconverged: As in `nn.root`.
@@ -162,12 +162,12 @@ def minimize(
     Args:
         fun: Takes a pytree like `x0` and returns a Variable without axes. It is called once, on Variables without
             values. What it draws at random is drawn once for each `forward()`.
-        x0: Where to begin, as in `nn.root`.
+        x0: The starting point, as in `nn.root`.
         method: "lbfgs": the quasi-Newton method of limited memory; "newton", which goes against the gradient where the
             Hessian does not lead down; "gradient_descent"; all with steps halved until the function falls enough. Or a
             solver of your own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of the gradient.
-        maxiter: The most steps.
+        maxiter: The largest number of steps.
         linear: As in `nn.root`, for the Hessian; by default "dense" up to 128 unknowns, and "cg" for more.
         unconverged: As in `nn.root`.
 
