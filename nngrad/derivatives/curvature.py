@@ -253,7 +253,7 @@ def gauss_newton(
         matrix = nn.gauss_newton(residuals, nn.get_parameters())
         products = matrix @ vectors
 
-    Residuals may have derivatives in them. For losses of all samples it is the empirical Fisher information.
+    Residuals may contain derivatives. For the losses of all samples it is the empirical Fisher information.
 
     Args:
         residuals: A Variable or a list of some, of any shapes.
@@ -330,9 +330,9 @@ def natural_gradient(
         direction = nn.natural_gradient(nn.gauss_newton(residuals, parameters), damping=1e-8)
         direction = nn.natural_gradient(nn.fisher(logits, parameters), loss, damping=1e-3)
 
-    Without a loss it is the step of Gauss and Newton (of Levenberg and Marquardt, with damping) for half the sum of
-    squares of the residuals r, and `J^T (J J^T + damping I)^-1 r` in the space of residuals: where these are fewer than
-    parameters it costs less, and it keeps its digits, however small `damping` is.
+    Without a loss it is the Gauss-Newton step (Levenberg-Marquardt, with damping) for half the sum of squares of the
+    residuals r, and `J^T (J J^T + damping I)^-1 r` in the space of residuals: if there are fewer of these than
+    parameters, it costs less, and it stays accurate however small `damping` is.
 
     Args:
         metric: Of `nn.gauss_newton` or `nn.fisher`.

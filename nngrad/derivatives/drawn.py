@@ -150,7 +150,7 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
 
         result = 1 / (draws (draws - 1)) sum_{i != j} r_i r_j,   r_i = estimate(key_i)
 
-    The square of one estimate is too large by its variance; the product of two that are independent is not, and nor are
+    The square of one estimate is too large by its variance; the product of two independent ones is unbiased, and so are
     its gradients. It may be negative.
 
     Args:

@@ -127,11 +127,10 @@ def scipy_csr(values: Any, pattern: Sparsity) -> Any:
 def sparsity(y: Variable, x: Variable) -> Sparsity:
     """The sparsity pattern of the Jacobian of `y` with respect to `x`, found without computing the Jacobian.
 
-    The graph tells, whatever the values of floating leaves are. Elementwise functions, slices, transpositions, gathers
-    and scatters are followed element by element, sums and products of matrices along their axes. Where nothing is
-    known of a function, each element of its result counts as depending on all of its inputs, so the pattern may have
-    elements that are zero, and never lacks one that is not. Indices (of `F.gather` and its kin) are read as they are
-    now.
+    The pattern follows from the graph, and holds for all values of floating leaves. Elementwise functions, slices,
+    transpositions, gathers and scatters are followed element by element, sums and matrix products along their axes.
+    Each element of the result of an unknown function counts as depending on all of its inputs. So the pattern may
+    include zeros, but never misses a nonzero. Indices (of `F.gather` and the like) are read at their current values.
 
     Args:
         y: Of a floating dtype and any shape.

@@ -40,9 +40,9 @@ def lanczos(
 
         top = nn.lanczos(loss, parameters, 50).values[-1]
 
-    The matrix is never made: each iteration takes its product with a vector, of all parameters' elements one after
-    another. Each new vector is made orthogonal to all before it, twice: else rounding brings eigenvalues back. It ends
-    early where the vectors span all that the matrix makes of the first one. Results are NumPy's, in float64.
+    The matrix is never formed: each iteration multiplies it by a vector of the concatenated elements of all parameters.
+    Each new vector is orthogonalised twice against all before it; otherwise rounding errors duplicate eigenvalues. It
+    stops early once the vectors span the Krylov space of the first one. Results are NumPy arrays in float64.
 
     Args:
         matrix: A loss of shape (), for its Hessian in `parameters`; the result of `nn.gauss_newton` or `nn.fisher`; or

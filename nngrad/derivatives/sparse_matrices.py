@@ -64,8 +64,8 @@ class SparseMatrix(NamedTuple):
 def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
     """The Jacobian of `y` with respect to `x`, computed only where its sparsity pattern allows nonzeros.
 
-    Columns without a row in common are computed by one product with a vector, forward; or so are rows, backward, where
-    that takes fewer products. An optimal control problem of 10,000 variables takes about ten.
+    Columns without a common row are computed by one Jacobian-vector product; or rows by vector-Jacobian products, if
+    that takes fewer. An optimal control problem with 10,000 variables takes about ten.
 
     Args:
         y: Of a floating dtype and any shape.

@@ -23,8 +23,8 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
         sums = F.associative_scan(lambda a, b: a + b, x)
 
     As `jax.lax.associative_scan`: entries are combined in pairs, pairs in pairs, and so on, so it takes two calls of
-    `fn` for each doubling of the length, and these work on many entries at a time. It is made of ordinary functions,
-    and so are its gradients of any order.
+    `fn` for each doubling of the length, each on many entries at a time. It is composed of ordinary functions, and so
+    are its gradients of any order.
 
     Args:
         fn: An associative operation: pytrees like `elems`, with any length along `axis`, in and out. It must work on

@@ -24,15 +24,14 @@ def attention(
     """`softmax(scale Q K' + mask) V` for each head, in memory that grows with the length and not with its square.
 
     As PyTorch's `scaled_dot_product_attention`. The weights of long sequences are computed for up to 128 queries at a
-    time, and again by gradients of every order and by tangents. 16-bit arrays are computed with in float32.
+    time, and recomputed by tangents and by gradients of every order. 16-bit arrays are processed in float32.
 
     Args:
         query: (batch, heads, targets, size); floating.
         key: (batch, shared, sources, size), where `shared` divides `heads`: successive heads share a key.
         value: (batch, shared, sources, any size).
-        mask: Broadcasts to (batch, heads, targets, sources). Of bool: True where a target sees a source. Floating: what
-            is added before the softmax; -inf hides a source. None to hide none. A target to which all are hidden
-            gets 0.
+        mask: Broadcasts to (batch, heads, targets, sources). Of bool: True where a target sees a source. Floating:
+            added before the softmax; -inf hides a source. None to hide none. A target with all sources hidden gets 0.
         causal: Whether to hide source j from target i where j > i, in addition to `mask`.
         scale: The factor of the products of queries and keys; 1 / sqrt(size) by default.
         dropout: The probability of dropping each weight: 0 <= dropout < 1.
@@ -149,13 +148,12 @@ def scaled_dot_product_attention(
         additive_mask: (targets, sources), or (batch * heads, targets, sources): added to products before the softmax;
             -inf hides a source. None for 0.
         key_padding_mask: (batch, sources), of any dtype: a source is hidden where it is not 0. None to hide none. A
-            target to which all are hidden gets NaN.
+            target with all sources hidden gets NaN.
         num_heads: Number of heads.
         dropout: The probability of dropping each weight.
 
     Returns:
-        What is averaged, (targets, batch, heads * d_v), and the weights that it was averaged with,
-        (batch * heads, targets, sources).
+        The weighted averages, (targets, batch, heads * d_v), and the weights, (batch * heads, targets, sources).
 
     Raises:
         ValueError: A shape does not fit, `num_heads` does not divide the last axes, or `dropout` is out of range.

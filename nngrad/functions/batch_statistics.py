@@ -29,12 +29,12 @@ def batch_normalization(
         mean     <- decay_rate * mean     + (1 - decay_rate) * m
         variance <- decay_rate * variance + (1 - decay_rate) * v * n / (n - 1)
 
-    with n the number of elements that a statistic is made of (the last factor is 1 where n is 1). Without
-    it, m and v are `mean` and `variance`, and nothing is updated.
+    with n the number of elements per statistic (the last factor is 1 if n is 1). Without `batch_stat`, m and v are
+    `mean` and `variance`, and nothing is updated.
 
-    The statistics are those of the whole batch, on however many devices it lies. With `group` they are on purpose
-    those of parts of it, each standardised by its own (Hoffer, Hubara and Soudry, 2017): as if each device had kept
-    to itself, but the same on any number of devices. Running statistics follow the mean of m and of v over the groups.
+    The statistics are those of the whole batch, on any number of devices. With `group` they are deliberately those of
+    parts of it, each standardised separately (Hoffer, Hubara and Soudry, 2017): as if each device computed its own, but
+    with the same result on any number of devices. Running statistics follow the mean of m and of v over the groups.
 
     Args:
         beta: Offset, of the shape of `x` with size 1 for all but `axes`; None for 0.

@@ -22,9 +22,9 @@ from .loops import check_body
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
     """What one of several functions gives: `branches[index](*operands)`.
 
-    As `jax.lax.switch`: the index is a Variable, and only the branch that is taken runs. Gradients of any order reach
-    the operands and what the branches read from outside, and come from the branch that is taken alone. So do the new
-    values of leaves that functions in them update.
+    As `jax.lax.switch`: the index is a Variable, and only the selected branch runs. Gradients of any order reach the
+    operands and all that the branches read from outside, and come from the selected branch alone. So do the new values
+    of leaves that functions in the branches update.
 
     Args:
         index: An integer of shape (); values out of range are clamped.
@@ -33,7 +33,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         operands: Pytrees of Variables, arrays and numbers.
 
     Returns:
-        What the branch gives.
+        The result of the branch.
 
     Raises:
         TypeError: The index is no integer, or the branches return different structures or dtypes.
@@ -54,7 +54,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """What one of two functions gives: `true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`.
 
-    As `jax.lax.cond`; all that `switch` says holds here. Where both sides are cheap, `F.where` is faster.
+    As `jax.lax.cond`; the documentation of `switch` applies too. Where both sides are cheap, `F.where` is faster.
 
     Args:
         pred: The condition, a bool or a number of shape ().
@@ -63,7 +63,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
         operands: The arguments of both functions.
 
     Returns:
-        What the function gives.
+        The result of the function.
 
     Raises:
         TypeError: The functions return different structures or dtypes.

@@ -34,8 +34,8 @@ def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[
 def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
     """Negative log-likelihood of labels in a conditional random field on chains (Lafferty et al., 2001).
 
-    With the scores `sum over t of xs[t][y_t] + cost[y_(t-1), y_t]` of the ways y through the labels, it is the
-    logarithm of the sum of the exponentials of all, less the score of `ys`; by the forward algorithm, a loop.
+    A path y through the labels has the score `sum over t of xs[t][y_t] + cost[y_(t-1), y_t]`. The loss is the logsumexp
+    of the scores of all paths, by the forward algorithm (a loop), minus the score of `ys`.
 
     Args:
         cost: (labels, labels): the score of going from the first label to the second.

@@ -28,9 +28,9 @@ def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
         for w in weights:
             h = nn.checkpoint(layer)(h, w)
 
-    As `jax.checkpoint`. It holds for gradients of every order, and of forward mode. Functions within may be checkpoints
-    too, and it may be called in the body of a loop: a scan of checkpointed scans takes the memory of the square root of
-    the steps. Random functions in it draw once for each `forward()`, and what is computed again draws the same.
+    As `jax.checkpoint`. It applies to gradients of every order, and to forward mode. Checkpoints may be nested, and may
+    be called in the body of a loop: a scan of checkpointed scans takes memory for the square root of the number of
+    steps. Random functions in it draw once for each `forward()`, and a recomputation sees the same draws.
 
     Args:
         fun: A function of pytrees with Variables, which returns a pytree of Variables. It is run once in each call, on

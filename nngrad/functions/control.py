@@ -70,8 +70,8 @@ def _first(f: Function) -> tuple[Places, ...]:
 def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x` unchanged, to the bit, computed after all the others.
 
-    XLA can neither begin earlier with what is computed from it, nor take that for the same as what is computed from the
-    first of `x` itself. This is what keeps a recomputation from being merged with the computation that it repeats.
+    XLA can neither start computations from its result earlier, nor merge them with equal computations from the first of
+    `x` itself. So it keeps a recomputation from being merged with the computation that it repeats.
 
     Args:
         x: The value to pass on, and then the values to be computed before it, of any shapes and dtypes.
@@ -84,7 +84,7 @@ def optimization_barrier(*x: Array) -> jax.Array:
 def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
     """`x` unchanged, divided over axes of the mesh that it is computed on; its gradient is divided in the same way.
 
-    This is what `nn.shard` puts into the middle of a graph. Without a mesh it does nothing.
+    `nn.shard` inserts it into the middle of a graph. Without a mesh it does nothing.
 
     Args:
         axes: For each axis of `x` the name of a mesh axis, several in a tuple, or None; axes left out are None. A

@@ -161,8 +161,8 @@ def nms_detection2d(
 ) -> Variable:
     """Scores of detected boxes, with 0 for those that a better box overlaps with: non-maximum suppression.
 
-    The score of a class is multiplied by the objectness. Which scores are kept has no derivative; those that are kept
-    have gradients.
+    The score of a class is multiplied by the objectness. The selection has no derivative, but the selected scores have
+    gradients.
 
     Args:
         x: (batch, N, 5 + classes): for each box x and y of its middle, width, height, objectness, and the

@@ -258,24 +258,24 @@ def jax_function(
         y = f(x, w)
         gx, gw = nn.grad(y, [x, w])
 
-    `fun` may be whatever `jax.jit` takes: jitted or not, with scans, loops, custom derivatives, or the `apply` of a
-    Flax or Equinox module. Arguments and results may be pytrees; their leaves are Variables. `fun` is traced in each
-    call, so that what it reads beside its arguments is as it is then; a function under `jax.jit` JAX traces once for
-    each combination of shapes and dtypes, which is quicker. What computes the same shares an executable, however often
-    it is made and wrapped, and whatever arrays it closes over.
+    `fun` may be any function that `jax.jit` takes: jitted or not, with scans, loops, custom derivatives, or the `apply`
+    of a Flax or Equinox module. Arguments and results may be pytrees; their leaves are Variables. `fun` is traced in
+    each call, so it reads the current values of its closure; JAX traces a function under `jax.jit` once for each
+    combination of shapes and dtypes, which is quicker. Equal computations share an executable, however often they are
+    created and wrapped, and whatever arrays they close over.
 
     Gradients reach the Variables among the arguments; what `fun` closes over is constant. Reverse mode is used where
-    JAX has it. Where not (`lax.while_loop`), the gradient is computed in forward mode: it takes as many times the work
-    of `fun` as the arguments that gradients are wanted for have elements. At each further order the work about doubles,
-    in either mode.
+    JAX has it. Elsewhere (`lax.while_loop`) the gradient is computed in forward mode, at the cost of one run of `fun`
+    for each element of the arguments that are differentiated by. The work about doubles with each further order, in
+    either mode.
 
     Args:
         fun: The function of arrays.
         static_argnums: The positional arguments that are passed to `fun` unchanged; they must be hashable.
         static_argnames: The keyword arguments that are. Functions and strings always are.
-        rows: Which positional arguments have rows along the first axis of all of their arrays, if row b of each result
-            depends on row b of these alone, beside the other arguments: so `nn.jacobian` and the like, which have to be
-            shown that rows are independent, know it.
+        rows: The positional arguments whose arrays have rows along their first axis, if row b of each result depends on
+            row b of these alone, and on the other arguments. This tells `nn.jacobian` and the like, which require it,
+            that rows are independent.
 
     Raises:
         TypeError: `fun` is not callable, `rows` are no positions, a static argument is not hashable, or an output has a

@@ -45,11 +45,11 @@ def scan(
 
         last, ys = F.scan(lambda h, x: (F.tanh(h @ w + x),) * 2, h0, xs)
 
-    As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and what is to
-    be stacked. It is run once, on Variables without values; what it computes is what runs at each step. Gradients of
-    any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step,
-    and gradients see what was drawn. A leaf that a function in it updates, as batch normalisation does, is updated at
-    each step.
+    As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and an output,
+    which is stacked. It is called once, on Variables without values, to record the computation of a step. Gradients of
+    any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step, and
+    gradients see the same draws. A leaf that a function in it updates, as batch normalisation does, is updated at each
+    step.
 
     Args:
         body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
@@ -60,10 +60,9 @@ def scan(
         length: The number of steps; by default, the length of the first axes.
         reverse: Go through `xs` from its end. Slice i still gives entry i of the stacks.
         unroll: How many steps the compiler unrolls: more take longer to compile, and may run faster.
-        truncate: The steps are cut into stretches of so many, counted from the last step, and no gradient passes
-            through the carry from one stretch to the one before it: truncated back-propagation. Values are the same.
-            What comes of it is not the derivative of the loop, but that of one in which these carries are constants,
-            and so are further gradients.
+        truncate: Truncated back-propagation: the steps are cut into stretches of this length, counted from the last
+            step, and no gradient passes through the carry from one stretch to the one before it. Values are the same.
+            Gradients of every order are then those of a loop in which these carries are constants.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
@@ -140,8 +139,8 @@ def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
     """A loop over the whole numbers from `lower` up to `upper`, which is left out.
 
-    As `jax.lax.fori_loop`, with bounds that are known: `body(i, carry)` returns the carry for the next step. All that
-    `scan` says holds here.
+    As `jax.lax.fori_loop`, with bounds that are known: `body(i, carry)` returns the carry for the next step. The
+    documentation of `scan` applies too.
 
     Args:
         lower: The first number.

@@ -187,7 +187,7 @@ def _bits_of_size(n: int, spent: int, on: str) -> int:
 def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
     """`x` with its smallest elements set to 0; the gradient passes everywhere.
 
-    Those stay that are as large as the one at place `floor(rate * (count - 1))` in the order of sizes.
+    Elements are kept if they are as large as the one at index `floor(rate * (count - 1))` in the order of magnitudes.
 
     Args:
         x: Any shape and numeric dtype.

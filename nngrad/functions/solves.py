@@ -17,8 +17,8 @@ from .movement import broadcast, reshape, transpose
 def batch_solve(A: Array, B: Array, /, transposed: bool = False) -> Variable:  # noqa: N803 - as it is written
     """`X` with `A X = B` for each matrix in the last two axes of `A`, by LU factorisation.
 
-    Derivatives of any order are solves with the factors of the one factorisation that is there: solves with one `A` on
-    one leading axis of right sides, as derivatives along several directions are, count as one with more columns.
+    Derivatives of any order are solves with the same factorisation. Solves with one `A` for several right-hand sides
+    along a leading axis, as in derivatives along several directions, become one solve with more columns.
 
     Args:
         A: (*batch, n, n). A singular matrix gives values that are infinite or NaN.

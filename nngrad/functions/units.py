@@ -57,7 +57,7 @@ def _gates(c: Variable, x: Variable, names: str) -> tuple[Variable, ...]:
 def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
     """A step of an LSTM: `c = tanh(a) sigmoid(i) + c_prev sigmoid(f)` and `h = tanh(c) sigmoid(o)`.
 
-    This is Chainer's `lstm`; `lstm` here is nnabla's, which takes whole sequences.
+    This is Chainer's `lstm`; `F.lstm` is nnabla's, which takes whole sequences.
 
     Args:
         c_prev: The state of the cells before the step, (batch, n, *more).

@@ -24,9 +24,9 @@ T = TypeVar("T")
 def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T, bound: int | None = None) -> T:
     """A loop that runs while a condition holds: `while cond_fun(carry): carry = body_fun(carry)`.
 
-    As `jax.lax.while_loop`. How many steps it will take is not known before it runs, so nothing can be kept for a
-    gradient: without a `bound` there are derivatives forward alone (`nn.jvp`), of any order. With one it is a `scan` of
-    so many steps, in which nothing is computed any more once the condition fails, and gradients of any order follow.
+    As `jax.lax.while_loop`. The number of steps is not known before it runs, so nothing can be stored for a gradient:
+    without a `bound` there is only forward mode (`nn.jvp`), of any order. With one it is a `scan` of that many steps,
+    which computes nothing once the condition fails, and has gradients of any order.
 
     Args:
         cond_fun: A function of the carry that returns a bool or a number of shape ().

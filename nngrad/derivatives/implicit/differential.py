@@ -39,9 +39,9 @@ def odeint(
         ys = nn.odeint(lambda y, t, w: F.tanh(y @ w), y0, [0.0, 0.5, 1.0], w, method="rk4", steps=10)
 
     As `jax.experimental.ode.odeint`. Derivatives of any order reach `y0`, `t`, `args` and all that `fun` reads from
-    outside. With gradient="discretize" they are those of the steps that were taken, exactly; a gradient keeps what it
-    needs of each step. With "adjoint" they are solutions of other differential equations, a gradient of one that goes
-    back in time and keeps nothing of the way; they are as exact as those are solved.
+    outside. With gradient="discretize" they are the exact derivatives of the steps taken, and a gradient stores what it
+    needs of each step. With "adjoint" they solve other differential equations; that of a gradient runs backwards in
+    time and stores no intermediate state. They are as accurate as those solutions.
 
     Args:
         fun: Takes a pytree like `y0`, the time, a Variable without axes, and `args`; returns the derivative, in the

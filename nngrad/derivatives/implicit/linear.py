@@ -42,8 +42,8 @@ def linear_solve(
         x, info = nn.linear_solve(lambda v: v + F.sin(w) * (c @ v), b, method="gmres")
 
     Gradients of any order reach `b` and all that the function reads from outside, as `w` and `c` here; each derivative
-    is the solution of a linear system with A or its transpose, and nothing of the iteration is kept. Where it begins is
-    of no account: no gradient reaches `x0`.
+    is the solution of a linear system with A or its transpose, and no iterate is stored. No gradient reaches `x0`,
+    since the solution does not depend on it.
 
     Args:
         matrix: A linear function of a pytree like `b`, which is called once, on Variables without values; or an array
@@ -61,7 +61,7 @@ def linear_solve(
             "dense" is returned unchanged; that of a singular matrix has infinities or NaN, and has not converged.
 
     Returns:
-        The solution, in the structure and shapes of `b`, and what is known of it: `residual`, the norm of `b - A x`,
+        The solution, in the structure and shapes of `b`, and a `Convergence`: `residual`, the norm of `b - A x`,
         `converged` and `steps`, and `check()`, which raises an error unless it converged.
 
     Raises:

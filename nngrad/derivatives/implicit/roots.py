@@ -48,9 +48,9 @@ def root(
 
         x, info = nn.root(lambda x: x**3 + a * x - b, x0)
 
-    Derivatives of any order, in all that `fun` reads from outside, follow from the equation: each is the solution of a
-    linear system with the Jacobian at the root. Nothing of the way there is kept, and where it began is of no account:
-    no gradient reaches `x0`.
+    Derivatives of any order, in all that `fun` reads from outside, follow from the implicit function theorem: each is
+    the solution of a linear system with the Jacobian at the root. No iterate is stored, and the starting point does not
+    matter: no gradient reaches `x0`.
 
     Args:
         fun: Takes a pytree like `x0` and returns one of the same structure, shapes and dtype. It is called once, on
@@ -68,7 +68,7 @@ def root(
             little.
 
     Returns:
-        The root, in the structure and shapes of `x0`, and what is known of it: `residual`, the norm of `fun(x)`,
+        The root, in the structure and shapes of `x0`, and a `Convergence`: `residual`, the norm of `fun(x)`,
         `converged` and `steps`, and `check()`, which raises an error unless it converged.
 
     Raises:
@@ -99,7 +99,7 @@ def fixed_point(
 
         z, info = nn.fixed_point(lambda z: F.tanh(z @ w + x), z0)      # a deep equilibrium layer
 
-    All that `nn.root` says of derivatives holds here.
+    Derivatives are as in `nn.root`.
 
     Args:
         fun: As in `nn.root`.
@@ -113,7 +113,7 @@ def fixed_point(
         unconverged: As in `nn.root`.
 
     Returns:
-        The fixed point and what is known of it, as from `nn.root`.
+        The fixed point and its `Convergence`, as from `nn.root`.
 
     Raises:
         TypeError, ValueError: As for `nn.root`.
@@ -156,8 +156,7 @@ def minimize(
 
         w, info = nn.minimize(lambda w: F.sum((x @ w - y) ** 2) + F.exp(s) * F.sum(w * w), w0)
 
-    It is where the gradient is 0, and all that `nn.root` says of derivatives holds here, with the Hessian for the
-    Jacobian.
+    It is a root of the gradient, so derivatives are as in `nn.root`, with the Hessian for the Jacobian.
 
     Args:
         fun: Takes a pytree like `x0` and returns a Variable without axes. It is called once, on Variables without
@@ -172,7 +171,7 @@ def minimize(
         unconverged: As in `nn.root`.
 
     Returns:
-        The minimum's place and what is known of it, as from `nn.root`; `residual` is the norm of the gradient.
+        The minimum's position and its `Convergence`, as from `nn.root`; `residual` is the norm of the gradient.
 
     Raises:
         TypeError: `x0` is not floating or of several dtypes.
