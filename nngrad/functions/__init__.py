@@ -1,7 +1,7 @@
 """F: the functions that graphs are made of, one file per family.
 
-What each family defines is taken from it by name when F is imported. `__init__.pyi` says the same for editors and
-checkers of types; `python -m tests.stubs` writes it.
+On import, F takes from each family the names that it defines. `__init__.pyi` lists them for editors and type checkers;
+`python -m tests.stubs` writes it.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Activation functions. Integers are taken as float32, but for `relu` and `relu6`, which keep them."""
+"""Activation functions. Integer inputs become float32, except in `relu` and `relu6`, which keep them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Sums, products, powers and extrema of Variables and of a Variable with a number."""
+"""Sums, products, powers, maxima and minima of Variables, and of a Variable and a number."""
 
 from __future__ import annotations
 
@@ -17,20 +17,20 @@ from ..graph.arguments import Ignored
 
 
 def is_floating(x: Any) -> bool:
-    """Whether the dtype of `x` is a floating one."""
+    """Whether `x` has a floating dtype."""
     return bool(jnp.issubdtype(x.dtype, jnp.floating))
 
 
 def floating(x: jax.Array) -> jax.Array:
-    """`x` itself if its dtype is a floating one, else as float32."""
+    """`x`, cast to float32 unless its dtype is floating."""
     return x if is_floating(x) else lax.convert_element_type(x, jnp.float32)
 
 
 def of_floats(
     function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", wide: bool = False, **facts: Any
 ) -> Op[[Array], Variable]:
-    """An elementwise op: `function` of a floating array, whose integers are taken as float32; and 16-bit floats as well
-    if it is `wide`. It has the function's name, if no other is given, and more facts."""
+    """Make an elementwise op of a `function` on floating arrays. Integers become float32, and so do 16-bit floats if it
+    is `wide`. The op takes the function's name unless another is given, and further facts."""
 
     def forward(x: Array, /) -> jax.Array:
         x = floating(x)
@@ -42,17 +42,17 @@ def of_floats(
 
 
 def widened(x: jax.Array) -> jax.Array:
-    """`x` itself, but 16-bit floats as float32, in which sums of many run out of neither range nor precision."""
+    """`x`, with 16-bit floats cast to float32, so that long sums lose neither range nor precision."""
     return lax.convert_element_type(x, jnp.float32) if is_floating(x) and x.dtype.itemsize == 2 else x
 
 
 def numeric(x: jax.Array) -> jax.Array:
-    """`x` itself, but booleans as float32."""
+    """`x`, with booleans cast to float32."""
     return lax.convert_element_type(x, jnp.float32) if x.dtype == bool else x
 
 
 def alike(*xs: jax.Array) -> list[jax.Array]:
-    """The arrays in their common dtype."""
+    """The arrays, cast to their common dtype."""
     dtype = xs[0].dtype
     if all([isinstance(x, jax.Array) and x.dtype == dtype and not x.weak_type for x in xs]):
         return list(xs)
@@ -61,7 +61,7 @@ def alike(*xs: jax.Array) -> list[jax.Array]:
 
 
 def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both arrays in their common shape and dtype."""
+    """Both arrays, broadcast to their common shape and cast to their common dtype."""
     x0, x1 = alike(x0, x1)
     if x0.shape != x1.shape:
         shape = broadcast_shape(x0=x0, x1=x1)
@@ -70,7 +70,7 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
-    """The shape that inputs, as far as they are given, have together; a ValueError names them if there is none."""
+    """The shape that the inputs that are given broadcast to; a ValueError names them if there is none."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
         return jnp.broadcast_shapes(*given.values())
@@ -80,7 +80,7 @@ def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
 
 
 def number_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
-    """Both arrays in their common shape and dtype, booleans as float32."""
+    """Both arrays in their common shape and dtype, with booleans cast to float32."""
     return broadcast_pair(numeric(x0), numeric(x1))
 
 
@@ -90,7 +90,7 @@ def floating_pair(x0: jax.Array, x1: jax.Array) -> list[jax.Array]:
 
 
 def matched(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, Any]:
-    """`x`, and `val` in its dtype; an integer `x` becomes float32 if its dtype does not hold `val`."""
+    """`x` and `val` in one dtype: that of `x`, or float32 if `x` is an integer whose dtype cannot hold `val`."""
     if isinstance(val, jax.Array):  # an input of the program
         return x, lax.convert_element_type(val, x.dtype)
     if not is_floating(x):
@@ -101,7 +101,7 @@ def matched(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, Any]:
 
 
 def broadcast_scalar(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, jax.Array]:
-    """`x`, and `val` as an array of its shape."""
+    """`x`, and an array of its shape filled with `val`."""
     x, number = matched(x, val)
     return x, lax.full_like(x, number)
 
@@ -112,7 +112,7 @@ def _factors(f: Function) -> tuple[int, ...]:
 
 
 def raised(x: jax.Array, power: int) -> jax.Array:
-    """`x ** power` by multiplication."""
+    """`x ** power` by repeated multiplication."""
     # The quotient comes first, since x ** -power might overflow where the result does not.
     return lax.integer_pow(x, power) if power >= 0 else lax.integer_pow(lax.div(lax.full_like(x, 1), x), -power)
 
@@ -128,7 +128,7 @@ def add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
 
 @composite
 def bc_add2(x0: Array, x1: Array, /, inplace: Ignored = False) -> Variable:
-    """`x0 + x1`, as `add2` has it."""
+    """`x0 + x1`: nnabla's other name for `add2`."""
     return add2(x0, x1)
 
 
@@ -162,7 +162,7 @@ def pow2(x0: Array, x1: Array, /, inplace: Ignored = False) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
 def maximum2(x0: Array, x1: Array, /) -> jax.Array:
-    """`max(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+    """`max(x0, x1)`, element by element, broadcast together, in their common dtype; NaN propagates.
 
     Where they are equal, each gets half of the gradient.
     """
@@ -171,7 +171,7 @@ def maximum2(x0: Array, x1: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, broadcasts=True)
 def minimum2(x0: Array, x1: Array, /) -> jax.Array:
-    """`min(x0, x1)`, element by element, broadcast together, in their common dtype; NaN wins.
+    """`min(x0, x1)`, element by element, broadcast together, in their common dtype; NaN propagates.
 
     Where they are equal, each gets half of the gradient.
     """
@@ -240,7 +240,7 @@ def _has_own_way(exponent: Any) -> bool:
 
 @op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_has_own_way, precision="high")
 def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
-    """`x ** val`; up to 64, whole powers are computed by multiplication, and halves of odd ones with a root.
+    """`x ** val`; whole powers up to 64 are computed by multiplication, and half-integer ones with a square root.
 
     Its derivative is 0 everywhere if `val` is 0. A negative base to a power that is not whole gives NaN.
 
@@ -298,11 +298,11 @@ def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, numbers=("val",))
 def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
-    """`max(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2."""
+    """`max(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.max(*broadcast_scalar(x, val))
 
 
 @op(elementwise=True, diagonal=True, numbers=("val",))
 def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
-    """`min(x, val)`, element by element; NaN wins. Its derivative where they are equal is 1/2."""
+    """`min(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.min(*broadcast_scalar(x, val))

@@ -1,4 +1,4 @@
-"""Making arrays, casting them, and the diagonals and triangles of matrices."""
+"""Creating and casting arrays, and the diagonals and triangles of matrices."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .movement import broadcast, reshape
 
 
 def filled_like(x: Variable, val: float) -> Variable:
-    """A constant of the graph: `val` everywhere, in the shape and dtype of `x`."""
+    """An array of the shape and dtype of `x` filled with `val`: a constant of the graph."""
     return constant(val=val, shape=x.shape, dtype=x.dtype)
 
 
@@ -74,7 +74,7 @@ provide(engine, {"constant": constant})
 
 @op
 def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT32) -> jax.Array:
-    """`start`, `start + step`, ... up to but without `stop`.
+    """`start`, `start + step`, ... up to `stop`, which is excluded.
 
     Args:
         start: The first number.
@@ -191,7 +191,7 @@ def one_hot(x: Array, /, shape: Shape, dtype: DTypeName = FLOAT32) -> jax.Array:
 
 @composite
 def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
-    """Coordinates of a grid from those along each of its axes.
+    """Coordinate grids from the coordinates along each axis.
 
     Args:
         x: One array `(n_i,)` for each axis.
@@ -217,7 +217,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
 
 
 def whole_indices(indices: jax.Array) -> jax.Array:
-    """`indices` as int32; a floating one that is no whole number becomes one that is out of range of every axis."""
+    """`indices` as int32; a float that is not a whole number becomes an index out of range of every axis."""
     result = lax.convert_element_type(indices, jnp.int32)
     if not jnp.issubdtype(indices.dtype, jnp.floating):
         return result
@@ -229,7 +229,7 @@ def whole_indices(indices: jax.Array) -> jax.Array:
 
 @op
 def shape(x: AnyArray, /, start: int | None = None, end: int | None = None) -> jax.Array:
-    """The sizes of the axes of `x` as int32 `(n,)`, or `[start:end]` of them.
+    """The shape of `x` as int32 `(n,)`, or its slice `[start:end]`.
 
     Args:
         start: The first axis; None for the first of all. Negative ones count from the end.
@@ -249,7 +249,7 @@ def cast(x: AnyArray, /, dtype: DTypeName) -> jax.Array:
 
 
 def in_dtype(x: Variable, dtype: Any) -> Variable:
-    """`x`, cast where it has another dtype."""
+    """`x`, cast to the dtype unless it has it already."""
     y: Variable = x if x.dtype == dtype else cast(x, dtype=dtype)
     return y
 
@@ -259,7 +259,7 @@ def in_dtype(x: Variable, dtype: Any) -> Variable:
 
 @op(linear=True, axes=axis_maps.ON_DIAGONAL)
 def matrix_diag(x: Array, /) -> jax.Array:
-    """Square matrices with given diagonals, and 0 elsewhere.
+    """Square matrices with the given diagonals, and 0 elsewhere.
 
     Args:
         x: The diagonals, `(..., n)`.

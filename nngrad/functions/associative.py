@@ -1,4 +1,4 @@
-"""associative_scan: running results of an operation that can be put into brackets in any way, in log2(n) steps."""
+"""associative_scan: prefix results of an associative operation, in log2(n) steps."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ T = TypeVar("T")
 
 @explained_by_name
 def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, axis: int = 0) -> T:
-    """Running results of an associative operation: entry i is `fn(... fn(fn(x[0], x[1]), x[2]) ..., x[i])`.
+    """Prefix results of an associative operation: entry i is `fn(... fn(fn(x[0], x[1]), x[2]) ..., x[i])`.
 
         sums = F.associative_scan(lambda a, b: a + b, x)
 

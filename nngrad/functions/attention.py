@@ -1,4 +1,4 @@
-"""Attention: values averaged by how well their keys meet a query."""
+"""Attention: averages of values, weighted by how well their keys match a query."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def attention(
     query: Array, key: Array, value: Array, mask: Array | None = None, /, causal: bool = False,
     scale: float | None = None, dropout: Share = 0.0,
 ) -> Variable:
-    """`softmax(scale Q K' + mask) V` for each head, in memory that grows with the length and not with its square.
+    """`softmax(scale Q K' + mask) V` for each head, in memory linear in the sequence length rather than quadratic.
 
     As PyTorch's `scaled_dot_product_attention`. The weights of long sequences are computed for up to 128 queries at a
     time, and recomputed by tangents and by gradients of every order. 16-bit arrays are processed in float32.
@@ -137,7 +137,7 @@ def scaled_dot_product_attention(
     query: Array, key: Array, value: Array, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
     /, num_heads: int = 1, dropout: float = 0.0,
 ) -> tuple[Variable, Variable]:
-    """`softmax(Q K' / sqrt(d) + mask) V` for each head by itself, steps first (Vaswani et al., 2017).
+    """`softmax(Q K' / sqrt(d) + mask) V` for each head, with time steps first (Vaswani et al., 2017).
 
     Heads are blocks of equal size, d and d_v, of the last axis of `query`, `key` and `value`.
 
@@ -207,7 +207,7 @@ def multi_head_attention(
     out_bias: Array | None = None, attn_bias_k: Array | None = None, attn_bias_v: Array | None = None,
     dropout: float = 0.0, additive_mask: Array | None = None, key_padding_mask: Array | None = None,
 ) -> tuple[Variable, Variable]:
-    """`scaled_dot_product_attention` of inputs that are multiplied by weights, and so is what comes out.
+    """`scaled_dot_product_attention` between linear projections of its inputs and of its output.
 
     Args:
         query: (targets, batch, D_q); floating.

@@ -1,6 +1,6 @@
-"""Random crops, flips, shifts, erasures and distortions of samples, each sample its own, and noise for training.
+"""Random crops, flips, shifts, erasures and distortions, drawn for each sample separately, and noise for training.
 
-What is drawn is drawn once per `forward()`, and shared by gradients of every order.
+Random numbers are drawn once per `forward()` and shared by gradients of every order.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from .stochastic import bernoulli, by_position, key_leaf, subkey, typed_key, uni
 @op
 @by_position
 def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
-    """Random whole numbers, the i-th of them below `counts[i]` and not negative, that follow from `key`.
+    """Random whole numbers, the i-th uniform in [0, `counts[i]`), determined by `key`.
 
     Args:
         counts: The number of possible values of each offset.
@@ -59,7 +59,7 @@ _WINDOWS = AxisMap(places=_windows, leading=lambda f, size, shape: {})
 
 @op(linear=True, axes=_WINDOWS)
 def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
-    """A window of each sample, which begins at a place of its own.
+    """One window from each sample, each at its own position.
 
     Args:
         x: `(*batch, *sample)`.
@@ -81,7 +81,7 @@ def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
 
 @op(linear=True, axes=_WINDOWS)
 def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
-    """Zeros with `y` put where `take_windows` takes it from: the transpose of `take_windows`.
+    """Zeros with `y` written where `take_windows` reads: the transpose of `take_windows`.
 
     Args:
         y: The windows, `(*batch, *window)`.
@@ -112,7 +112,7 @@ def _batch(shape: Sequence[int], starts: jax.Array, sizes: Sequence[int]) -> tup
 
 @composite
 def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, seed: int = -1) -> Variable:
-    """A window of each sample, at a random place.
+    """A window of each sample, at a random position.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
@@ -140,7 +140,7 @@ def random_shift(
     x: Array, /, shifts: Ints | None = None, border_mode: str = "nearest", constant_value: float = 0,
     base_axis: int = 1, seed: int = -1,
 ) -> Variable:
-    """Each sample moved by random whole numbers of places.
+    """Each sample shifted by a random whole number of positions.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
@@ -172,7 +172,7 @@ def random_shift(
 
 @composite
 def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed: int = -1) -> Variable:
-    """Each sample with axes the other way round, each of them or not by the toss of a coin.
+    """Each sample flipped along each of some axes with probability 1/2.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.

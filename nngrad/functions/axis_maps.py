@@ -1,4 +1,4 @@
-"""How axes go through functions that move elements: where the declaration is a function of shapes and arguments."""
+"""How batch axes pass through functions that move elements, for ops that declare it by a function of shapes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def _unchanged(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
 
 
 def padded_axes(f: Function) -> tuple[int, int]:
-    """How many of the last axes margins are named for."""
+    """The number of trailing axes that have pad widths."""
     return (len(f.args["pad_width"]) // 2,) * 2
 
 

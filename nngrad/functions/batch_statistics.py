@@ -1,6 +1,6 @@
-"""Normalisation by the statistics of a batch, which running statistics follow: leaves that `forward()` updates.
+"""Batch normalisation and mean subtraction, with running statistics in leaves that `forward()` updates.
 
-All are made of means and products, so their gradients need no rules.
+All are composed of means and products, so they need no backward rules.
 """
 
 from __future__ import annotations
@@ -165,7 +165,7 @@ def sync_batch_normalization(
     decay_rate: float = 0.9, eps: NotNegative = 1e-5, batch_stat: bool = True, output_stat: bool = False,
     n_outputs: Ignored = None,
 ) -> Normalised:
-    """`batch_normalization` with the statistics of the inputs of all processes of a group.
+    """`batch_normalization` with statistics over the inputs of all processes of a group.
 
     Gradients of any order go through the statistics, and are those of the sum of what all processes differentiate: one
     for `x` has a part from the others, and those for `beta` and `gamma` have to be summed over the processes as all
@@ -195,7 +195,7 @@ def sync_batch_normalization(
 def mean_subtraction(
     x: Floats, mean: Array, t: Array | None = None, /, base_axis: int = 1, update_running_mean: bool = True
 ) -> Variable:
-    """`x` minus the running mean of all batches so far, this one among them.
+    """`x` minus the running mean of all batches so far, including this one.
 
     With `update_running_mean`, where m is the mean of `x` over its batch axes, what is subtracted is
 

@@ -1,4 +1,4 @@
-"""Modified Bessel functions of the first kind, scaled so that they do not overflow.
+"""Exponentially scaled modified Bessel functions of the first kind.
 
 With I_n for them, I_n(x) / x^n is an entire function, and its derivative is x I_(n+1)(x) / x^(n+1): so the family
 `scaled_bessel_ratio` is closed under differentiation, and nothing in it is singular at 0. Integers are taken as

@@ -1,4 +1,4 @@
-"""Whole numbers: division, and their bits."""
+"""Integer division and bitwise operations."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ _OF_ONE: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 @op(diagonal=True, broadcasts=True)
 def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
-    """`x0 / x1` of whole numbers, rounded to 0; broadcast together.
+    """`x0 / x1` of integers, rounded towards 0; broadcast together.
 
     Args:
         x0: The dividend, of any shape and an integer dtype.

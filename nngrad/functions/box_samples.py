@@ -1,4 +1,4 @@
-"""The samples that bins of boxes are averages of: which pixels they are made of, and with which weights."""
+"""Sample points within the bins of boxes: which pixels each is interpolated from, and with which weights."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class BinAxis(NamedTuple):
 
 
 class Bins(NamedTuple):
-    """The bins of boxes."""
+    """The bins of boxes along both axes."""
 
     image: jax.Array
     """The number of each box's image (K, 1, 1), as int32; -1 where there is none."""

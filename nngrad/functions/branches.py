@@ -1,4 +1,4 @@
-"""Branches as functions of the graph: cond and switch, of which only the branch that is taken runs."""
+"""cond and switch: branches of which only the selected one runs."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from .loops import check_body
 
 @explained_by_name
 def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -> Any:
-    """What one of several functions gives: `branches[index](*operands)`.
+    """The result of the selected function: `branches[index](*operands)`.
 
     As `jax.lax.switch`: the index is a Variable, and only the selected branch runs. Gradients of any order reach the
     operands and all that the branches read from outside, and come from the selected branch alone. So do the new values
@@ -52,7 +52,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 
 @explained_by_name
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
-    """What one of two functions gives: `true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`.
+    """`true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`; only that one runs.
 
     As `jax.lax.cond`; the documentation of `switch` applies too. Where both sides are cheap, `F.where` is faster.
 

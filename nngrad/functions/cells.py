@@ -1,5 +1,4 @@
-"""Methods of Variable that are functions, by the names of nnabla and NumPy; and arithmetic of cells (`NdArray`), which
-is computed at once."""
+"""Variable's methods under nnabla's and NumPy's names; and immediate arithmetic of NdArrays."""
 
 from __future__ import annotations
 

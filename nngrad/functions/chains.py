@@ -1,4 +1,4 @@
-"""Conditional random fields on chains of labels: plain functions, made of loops over the steps."""
+"""Linear-chain conditional random fields, composed of loops over the steps."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[
 
 @explained_by_name
 def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean") -> Variable:
-    """Negative log-likelihood of labels in a conditional random field on chains (Lafferty et al., 2001).
+    """Negative log-likelihood of labels in a linear-chain conditional random field (Lafferty et al., 2001).
 
     A path y through the labels has the score `sum over t of xs[t][y_t] + cost[y_(t-1), y_t]`. The loss is the logsumexp
     of the scores of all paths, by the forward algorithm (a loop), minus the score of `ys`.
@@ -76,7 +76,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
 
 @explained_by_name
 def argmax_crf1d(cost: Any, xs: Sequence[Any]) -> tuple[Variable, list[Variable]]:
-    """The labels with the highest score in a conditional random field on chains, by Viterbi's algorithm.
+    """The most probable labels in a linear-chain conditional random field, by Viterbi's algorithm.
 
     Args:
         cost: (labels, labels), as for `crf1d`.

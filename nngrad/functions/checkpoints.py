@@ -1,4 +1,4 @@
-"""checkpoint: a part of a graph that gradients compute again."""
+"""checkpoint: rematerialise part of a graph when gradients need it."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def is_array(value: Any) -> bool:
 
 
 def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
-    """`fun`, of which gradients compute again what they need, and keep nothing but what it was given.
+    """`fun`, whose gradients recompute inner values and store only its arguments.
 
         for w in weights:
             h = nn.checkpoint(layer)(h, w)

@@ -1,4 +1,4 @@
-"""Values within bounds, and gradients within bounds."""
+"""Clipping of values and of gradients."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .reduction import norm
 
 @composite
 def clip(x: AnyShape, min: Array | None = None, max: Array | None = None, /) -> Variable:
-    """`x` within bounds, either of which may be left out.
+    """`x` clipped to bounds, either of which may be left out.
 
     The gradient is 0 where a bound takes the place of `x`, and is shared equally where both are the same.
 
@@ -34,7 +34,7 @@ def clip(x: AnyShape, min: Array | None = None, max: Array | None = None, /) -> 
 
 @composite
 def clip_by_value(x: AnyShape, min: Array, max: Array, /) -> Variable:
-    """`min(max(x, min), max)`. The gradient is 0 where a bound takes the place of `x`, and then goes to the bound.
+    """`min(max(x, min), max)`. Where a bound replaces `x`, the gradient goes to the bound.
 
     Args:
         min: The lower bound, a number or an array that broadcasts with `x`.
@@ -46,7 +46,7 @@ def clip_by_value(x: AnyShape, min: Array, max: Array, /) -> Variable:
 
 @composite
 def clip_by_norm(x: Floats, clip_norm: Array, /, axis: Axes | None = None) -> Variable:
-    """`x`, made shorter where its Euclidean norm is above a bound: `x clip_norm / max(norm(x), clip_norm)`.
+    """`x`, scaled down where its Euclidean norm exceeds a bound: `x clip_norm / max(norm(x), clip_norm)`.
 
     Args:
         clip_norm: The bound, a positive number or an array that broadcasts with the norms.
@@ -62,7 +62,7 @@ def clip_by_norm(x: Floats, clip_norm: Array, /, axis: Axes | None = None) -> Va
 
 @op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
 def clip_grad_by_value(x: Floats, min: Array, max: Array, /) -> jax.Array:
-    """`x` unchanged; each element of a gradient that passes is brought within bounds.
+    """`x` unchanged; each element of the gradient that passes is clipped to bounds.
 
     This holds of gradients of every order: a clipped gradient is differentiated as any other result, so that an element
     at a bound, which does not move, has derivative 0; and what then comes back to `x` is clipped in turn. Tangents pass
@@ -77,7 +77,7 @@ def clip_grad_by_value(x: Floats, min: Array, max: Array, /) -> jax.Array:
 
 @op(forwards_inputs=True, axes=mixes("axes"))
 def clip_grad_by_norm(x: Floats, /, clip_norm: Positive | None = None, axes: Axes | None = None) -> jax.Array:
-    """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, whether it was longer or shorter.
+    """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, scaled up or down.
 
     A gradient of 0 stays 0, and has derivative 0. This holds of gradients of every order: a gradient of given norm is
     differentiated as any other result, so that only changes of its direction count; and what then comes back to `x` is
@@ -100,7 +100,7 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
 
 @op(forwards_inputs=True, axes=AxisMap(places=_sample_axes, leading=base_axis_leading))
 def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> jax.Array:
-    """`x` unchanged; of a gradient that passes the `k` largest elements of each sample stay, and the others become 0.
+    """`x` unchanged; of the gradient that passes, only the `k` largest elements of each sample are kept.
 
     This holds of gradients of every order. Tangents pass unchanged.
 

@@ -1,4 +1,4 @@
-"""Exchange between processes, as functions of the graph: each process has its own graph, with arrays of its own.
+"""Collective communication as differentiable functions; each process has its own graph and arrays.
 
 Process r has its own x_r, and gets y_r. What it differentiates is one term of a sum over all processes, and gradients
 are those of the sum. So the gradient of each function here is its transpose, as a matrix on the arrays of all
@@ -56,7 +56,7 @@ def _rooted(given: Ints, root: int, argument: str) -> int:
 
 @op(linear=True, exchanges=_several)
 def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
-    """The sum over processes, y_r = sum_s x_s, which each of them gets.
+    """The sum over processes, y_r = sum_s x_s, on every process.
 
     Args:
         x: An array of the same shape and dtype in all processes.
@@ -70,7 +70,7 @@ def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
 
 @op(linear=True, exchanges=_several)
 def all_gather(x: Array, /, processes: Ints) -> jax.Array:
-    """The arrays of all processes, y_r[s] = x_s, which each of them gets, stacked along a new first axis.
+    """The arrays of all processes, y_r[s] = x_s, stacked along a new first axis, on every process.
 
     Args:
         processes: As for `all_reduce`; the arrays are stacked in this order.
@@ -84,7 +84,7 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
 
 @op(linear=True, exchanges=_several)
 def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
-    """Sums over processes, y_r = sum_s x_s[r], of which each gets its own.
+    """Sums over processes, y_r = sum_s x_s[r], of which process r gets entry r.
 
     Args:
         x: As for `all_reduce`; its first axis is as long as there are processes.
@@ -102,7 +102,7 @@ def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
 
 @op(linear=True, exchanges=_several)
 def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
-    """The array of one process, y_r = x_src, which all of them get.
+    """The array of one process, y_r = x_src, on every process.
 
     Args:
         src: The position in `processes` of the one that sends.
@@ -117,7 +117,7 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
 
 @op(linear=True, exchanges=_several)
 def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
-    """The sum over processes, y_dst = sum_s x_s, which one of them gets; the others get zeros.
+    """The sum over processes, y_dst = sum_s x_s, on one process; the others get zeros.
 
     Args:
         dst: The position in `processes` of the one that receives.
@@ -136,7 +136,7 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
 
 
 def from_process(x: jax.Array, root: int) -> jax.Array:
-    """The array of the process at place `root` along the axis, bit by bit: also zeros with a sign, and NaN."""
+    """The array of process `root` along the axis, bit by bit, including signed zeros and NaN."""
     if x.dtype == bool:
         return from_process(x.astype(jnp.uint8), root).astype(bool)
     bits = lax.bitcast_convert_type(x, jnp.dtype(f"uint{8 * x.dtype.itemsize}"))

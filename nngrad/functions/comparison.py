@@ -1,5 +1,4 @@
-"""Comparisons and logic: 1 where a statement holds, 0 elsewhere, in the floating dtype of the inputs
-(float32 for integers)."""
+"""Comparisons and logic: 1 where true, 0 elsewhere, in the floating dtype of the inputs (float32 for integers)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Which places a condition of `where` stands for."""
+"""How the condition of `where` aligns with its values."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int,
 
 
 def common_shape(shapes: Sequence[tuple[int, ...]], names: str) -> tuple[int, ...]:
-    """The shape that these broadcast to; a ValueError with the `names` of what has them if they do not."""
+    """The shape that these broadcast to; a ValueError names them by `names` if there is none."""
     try:
         shape: tuple[int, ...] = jnp.broadcast_shapes(*shapes)
     except ValueError:

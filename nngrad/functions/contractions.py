@@ -1,4 +1,4 @@
-"""Contractions: sums of products over indices."""
+"""Tensor contractions: sums of products over indices."""
 
 from __future__ import annotations
 
@@ -44,7 +44,7 @@ def _contracted(*given: Any) -> tuple[int, ...] | None:
 def contraction(
     *x: Array, terms: Static, output: Static, matmul_precision: MatmulPrecision | None = None
 ) -> jax.Array:
-    """Sum of products over indices: what `einsum` is made of.
+    """Sum of products over indices: the op behind `einsum`.
 
     Args:
         x: The factors.
@@ -98,7 +98,7 @@ def _product(
 def contraction_like(
     f: Function, x: Sequence[Variable], terms: Sequence[Sequence[int]], output: Sequence[int]
 ) -> Variable:
-    """A contraction that takes part in derivatives of the product `f`, and multiplies as exactly as that."""
+    """A contraction within a derivative of the product `f`, at the same matrix-multiplication precision."""
     y: Variable = contraction(
         *x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=f.args.get("matmul_precision")
     )
@@ -125,7 +125,7 @@ def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> No
 
 @composite
 def einsum(*x: Array, equation: str) -> Variable:
-    """Einstein's summation over any number of Variables.
+    """Einstein summation over any number of Variables.
 
     Args:
         x: The operands.

@@ -1,4 +1,4 @@
-"""Functions that steer gradients, effects and the order of computation: sink, unlink, update, assign,
+"""Functions that control gradients, effects and the order of computation: sink, unlink, update, assign,
 optimization_barrier, sharding_constraint, recomputed."""
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from .arithmetic import broadcast_pair
 
 @op(reads=0)
 def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
-    """One scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
+    """A scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
 
     Its `forward()` is theirs too. Its dtype is the one that the floating inputs promote to; float32 if there is none.
 
@@ -45,7 +45,7 @@ def unlink(x: AnyArray, /) -> jax.Array:
 
 @op(multiple_results=True, forwards_inputs=True)
 def update(*x: Array) -> tuple[jax.Array, ...]:
-    """All of `x` unchanged, each an output.
+    """All of `x` unchanged, each as an output.
 
     `with_updates` ties the leaves that `forward()` writes to the second and later outputs; applied by itself it updates
     nothing.
@@ -68,7 +68,7 @@ def _first(f: Function) -> tuple[Places, ...]:
     on_cpu=lambda specs, arguments: known_after,
 )
 def optimization_barrier(*x: Array) -> jax.Array:
-    """The first of `x` unchanged, to the bit, computed after all the others.
+    """The first of `x`, bit for bit, computed after all the others.
 
     XLA can neither start computations from its result earlier, nor merge them with equal computations from the first of
     `x` itself. So it keeps a recomputation from being merged with the computation that it repeats.
@@ -82,7 +82,7 @@ def optimization_barrier(*x: Array) -> jax.Array:
 
 @op(elementwise=True, linear=True, fuses="in place")
 def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
-    """`x` unchanged, divided over axes of the mesh that it is computed on; its gradient is divided in the same way.
+    """`x` unchanged, sharded over axes of the mesh that it is computed on; its gradient is sharded likewise.
 
     `nn.shard` inserts it into the middle of a graph. Without a mesh it does nothing.
 
@@ -99,7 +99,7 @@ def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, forwards_inputs=True, reads=1)
 def recomputed(x: Array, original: Array, /) -> jax.Array:
-    """`x`, a value computed again, in place of the equal value `original`, which need not be kept for it.
+    """`x`, recomputed in place of the equal value `original`, which then need not be stored.
 
     Gradients pass to `original`, as if nothing had been computed again.
 

@@ -1,4 +1,4 @@
-"""Convolutions: one trilinear form seen from its three sides, and what is made of it."""
+"""Convolutions: one trilinear form seen from its three sides, and layers composed of it."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def convolve(
     x: Array, weight: Array, /, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
     matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
-    """Cross-correlation of `x` with `weight` over 1 to 3 spatial axes: what `convolution` is made of.
+    """Cross-correlation of `x` with `weight` over 1 to 3 spatial axes: the op behind `convolution`.
 
     Args:
         x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`.
@@ -215,7 +215,7 @@ def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
     matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
-    """The transpose of `convolve` in its second input: the weights that `y` and `x` pull at.
+    """The transpose of `convolve` in its second input: the gradient in the weight.
 
     Args:
         y: Of the shape that `convolve` returns.
@@ -238,7 +238,7 @@ def convolution(
     x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
     stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
 ) -> Variable:
-    """Strided, dilated, grouped cross-correlation over 1 to 3 spatial axes, plus a bias per output channel.
+    """Cross-correlation over 1 to 3 spatial axes, with strides, dilation, groups and a bias per output channel.
 
     Args:
         x: (*batch, C, *sizes), or (*batch, *sizes, C) if `channel_last`.
@@ -266,7 +266,7 @@ def deconvolution(
     stride: Ints | None = None, dilation: Ints | None = None, group: int = 1, channel_last: bool = False,
     output_padding: Ints | None = None,
 ) -> Variable:
-    """Transposed convolution: the transpose of the convolution with the same weight and steps, plus a bias.
+    """Transposed convolution: the transpose of `convolution` with the same weight and strides, plus a bias.
 
     Args:
         weight: (C, out/group, *kernel), or (C, *kernel, out/group) if `channel_last`.
@@ -311,7 +311,7 @@ def depthwise_convolution(
     x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
     stride: Ints | None = None, dilation: Ints | None = None, multiplier: int = 1,
 ) -> Variable:
-    """Convolution of each channel by itself, with `multiplier` filters for each.
+    """Convolution of each channel separately, with `multiplier` filters per channel.
 
     Args:
         x: (*batch, C, *sizes).
@@ -341,7 +341,7 @@ def depthwise_deconvolution(
     x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1, pad: Ints | None = None,
     stride: Ints | None = None, dilation: Ints | None = None, divisor: int = 1,
 ) -> Variable:
-    """The transpose of `depthwise_convolution`: each result channel is the sum over `divisor` neighbouring ones.
+    """The transpose of `depthwise_convolution`: each output channel sums `divisor` neighbouring ones.
 
     Args:
         x: (*batch, C, *sizes).
@@ -361,7 +361,7 @@ def depthwise_deconvolution(
 
 
 def with_one_batch_axis(x: Variable, base_axis: int) -> tuple[Variable, tuple[int, ...], int]:
-    """`x` with its batch axes made one, those axes' sizes, and the number of spatial axes."""
+    """`x` with its batch axes flattened into one, their sizes, and the number of spatial axes."""
     if not -x.ndim <= base_axis < x.ndim:
         raise ValueError(f"base_axis {base_axis} is out of range for x of shape {x.shape}")
     base_axis = base_axis + x.ndim if base_axis < 0 else base_axis
@@ -386,7 +386,7 @@ def steps_of(count: int, pad: Any, stride: Any, dilation: Any) -> tuple[tuple[in
 
 
 def finished(y: Variable, bias: Variable | None, batch: tuple[int, ...], channel_last: bool) -> Variable:
-    """`y` plus the bias, with its batch axes as they were."""
+    """`y` plus the bias, with its batch axes restored."""
     if bias is not None:
         out = y.shape[-1] if channel_last else y.shape[1]
         if bias.shape != (out,):

@@ -1,4 +1,4 @@
-"""Running sums and products along an axis, and the recurrence that their gradients are."""
+"""Cumulative sums and products along an axis, and the linear recurrence that their gradients use."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .reduction import whole
 
 @op(type_name="CumSum", linear=True, axes=mixes("axis", none=0), precision="high")
 def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
-    """Running sum along an axis: `y[k] = x[0] + ... + x[k]`.
+    """Cumulative sum along an axis: `y[k] = x[0] + ... + x[k]`.
 
     Args:
         x: Any shape of at least one axis; booleans are counted as int32, and 16-bit floats added up as float32.
@@ -32,7 +32,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
 
 @op(type_name="CumProd", axes=mixes("axis", none=0), precision="high")
 def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
-    """Running product along an axis: `y[k] = x[0] * ... * x[k]`.
+    """Cumulative product along an axis: `y[k] = x[0] * ... * x[k]`.
 
     Its gradient divides by nothing, and so is right where elements are 0.
 
@@ -49,7 +49,7 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
 
 @op(axes=mixes("axis"), precision="high")
 def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> jax.Array:
-    """`y` with `y[k] = a[k] y[k - 1] + b[k]` along an axis, from `y[-1] = 0`.
+    """The linear recurrence `y[k] = a[k] y[k - 1] + b[k]` along an axis, with `y[-1] = 0`.
 
     A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps `y -> a y + b`
     compose associatively (Blelloch, "Prefix sums and their applications", 1990).
@@ -72,7 +72,7 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
 
 @op(linear=True, axes=mixes("axis"))
 def displace(x: WithAxis, /, axis: int = 0, by: int = 1) -> jax.Array:
-    """The elements of `x` moved along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
+    """`x` shifted along an axis: `y[k] = x[k - by]`, and 0 where there is no such element.
 
     Args:
         by: The number of positions; towards the start if negative. Elements moved out are lost.
@@ -81,7 +81,7 @@ def displace(x: WithAxis, /, axis: int = 0, by: int = 1) -> jax.Array:
 
 
 def moved_by(x: jax.Array, axis: int, by: int, fill: int = 0) -> jax.Array:
-    """`x` moved `by` places along `axis`, with `fill` in the places that fall free."""
+    """`x` shifted `by` positions along `axis`; vacated positions hold `fill`."""
     n = x.shape[axis]
     by = by if -n < by < n else (n if by > 0 else -n)
     return lax.pad(x, x.dtype.type(fill), [(by, -by, 0) if i == axis else (0, 0, 0) for i in range(x.ndim)])

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values, QR factors, and the cofactors of matrices."""
+"""Eigenvalues, singular values, QR factors, pseudoinverses and cofactors of matrices."""
 
 from __future__ import annotations
 
@@ -74,7 +74,7 @@ def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
 
 @composite
 def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
-    """The QR factors of each matrix in the last two axes: `x = q r`, with `q' q = 1` and an upper triangle `r`.
+    """The QR factors of each matrix in the last two axes: `x = q r`, with `q' q = 1` and upper triangular `r`.
 
     It is differentiable where the first min(m, n) columns are independent.
 
@@ -103,7 +103,7 @@ def _pinv_cost(f: Function) -> int:
 
 @op(axes=rowwise("(m,n)->(n,m)"), cost=_pinv_cost, precision="high")
 def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
-    """The pseudoinverse `p` of each matrix in the last two axes, after Moore and Penrose.
+    """The Moore-Penrose pseudoinverse `p` of each matrix in the last two axes.
 
     `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those along which the rank stays
     what it is; where the rank is less than both sizes, the pseudoinverse has no others.

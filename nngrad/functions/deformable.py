@@ -1,4 +1,4 @@
-"""Convolutions whose kernels read between the cells of images, at places that inputs move."""
+"""Deformable convolution: the kernel reads between pixels, at positions that inputs shift."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ _CELLS = AxisMap(
 
 @op(linear=True, axes=_CELLS)
 def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
-    """What images have in their cells at given rows and columns; 0 beyond their borders.
+    """The pixels of images at given rows and columns; 0 beyond their borders.
 
     Linear in `x`; `rows` and `columns` say where, and get no gradient.
 
@@ -74,7 +74,7 @@ def _within(places: jax.Array, size: int) -> jax.Array:
 
 @op(linear=True, axes=_CELLS)
 def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Array:
-    """Images with each of `y` added to the cell at its row and column: the transpose of `take_cells`.
+    """Images with each of `y` added to the pixel at its row and column: the transpose of `take_cells`.
 
     Linear in `y`; `rows` and `columns` say where, and get no gradient.
 
@@ -96,7 +96,7 @@ def deformable_convolution(
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     deformable_group: int = 1, channel_last: bool = False,
 ) -> Variable:
-    """Convolution over two axes in which each element of the kernel reads x at a place of its own, moved by `offset`.
+    """2-D convolution in which each kernel element reads `x` at its own position, shifted by `offset`.
 
     Between four cells x is interpolated bilinearly, with zeros beyond its borders (Dai et al., 2017), and with a mask
     what is read is multiplied by it (Zhu et al., 2019). At offsets where a place meets a row or column of cells the

@@ -1,4 +1,4 @@
-"""Detected boxes: of those that overlap the ones with the highest scores are kept."""
+"""Non-maximum suppression of detected boxes."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def _ranked(scores: jax.Array) -> jax.Array:
 
 @op(axes=rows_of((0,)))
 def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax.Array:
-    """Which scores of detected boxes are kept: what `nms_detection2d` is made of.
+    """Which scores of detected boxes are kept: the op behind `nms_detection2d`.
 
     Args:
         ...: As for `nms_detection2d`.
@@ -103,7 +103,7 @@ def ranked_boxes(
     boxes: Array, scores: Array, /, center_point_box: Annotated[int, one_of(0, 1)], max_output_boxes_per_class: Size,
     iou_threshold: float, score_threshold: float,
 ) -> jax.Array:
-    """For each class the numbers of boxes in the order of their scores: what `onnx_non_max_suppression` is made of.
+    """For each class, the box indices by descending score: the op behind `onnx_non_max_suppression`.
 
     Args:
         ...: As for `onnx_non_max_suppression`.
@@ -159,7 +159,7 @@ def selected_rows(numbers: Array, /, size: Size, whole: bool = False) -> jax.Arr
 def nms_detection2d(
     x: Array, /, thresh: float | None = None, nms: float | None = None, nms_per_class: bool | None = None
 ) -> Variable:
-    """Scores of detected boxes, with 0 for those that a better box overlaps with: non-maximum suppression.
+    """Non-maximum suppression: scores of detected boxes, set to 0 for boxes that a better one overlaps.
 
     The score of a class is multiplied by the objectness. The selection has no derivative, but the selected scores have
     gradients.
@@ -197,7 +197,7 @@ def onnx_non_max_suppression(
     boxes: Array, scores: Array, /, center_point_box: int | None = None, max_output_boxes_per_class: int | None = None,
     iou_threshold: float | None = None, score_threshold: float | None = None, size: int | None = None,
 ) -> Variable:
-    """Boxes that no better box of their class overlaps with, as ONNX's NonMaxSuppression selects them. No derivative.
+    """Indices of the boxes that ONNX's NonMaxSuppression selects: no better box of the class overlaps. No derivative.
 
     Args:
         boxes: (batch, N, 4): two opposite corners (y1, x1, y2, x2) of each box.

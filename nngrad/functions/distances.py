@@ -1,4 +1,4 @@
-"""Losses of distances: between arrays, between pairs and triples of samples, and between the clusters of pixels."""
+"""Distance losses: between arrays, pairs and triplets of samples, and clusters of pixels."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
 
 
 def reduced_loss(loss: Variable, reduce: str) -> Variable:
-    """The loss of each sample as `reduce` says: itself for 'no', else their mean or sum."""
+    """The loss of each sample, reduced as `reduce` says: 'no', 'mean' or 'sum'."""
     return loss if reduce == "no" else sum(loss) if reduce == "sum" else mean(loss)
 
 
@@ -59,7 +59,7 @@ def _difference(x0: Variable, x1: Variable) -> Variable:
 
 @composite
 def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce: MeanOrNo = "mean") -> Variable:
-    """`(y d^2 + (1 - y) max(margin - d, 0)^2) / 2` of pairs at a distance d (Hadsell et al., 2006).
+    """`(y d^2 + (1 - y) max(margin - d, 0)^2) / 2` for pairs at distance d (Hadsell et al., 2006).
 
     Args:
         x0: (pairs, n).
@@ -81,7 +81,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
 def triplet(
     anchor: Array, positive: Array, negative: Array, /, margin: Positive = 0.2, reduce: MeanOrNo = "mean"
 ) -> Variable:
-    """`max(|a - p|^2 - |a - n|^2 + margin, 0)` of triples of samples (Schroff et al., 2015).
+    """`max(|a - p|^2 - |a - n|^2 + margin, 0)` for triplets of samples (Schroff et al., 2015).
 
     Args:
         anchor: (triples, n).
@@ -101,7 +101,7 @@ def triplet(
 def cross_covariance(
     y: Array, z: Array, /, reduce: Annotated[str, one_of("half_squared_sum", "no")] = "half_squared_sum"
 ) -> Variable:
-    """Half of the sum of squares of the covariances between two sets of features (Cheung et al., 2014).
+    """Half the sum of squared covariances between two sets of features (Cheung et al., 2014).
 
     Args:
         y: (samples, m).
@@ -120,7 +120,7 @@ def discriminative_margin_based_clustering_loss(
     embeddings: Array, labels: Array, /, delta_v: NotNegative, delta_d: float, max_embedding_dim: int,
     norm: Annotated[int, one_of(1, 2)] = 1, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.001,
 ) -> tuple[Variable, Variable, Variable]:
-    """Losses that make pixels of one instance alike, and instances different (De Brabandere et al., 2017).
+    """Losses that pull the pixels of an instance together and push instances apart (De Brabandere et al., 2017).
 
     Args:
         embeddings: (batch, max_embedding_dim, height, width).

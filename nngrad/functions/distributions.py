@@ -1,4 +1,4 @@
-"""Samples of the binomial, gamma and beta distributions, and choices among given values.
+"""Samples of the binomial, gamma and beta distributions, and weighted random choices.
 
 Samples of the gamma distribution are differentiated with respect to its shape by implicit reparameterisation (Figurnov,
 Mohamed and Mnih, 2018): as the shape moves, a sample moves so that as much of the distribution stays below it. To any
@@ -36,7 +36,7 @@ from .stochastic import by_position, key_leaf, typed_key
 def binomial(
     key: Array, /, n: Annotated[int, between(0, 1 << 24)] = 1, p: Probability = 0.5, shape: Shape = ()
 ) -> jax.Array:
-    """float32 counts: how many of `n` trials succeed, each with probability `p`; they follow from `key`.
+    """float32 counts of successes in `n` trials, each with probability `p`, determined by `key`.
 
     Args:
         n: Number of trials, not negative.
@@ -51,7 +51,7 @@ def binomial(
 @op
 @by_position
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
-    """The logarithm of samples of the gamma distribution with shape `k` and scale 1, that follow from `key`.
+    """The logarithm of samples of the gamma distribution with shape `k` and scale 1, determined by `key`.
 
     The logarithm has all digits where the sample itself is too small for its dtype. The derivative with respect to `k`
     is that of the sample that has as much of the distribution below it.
@@ -167,7 +167,7 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
 @op
 @by_position
 def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -> jax.Array:
-    """Random indices into the last axis of `w`, with probabilities in the proportions of `w`, that follow from `key`.
+    """Random indices into the last axis of `w`, with probabilities proportional to `w`, determined by `key`.
 
     Args:
         w: Weights, `(..., n)`; one that is not positive is never chosen while there are others.
@@ -200,7 +200,7 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
 
 @composite
 def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
-    """float32 counts: how many of `n` trials succeed, drawn anew at every `forward()`.
+    """float32 counts of successes in `n` trials, drawn anew at every `forward()`.
 
     Args:
         ...: As for `binomial`.
@@ -276,7 +276,7 @@ def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Va
 
 @composite
 def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True, seed: int = -1) -> Variable:
-    """Random elements of the last axis of `x`, chosen with probabilities in the proportions of `w`.
+    """Random elements of the last axis of `x`, with probabilities proportional to `w`.
 
     They are drawn anew at every `forward()`. The gradient goes to the elements that were chosen; that with respect to
     the weights is 0, as a choice does not move with them.

@@ -1,6 +1,6 @@
 """Elementwise functions of one Variable: powers, exponentials, trigonometry, rounding.
 
-Where a function of integers is not an integer, they are taken as float32.
+Integer inputs become float32 where the result is not an integer.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ def sign(x: Array, /, alpha: float = 1.0) -> jax.Array:
 
 @op(elementwise=True, diagonal=True)
 def floor(x: KeptDtype, /) -> jax.Array:
-    """The largest whole number that is not above `x`. Gradients pass as through the identity."""
+    """`x` rounded down to a whole number. Gradients pass as through the identity."""
     return lax.floor(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
 def ceil(x: KeptDtype, /) -> jax.Array:
-    """The smallest whole number that is not below `x`. Gradients pass as through the identity."""
+    """`x` rounded up to a whole number. Gradients pass as through the identity."""
     return lax.ceil(x) if is_floating(x) else x
 
 
 @op(elementwise=True, diagonal=True)
 def round(x: KeptDtype, /) -> jax.Array:
-    """The nearest whole number; halves go away from zero. Gradients pass as through the identity."""
+    """The nearest whole number; halves round away from zero. Gradients pass as through the identity."""
     return lax.round(x, lax.RoundingMethod.AWAY_FROM_ZERO) if is_floating(x) else x
 
 
@@ -70,7 +70,7 @@ def square(x: Array, /) -> jax.Array:
 
 @op(elementwise=True, diagonal=True, unbounded=True)
 def one_minus_square(x: Array, /) -> jax.Array:
-    """`1 - x * x`, as `(1 + x) * (1 - x)`, so that no digits are lost where `|x|` is near 1.
+    """`1 - x * x`, computed as `(1 + x) * (1 - x)`, which loses no digits where `|x|` is near 1.
 
     Args:
         x: Any shape; booleans are taken as float32.

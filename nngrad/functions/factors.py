@@ -1,7 +1,7 @@
-"""Factors of matrices, and solves with them: what `batch_solve` and `triangular_solve` are made of.
+"""Matrix factors and solves with them: the ops behind `batch_solve` and `triangular_solve`.
 
-The factors of a matrix are an aid and no function to differentiate: a solve takes the matrix besides, and its rule
-says all of how the solution depends on that. So every derivative of a solve is solves with the factors that are there.
+The factors only help to compute a solve, and no gradient flows through them. A solve also takes the matrix, and its
+rule gives the whole dependence on it. So every derivative of a solve is made of solves with the same factors.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _factor_cost(f: Function) -> int:
 
 @op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The factors of matrices (*batch, n, n) by Gaussian elimination with row exchanges: `a[permutation] = L U`.
+    """The LU factors of matrices (*batch, n, n), with row exchanges: `a[permutation] = L U`.
 
     As one array L is below the diagonal, its own of ones left out, and then U; the order of rows is (*batch, n).
     """
@@ -45,7 +45,7 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
 def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The LU factors of square matrices, differentiable, as `lu_factor` gives them, with the pivots before the
+    """The LU factors of square matrices, as `lu_factor` gives them but differentiable, and pivots before the
     permutation."""
     lu, pivots, permutation = lax.linalg.lu(a)
     return *nan_of_matrix(a, lu), pivots, permutation
@@ -103,7 +103,7 @@ def solve_triangle(
 
 @op(multiple_results=True, axes=_MATRICES, cost=_factor_cost, precision="high")
 def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The factors `x = q r` of matrices that have at least as many rows as columns; those of 16 bits are of float32."""
+    """The factors `x = q r` of matrices with at least as many rows as columns; 16-bit ones are factored in float32."""
     q, r = jnp.linalg.qr(widened(x))
     return lax.convert_element_type(q, x.dtype), lax.convert_element_type(r, x.dtype)
 

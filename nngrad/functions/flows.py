@@ -1,4 +1,4 @@
-"""Ordinary differential equations: what leads from the state at one time to that at another.
+"""Ordinary differential equations: Runge-Kutta steps from the state at one time to that at another.
 
 A field is a function of a state, a vector, and a time. `integrated` goes along it by functions of the graph, which can
 be differentiated as they are; as one function, whose derivatives are flows of other fields, it is in `bodies/flows.py`.
@@ -35,7 +35,7 @@ class Tableau(NamedTuple):
 
     @property
     def c(self) -> tuple[float, ...]:
-        """When each stage is."""
+        """The time of each stage."""
         return tuple([float(sum(row)) for row in self.a])
 
 
@@ -93,7 +93,7 @@ def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variabl
 
 
 def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
-    """The state at the time `end`, from that at the time `start`; NaN where it would take more steps than may be.
+    """The state at the time `end`, from that at the time `start`; NaN where the step limit is exceeded.
 
     If it is `bounded`, a number of steps that is not known before is a loop of as many as may be, which has all
     gradients.

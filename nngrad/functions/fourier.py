@@ -1,4 +1,4 @@
-"""Fourier transforms, of whole arrays and of windows that move over a signal.
+"""Fourier transforms of whole arrays and of sliding windows.
 
 A complex array is a real one with a last axis of 2, for the real and the imaginary part.
 """
@@ -92,7 +92,7 @@ def _wide(x: jax.Array) -> jax.Array:
 
 @op(multiple_results=True, linear=True, axes=rowwise("(n)->(k)"), precision="high")
 def real_fft(x: Array, /) -> tuple[jax.Array, jax.Array]:
-    """The real and the imaginary part of the Fourier transform of real rows, for the frequencies from 0 to n // 2.
+    """Real and imaginary part of the Fourier transform of real rows, for the frequencies 0 to n // 2.
 
     Args:
         x: (*batch, n).
@@ -187,7 +187,7 @@ _MOST_SLICES = 32
 
 @op(linear=True, axes=rowwise("(f,s)->(t)", shape="shape"))
 def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.Array:
-    """Frames added up where they overlap: the transpose of `frames` of an array of `shape`.
+    """Frames added where they overlap: the transpose of `frames` of an array of `shape`.
 
     Args:
         y: Of the shape that `frames` returns.
@@ -206,7 +206,7 @@ def stft(
     x: Array, /, window_size: int, stride: AtLeastOne, fft_size: int, window_type: Window | None = "hanning",
     center: bool = True, pad_mode: str = "reflect", as_istft_backward: bool = False,
 ) -> tuple[Variable, Variable]:
-    """Short-time Fourier transform: that of each part of a signal under a window that moves over it.
+    """Short-time Fourier transform: the transform of a signal under a sliding window.
 
     Args:
         x: (*batch, t).
@@ -250,7 +250,7 @@ def istft(
     window_type: Window | None = "hanning", center: bool = True, pad_mode: str = "reflect",
     as_stft_backward: bool = False,
 ) -> Variable:
-    """The inverse of `stft`: windows times inverse transforms, added up and divided by the sum of squared windows.
+    """The inverse of `stft`: windowed inverse transforms, added and divided by the sum of squared windows.
 
     Of all signals it is the one whose transform is nearest to what is given (Griffin and Lim, 1984).
 

@@ -1,4 +1,4 @@
-"""Several functions under one name, as nnabla has them: made of those functions, which the compiler fuses."""
+"""nnabla's fused functions, composed of their parts; the compiler fuses them."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Random changes of images: where their pixels come from, and what values they have."""
+"""Random augmentation of images: geometry and colour."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ def image_augmentation(
     flip_ud: bool = False, brightness: NotNegative = 0.0, brightness_each: bool = False, contrast: Factor = 1.0,
     contrast_center: float = 0.0, contrast_each: bool = False, noise: NotNegative = 0.0, seed: int = -1,
 ) -> Variable:
-    """Images, each changed at random in the ways that the arguments allow.
+    """Images, each randomly transformed as the arguments allow.
 
     A window of `shape` is taken at a random place of the image, which is scaled, rotated, stretched and distorted
     around the middle of that window, with linear interpolation and 0 beyond the margins. Then the values are changed to
@@ -105,7 +105,7 @@ def image_augmentation(
 
 
 class _Draws(NamedTuple):
-    """Random numbers, one for each image, or for each of its channels: those with the same index are the same."""
+    """Random numbers per image, or per channel: those drawn with the same index are equal."""
 
     key: Variable
     images: int

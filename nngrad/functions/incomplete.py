@@ -1,6 +1,6 @@
 """Incomplete gamma functions and exponential integrals.
 
-Their parameters are numbers: derivatives in these have no closed form. Integers are taken as float32.
+Their parameters are plain numbers, because derivatives in them have no closed form. Integer inputs become float32.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ expi = of_floats(
 
 @op(diagonal=True, unbounded=True, precision="high")
 def expn(x: Array, /, n: AtLeastOne) -> jax.Array:
-    """The exponential integral E_n: that of `exp(-x t) / t^n` from 1 to infinity.
+    """The exponential integral E_n(x): the integral of `exp(-x t) / t^n` from 1 to infinity.
 
     Args:
         x: Any shape, positive; integers are taken as float32.

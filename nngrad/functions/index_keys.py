@@ -1,4 +1,4 @@
-"""What `x[key]` asks for: NumPy's indexing keys, resolved against a shape."""
+"""NumPy's indexing keys, resolved against a shape."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ Entry = int | Window | None
 
 
 class IndexKey(NamedTuple):
-    """A resolved key: a basic one, and index arrays that pick along axes of what the basic one gives."""
+    """A resolved key: a basic one, then index arrays into the axes of its result."""
 
     basic: tuple[Entry, ...]
     axes: tuple[int, ...]
@@ -69,7 +69,7 @@ def resolve(key: Any, shape: tuple[int, ...]) -> IndexKey:
 
 
 def window(s: slice, size: int) -> Window:
-    """Start, count and step of slice `s` of an axis of `size`."""
+    """Start, count and step of the slice `s` along an axis of `size`."""
     try:
         indices = range(size)[s]
     except ValueError as error:

@@ -1,4 +1,4 @@
-"""Selecting and placing elements: masks, gather, scatter, sorting."""
+"""Selecting and placing elements: where, gather, scatter and sorting."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
 
 @op
 def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
-    """Which of several values that are put at the same point stays: true for the last one at each point.
+    """Whether each value stays when several are put at the same point: true for the last one.
 
     Args:
         indices: Whole numbers `(*points, k)`: an index into each of the `k` sizes; negative ones count from
@@ -82,7 +82,7 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
 
 @op
 def extreme_points(x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True) -> jax.Array:
-    """The larger of what is there and what is put there, at given points; those that attain it share its gradient.
+    """The larger of the element there and the values put there, at given points; ties share the gradient.
 
     Args:
         x: What is there.
@@ -240,7 +240,7 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
 
 @composite
 def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
-    """The elements of `x` at `indices` along an axis, each in its own row: `y[i, j] = x[i, indices[i, j]]`.
+    """The elements of `x` at `indices` along an axis, row by row: `y[i, j] = x[i, indices[i, j]]`.
 
     Args:
         x: Any array.
@@ -281,7 +281,7 @@ def _points_last(indices: Variable, ndim: int) -> tuple[Variable, tuple[int, ...
 
 @op(type_name="Sort", axes=mixes("axis"))
 def sort_values(x: WithAxis, /, axis: int = -1, reverse: bool = False) -> jax.Array:
-    """The elements in ascending order along an axis. NaN counts as largest.
+    """The elements in ascending order along an axis. NaN sorts last.
 
     Args:
         reverse: Whether the order is descending.
@@ -291,7 +291,7 @@ def sort_values(x: WithAxis, /, axis: int = -1, reverse: bool = False) -> jax.Ar
 
 @op(axes=mixes("axis"))
 def argsort(x: Array, /, axis: int = -1, reverse: bool = False) -> jax.Array:
-    """The indices, as int32, that bring `x` into ascending order along an axis. Equal elements keep their order.
+    """The indices, as int32, that sort `x` in ascending order along an axis. The sort is stable.
 
     Args:
         x: Any shape of at least one axis; NaN counts as largest.
@@ -314,7 +314,7 @@ def _sorted(x: jax.Array, axis: int, reverse: bool) -> tuple[jax.Array, jax.Arra
 def sort(
     x: Array, /, axis: int = -1, reverse: bool = False, with_index: bool = False, only_index: bool = False
 ) -> Variable | Any:
-    """The elements in ascending order along an axis. NaN counts as largest.
+    """The elements in ascending order along an axis. NaN sorts last.
 
     Args:
         with_index: Whether the indices of the elements are returned too, as in `argsort`.

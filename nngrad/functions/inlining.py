@@ -1,4 +1,4 @@
-"""Bodies put into a graph, function by function, where what is around them can share with them."""
+"""Inline a body into a graph, function by function, so that it can share expressions with its surroundings."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from .control import unlink
 
 
 def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
-    """The outputs of a body that is applied to these inputs, as functions of the graph that is being built."""
+    """The outputs of a body applied to these inputs, as functions of the graph under construction."""
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):

@@ -1,4 +1,4 @@
-"""Interpolation at evenly spaced positions: from which elements each result is made, and with which weights."""
+"""Interpolation at evenly spaced positions: which elements each result is made of, and their weights."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class Grid(NamedTuple):
 
 
 class Kernel(NamedTuple):
-    """How elements are weighted; `resample` says what each means."""
+    """The interpolation kernel; `resample` describes its options."""
 
     mode: str
     rounding: str = "floor"
@@ -48,7 +48,7 @@ ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
 
 @functools.lru_cache(maxsize=256)
 def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
-    """The taps for interpolation along an axis of `count` elements, of which there is one or more."""
+    """The taps for interpolation along a nonempty axis of `count` elements."""
     longest = max(count, grid.size)
     if longest > _MOST:
         raise ValueError(f"{longest} elements along an axis are too many for interpolation, whose weights are "
@@ -112,7 +112,7 @@ def _cubic(distance: np.ndarray, a: float) -> np.ndarray:
 
 
 def transposed_taps(each: Taps, count: int) -> Taps:
-    """The taps of the transpose: for each of `count` elements the results that it has a part in."""
+    """The taps of the transpose: for each of `count` elements, the results that it contributes to."""
     size, width = each.indices.shape
     results, elements, weights = np.repeat(np.arange(size), width), each.indices.ravel(), each.weights.ravel()
     order = np.flatnonzero(weights)

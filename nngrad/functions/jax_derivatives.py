@@ -1,4 +1,4 @@
-"""JAX functions of the user's own as functions on Variables: the ops that stand for them and their derivatives.
+"""The ops that stand for a user's JAX function and its derivatives.
 
 A function f that was traced is differentiated by two ops, which are closed under differentiation. With x the inputs
 that gradients reach, v1 ... vk directions in their space and y a weight for each output:
@@ -58,7 +58,7 @@ _ROWS = AxisMap(places=_row_places)
 
 
 class Sized(Op):
-    """An op that knows the shapes of its outputs from its arguments: nothing is traced to find them, nor remembered."""
+    """An op that finds the shapes of its outputs from its arguments, without a trace."""
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
@@ -180,7 +180,7 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
 
 
 def has_derivative(fun: TracedFunction, order: int) -> bool:
-    """Whether JAX has forward mode for `fun`, `order` times nested."""
+    """Whether JAX can differentiate `fun` in forward mode `order` times."""
     return _refusal(jax_derivative, fun, order) is None
 
 

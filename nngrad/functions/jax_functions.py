@@ -1,4 +1,4 @@
-"""jax_function: a JAX function of the user's own, made callable on Variables."""
+"""jax_function: make a user's JAX function callable on Variables."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ Key = tuple[Hashable, tuple[Hashable, ...], Any]
 
 
 class Traced(NamedTuple):
-    """What tracing a function gave."""
+    """The result of tracing a function."""
 
     closed: ClosedJaxpr
     arrays: list[Given]
@@ -45,7 +45,7 @@ class Traced(NamedTuple):
 
 
 class Trace(NamedTuple):
-    """What is kept of that."""
+    """The part of a trace that is kept."""
 
     key: Key
     """By which it is known when tracing gives it again."""
@@ -58,7 +58,7 @@ class Trace(NamedTuple):
 
 @dataclasses.dataclass(frozen=True)
 class Fixed:
-    """A leaf of the arguments that is handed to the function as it is."""
+    """A leaf of the arguments that is passed to the function unchanged."""
 
     key: Any
     """What it is compared by."""
@@ -78,7 +78,7 @@ class Given(NamedTuple):
 
 
 class JaxFunction:
-    """A JAX function on Variables; made by `jax_function`, and by what looks into it."""
+    """A JAX function on Variables; `jax_function` makes it."""
 
     def __init__(
         self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...],
@@ -252,7 +252,7 @@ def jax_function(
     fun: Callable[..., Any], static_argnums: int | Iterable[int] = (), static_argnames: str | Iterable[str] = (),
     rows: int | Iterable[int] = (),
 ) -> JaxFunction:
-    """A JAX function as a function on Variables, differentiable to any order that JAX allows.
+    """Make a JAX function callable on Variables, differentiable to any order that JAX allows.
 
         f = F.jax_function(lambda x, w: jax.nn.softplus(x @ w))
         y = f(x, w)
@@ -318,7 +318,7 @@ def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
 
 
 class StaticLeaf:
-    """A static argument on its way through the pytree of the arguments, of which it is a leaf."""
+    """A static argument, wrapped as a leaf of the arguments' pytree."""
 
     __slots__ = ("fixed",)
 

@@ -1,4 +1,4 @@
-"""JAX functions that were traced, and their structure as a key: equal keys are functions that compute the same."""
+"""The structure of traced JAX functions as a cache key: equal keys mean equal computations."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ its rules are taken then too."""
 
 
 class ByIdentity:
-    """Something that is compared by identity, and kept alive so that nothing else takes its place."""
+    """An object compared by identity, and kept alive so that its id is not reused."""
 
     __slots__ = ("value",)
 
@@ -114,7 +114,7 @@ def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
 
 
 def structure_of_called(call: Any, derivatives: bool = True) -> Hashable:
-    """What is computed by a call of a function."""
+    """The structure of what a call computes."""
     inner = called_function(call)
     if inner is None or name_of(call) != "jit":
         return frozen(inner, derivatives)
@@ -231,7 +231,7 @@ def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
 
 
 def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashable:
-    """A parameter of a primitive as something to compare by: by value where that is safe, else by identity."""
+    """A parameter of a primitive in hashable form: by value where that is safe, else by identity."""
     if isinstance(value, ClosedJaxpr):
         return _structure_of(value.jaxpr, derivatives, around), frozen(tuple(value.consts), derivatives)
     if isinstance(value, Jaxpr):
@@ -258,7 +258,7 @@ def key_of_array(array: Any) -> Hashable:
 
 
 def is_opaque(array: Any) -> bool:
-    """Whether an array is one of random keys or the like, of which the values cannot be seen."""
+    """Whether the values of an array cannot be read, as those of random keys."""
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 

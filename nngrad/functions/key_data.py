@@ -1,4 +1,4 @@
-"""Random keys, which no Variable holds, as their data, which one does."""
+"""JAX's random keys as the integer data that Variables can hold."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ class KeyData:
         return cls(jax.random.key_data(keys), str(jax.random.key_impl(keys)))
 
     def tree_flatten(self) -> tuple[tuple[Any], str]:
-        """The data, and what draws with them."""
+        """The key data, and the name of the generator."""
         return (self.data,), self.implementation
 
     @classmethod
     def tree_unflatten(cls, implementation: str, parts: Any) -> Any:
-        """Keys, or what stands for them."""
+        """Keys, or a placeholder for them."""
         (data,) = parts
         if getattr(data, "dtype", None) == jax.dtypes.float0:  # their tangents
             return np.zeros(data.shape[:-1], jax.dtypes.float0)
@@ -40,6 +40,6 @@ class KeyData:
 
 
 def is_key(value: Any) -> bool:
-    """Whether it is an array of random keys, or described as one."""
+    """Whether `x` is an array of random keys, or the description of one."""
     dtype = getattr(value, "dtype", None)
     return not isinstance(dtype, np.dtype | None) and bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))

@@ -1,9 +1,9 @@
-"""Linear systems solved by products with the matrix alone: conjugate gradients, BiCGSTAB and GMRES.
+"""Matrix-free linear solvers: conjugate gradients, BiCGSTAB and GMRES.
 
-`jax.scipy.sparse.linalg` has these too. There the matrix is transposed by JAX, whether that is wanted or not, which not
-every function on arrays allows; and products are not counted. Here each method improves an approximation, and is begun
-anew from its result until the residual, computed as it is defined, is small enough: what rounding adds to residuals
-that are carried along does not pass for convergence.
+`jax.scipy.sparse.linalg` has these too. But there JAX always transposes the matrix, which not every function on arrays
+allows, and products are not counted. Here each method improves an approximation and restarts from its result until the
+residual, computed by its definition, is small enough. So rounding errors in a recursively updated residual cannot pass
+for convergence.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Product = Callable[[Any], Any]
 
 
 class KrylovSolution(NamedTuple):
-    """What a method gives."""
+    """The result of a Krylov method."""
 
     x: jax.Array
     residual: jax.Array

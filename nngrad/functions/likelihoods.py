@@ -1,4 +1,4 @@
-"""Negative logarithms of likelihoods: of distributions, and of classes that are compared with sampled ones."""
+"""Negative log likelihoods of distributions, and of classes compared with sampled ones."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def _alike(**inputs: Variable) -> None:
 
 @composite
 def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
-    """`softplus(y) - x y`: of outcomes `x` whose probability is `sigmoid(y)`.
+    """`softplus(y) - x y`: for outcomes `x` whose probability is `sigmoid(y)`.
 
     Args:
         x: Outcomes, 0 or 1, or between.
@@ -43,7 +43,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
 
 @composite
 def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum") -> Variable:
-    """`(ln_var + (x - mean)^2 / exp(ln_var) + log(2 pi)) / 2`: of samples of normal distributions.
+    """`(ln_var + (x - mean)^2 / exp(ln_var) + log(2 pi)) / 2`: for samples of normal distributions.
 
     Args:
         x: Samples.
@@ -58,7 +58,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
 
 @composite
 def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum") -> Variable:
-    """`(mean^2 + exp(ln_var) - ln_var - 1) / 2`: how far normal distributions are from the standard one.
+    """`(mean^2 + exp(ln_var) - ln_var - 1) / 2`: the divergence from the standard normal distribution.
 
     Args:
         mean: Means.
@@ -84,7 +84,7 @@ def _check_words(function: str, x: Variable, t: Variable, weights: Variable) -> 
 
 @composite
 def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo = "mean") -> Variable:  # noqa: N803
-    """A cross entropy with sampled classes in place of all (Ji et al., 2016).
+    """A cross entropy over sampled classes instead of all (Ji et al., 2016).
 
     `-log p(t) - sum log(1 - p(s))` over the samples s, with the softmax p over target and samples of `x W'`.
 

@@ -1,4 +1,4 @@
-"""Matrix products, embedding and functions of matrices."""
+"""Matrix products, embedding, and inverses, determinants and Cholesky factors of matrices."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def batch_matmul(
     a: Array, b: Array, /, transpose_a: bool = False, transpose_b: bool = False,
     matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
-    """Products of the matrices in the last two axes of `a` and `b`, each transposed first if it is so asked.
+    """Products of the matrices in the last two axes of `a` and `b`, each optionally transposed first.
 
     Args:
         a: (*batch, m, k), or (*batch, k, m) if `transpose_a`.
@@ -87,7 +87,7 @@ def batch_matmul(
 
 @composite
 def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int = 1) -> Variable:
-    """`x @ weight + bias`, where the axes of `x` from `base_axis` on count as one.
+    """`x @ weight + bias`, with the axes of `x` from `base_axis` on flattened into one.
 
     Args:
         x: (*batch, *in), with `base_axis` batch axes.
@@ -132,7 +132,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
 
 @composite
 def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
-    """NumPy's `dot`: the product of the last axis of `a` with the last but one of `b`, or with its only one.
+    """NumPy's `dot`: sums products over the last axis of `a` and the last but one of `b`, or its only one.
 
     Args:
         a: (*p, k), or a number, which multiplies the other.
@@ -179,7 +179,7 @@ def _dot(a: Variable, b: Variable) -> Variable:
 
 @composite
 def matmul(a: Array, b: Array, /) -> Variable:
-    """NumPy's `matmul`, what `@` does: products of the matrices in the last two axes, leading axes broadcast.
+    """NumPy's `matmul`, the operator `@`: products of the matrices in the last two axes; leading axes broadcast.
 
     Args:
         a: (*batch, m, k); or (k,), which counts as a row, and that axis is dropped again.
@@ -222,7 +222,7 @@ def _embedded(f: Function) -> tuple[Places, Places]:
 
 @op(linear="each", axes=AxisMap(places=_embedded, leading=lambda f, size, shape: {}, inputs=(0,)))
 def embed(x0: Array, w: Array, /) -> jax.Array:
-    """`w[x0]`: the rows of `w` that `x0` names.
+    """Embedding lookup `w[x0]`: the rows of `w` at the indices `x0`.
 
     What `x0` holds is not known until the graph runs: a number that is negative, not whole, or not smaller than
     `w.shape[0]` gives a row of NaN (of the lowest value if `w` holds integers), and no gradient.
@@ -247,7 +247,7 @@ def embed(x0: Array, w: Array, /) -> jax.Array:
 
 @op(linear=True)
 def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
-    """The transpose of `embed` in `w`: zeros, to which the rows of `gy` are added where `x0` says.
+    """The transpose of `embed` in `w`: the rows of `gy` added to zeros at the indices `x0`.
 
     Args:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
@@ -264,7 +264,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 
 
 def square_matrices(x: Any) -> Any:
-    """`x` in a dtype in which matrices can be factored: float32 at least."""
+    """`x` in a dtype in which matrices can be factored: at least float32."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
     return widened(floating(x))
@@ -332,7 +332,7 @@ def batch_cholesky(x: Array, /, upper: bool = False) -> jax.Array:
 
 @op(linear=True, axes=rowwise("(n,n)->(n,n)"))
 def half_lower(x: Array, /) -> jax.Array:
-    """The lower triangle of each matrix in the last two axes, with half of its diagonal, and zeros above.
+    """The lower triangle of each matrix in the last two axes, with its diagonal halved, and zeros above.
 
     Args:
         x: (*batch, n, n).

@@ -1,4 +1,4 @@
-"""Functions of lists of arrays, and such as return one: plain functions, made of others."""
+"""Functions that take or return lists of arrays, composed of other functions."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def _several(xs: tuple[Any, ...], function: str) -> list[Variable]:
 
 @explained_by_name
 def hstack(*xs: Any) -> Variable:
-    """Arrays joined along the second axis; along the first one where they have just that.
+    """Arrays joined along the second axis, or along the first if they have only one.
 
     Args:
         xs: Variables or arrays, one by one or in a list, of the same sizes except along that axis.
@@ -50,7 +50,7 @@ def hstack(*xs: Any) -> Variable:
 
 @explained_by_name
 def vstack(*xs: Any) -> Variable:
-    """Arrays joined along the first axis; those with one axis count as rows.
+    """Arrays joined along the first axis; one-dimensional ones count as rows.
 
     Args:
         xs: Variables or arrays, one by one or in a list, of the same sizes except along that axis.
@@ -81,7 +81,7 @@ def dstack(*xs: Any) -> Variable:
 
 @explained_by_name
 def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
-    """Each array expanded to the shape that all have together.
+    """The arrays, broadcast to their common shape.
 
     Args:
         xs: Variables or arrays, one by one or in a list.
@@ -122,7 +122,7 @@ def get_item(x: Variable, slices: Any) -> Variable:
 def split_axis(
     x: Variable, indices_or_sections: Ints, axis: int, force_tuple: bool = True
 ) -> tuple[Variable, ...] | Variable:
-    """`x` cut into parts along an axis, which they keep.
+    """`x` split into parts along an axis, which the parts keep.
 
     Args:
         x: Any shape of at least one axis.
@@ -156,7 +156,7 @@ def split_axis(
 
 @explained_by_name
 def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 0) -> Variable:
-    """Sequences of several lengths as one array, each with a number behind it up to one length.
+    """Sequences of different lengths in one array, padded at the end with a number.
 
     Args:
         xs: A list of arrays (steps, *step), with any number of steps each.
@@ -185,7 +185,7 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
 
 @explained_by_name
 def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
-    """Sequences as steps, and steps as sequences: item t of the result holds step t of each that is so long.
+    """A transposed list of sequences: item t of the result holds step t of every sequence that is long enough.
 
     Args:
         xs: A list of arrays (steps, *step), the longest first.

@@ -1,7 +1,7 @@
-"""Loops as functions of the graph: scan, fori_loop and map.
+"""scan, fori_loop and map: loops as functions of the graph.
 
-What is run at each step is a body (`graph/block.py`), a static argument of one op. So a loop is one function of the
-graph, however long it is; its gradient is a loop over the gradient of its body.
+The step is a body (`graph/block.py`), a static argument of one op. So a loop is one function of the graph, however many
+steps it takes, and its gradient is a loop over the gradient of its body.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ T = TypeVar("T")
 @op
 @by_position
 def step_keys(key: Array, /, length: int) -> jax.Array:
-    """uint32[length, 2]: keys for the steps of a loop, which follow from `key`."""
+    """Keys for the steps of a loop, uint32[length, 2], derived from `key`."""
     return jax.random.key_data(jax.random.split(typed_key(key), length))
 
 
@@ -41,7 +41,7 @@ def scan(
     body: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any = None, length: int | None = None,
     reverse: bool = False, unroll: int = 1, truncate: int | None = None,
 ) -> tuple[Any, Any]:
-    """A loop that carries values from step to step, and stacks what each step gives.
+    """A loop that carries values from step to step and stacks the outputs of each step.
 
         last, ys = F.scan(lambda h, x: (F.tanh(h @ w + x),) * 2, h0, xs)
 
@@ -79,7 +79,7 @@ def scanned(
     body: Callable[[Any, Any], Any], init: Any, xs: Any, length: int | None, reverse: bool, unroll: int, owner: str,
     written: Callable[..., Any], truncate: int | None = None,
 ) -> tuple[Any, Any]:  # fmt: skip
-    """What `scan` gives, for a function of this name; `written` is what the user has written as its body."""
+    """The result of `scan` under the name of this function; `written` is the body as the user wrote it."""
     leaves, tree = jax.tree.flatten((init, xs))
     floating = common_floating(leaves)
     inputs = [as_variable(leaf, name, owner, floating) for leaf, name in zip(leaves, _names(init, xs), strict=True)]
@@ -137,7 +137,7 @@ def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
 
 @explained_by_name
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
-    """A loop over the whole numbers from `lower` up to `upper`, which is left out.
+    """A loop over the integers from `lower` to `upper`, which is excluded.
 
     As `jax.lax.fori_loop`, with bounds that are known: `body(i, carry)` returns the carry for the next step. The
     documentation of `scan` applies too.
@@ -169,7 +169,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
 
 @explained_by_name
 def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.lax.map
-    """`function` of each slice of `xs` along the first axes, one after another, stacked.
+    """`function` applied to each slice of `xs` along the first axes, one after another; the results are stacked.
 
     As `jax.lax.map`: it needs the memory of one slice at a time.
 
@@ -224,7 +224,7 @@ def check_body(function: Any, name: str, owner: str) -> Callable[..., Any]:
 
 
 def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
-    """The Variables of a carry, of which a step of `owner` must have kept the structure, the shapes and the dtypes."""
+    """The Variables of a carry, after checking that a step of `owner` kept its structure, shapes and dtypes."""
     expected, structure = jax.tree.structure(before), jax.tree.structure(after)
     if str(expected) != str(structure):
         raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
