@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from nngrad.graph.body_op import BodyOp
 
 Gradients: TypeAlias = "Variable | Sequence[Variable | None] | None"
-"""What a rule returns: one gradient for each input, alone where there is one input; None for zero."""
+"""The result of a rule: one gradient for each input, alone if there is one input; None for zero."""
 RuleFunction = Callable[..., Gradients]
 
 
@@ -186,7 +186,7 @@ def of_bodies(*ops: BodyOp, kind: str = "rule") -> None:
 
 
 def _accumulated(f: Any, gys: Sequence[Variable], indexes: tuple[int, ...], take: Any) -> Gradients:
-    """What an op with bodies adds: nothing to what has arrived."""
+    """The gradients of an op with bodies, which adds nothing to those that have arrived."""
     del take
     gxs: Gradients = f.op.gradients(f, gys, indexes)
     return gxs

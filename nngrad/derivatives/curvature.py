@@ -42,9 +42,9 @@ class CurvatureMatrix:
         chunk: int | None,
     ) -> None:  # fmt: skip
         self.outputs = outputs
-        """What is differentiated: residuals, or outputs of a network."""
+        """The Variables to differentiate: residuals, or outputs of a network."""
         self.parameters = parameters
-        """What it is differentiated by."""
+        """The Variables to differentiate by."""
         self._likelihood = likelihood
         self._scale = scale  # of the rows
         self._chunk = chunk

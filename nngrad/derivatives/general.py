@@ -138,7 +138,7 @@ def _check_vectors(operator: str, x: Variable, lead: int) -> None:
 
 
 def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[Variable], Variable], int]:
-    """What multiplies vectors `(*batch, r)` by the factor, and r."""
+    """A function that multiplies vectors `(*batch, r)` by the factor, and r."""
     if callable(factor) and not isinstance(factor, Variable):
         return factor, x.shape[-1]
     matrix = _as_variable(factor, x, "diffusion: factor")

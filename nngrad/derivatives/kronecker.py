@@ -18,7 +18,7 @@ class Layer(NamedTuple):
     """The block of the weight and bias of an affine function or convolution: the Kronecker product of two matrices."""
 
     weight: int
-    """Which of the parameters it is."""
+    """The index of the parameter."""
     bias: int | None
     inputs: Variable
     """Second moments of what the weight is multiplied by, the last of it 1 where there is a bias: summed over places of
@@ -58,7 +58,7 @@ class KroneckerFactors:
 
     def __init__(self, parameters: list[Variable], layers: list[Layer]) -> None:
         self.parameters = parameters
-        """What the matrix is differentiated by."""
+        """The parameters that the matrix belongs to."""
         self.layers = layers
         """The blocks."""
 
@@ -114,7 +114,7 @@ class _Application(NamedTuple):
     function: Function
     weight: int
     rows: Variable
-    """What the weight multiplies, one row for each place."""
+    """The factor of the weight, one row for each position."""
     channels: int
     """The axis of the product that the weight gives."""
     outputs_first: bool

@@ -41,4 +41,4 @@ LIKELIHOODS = {
     "categorical": Likelihood(_categorical, _categorical_transposed, has_classes=True),
     "bernoulli": Likelihood(_bernoulli, _bernoulli),
 }
-"""What `nn.fisher` knows, by name."""
+"""The likelihoods of `nn.fisher`, by name."""

@@ -265,7 +265,7 @@ class _Same(NamedTuple):
 def _of_outputs(
     f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]
 ) -> list[Labels]:
-    """What the elements of each output of `f` depend on."""
+    """The dependences of the elements of each output of `f`."""
     inputs = {i: found[id(x)] for i, x in enumerate(f.inputs) if id(x) in found}
     shapes = [spec.shape for spec in f.specs]
     given = tuple([x.shape for x in f.inputs])
@@ -290,7 +290,7 @@ def _of_outputs(
 
 
 def _of_rank(labels: Labels, ndim: int, sets: ElementSets) -> Labels:
-    """What holds along the first `ndim` axes, which are those of another output."""
+    """The dependences along the first `ndim` axes, which are those of another output."""
     labels = sets.along(labels, range(ndim, labels.ndim))
     return labels.reshape(labels.shape + (1,) * (ndim - labels.ndim) if ndim > labels.ndim else labels.shape[:ndim])
 

@@ -25,11 +25,11 @@ class Ritz(NamedTuple):
     """The result of a run of the Lanczos method."""
 
     values: Array
-    """Of shape (k), ascending: estimates of eigenvalues; the outer ones come close first."""
+    """Estimates of eigenvalues, of shape (k), ascending; the extreme ones converge first."""
     weights: Array
-    """Of shape (k), of sum 1: how much of the vector that it began with belongs to each."""
+    """The share of the starting vector that belongs to each, of shape (k); their sum is 1."""
     vectors: Array | None = None
-    """Of shape (n, k): estimates of eigenvectors, of length 1, in columns; None where they were not asked for."""
+    """Estimates of eigenvectors, of shape (n, k), with columns of length 1; None if they were not requested."""
 
 
 def lanczos(

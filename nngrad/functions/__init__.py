@@ -56,7 +56,7 @@ def plain_names() -> tuple[str, ...]:
 
 
 def _of(file: str) -> dict[str, Any]:
-    """What a file gives to F."""
+    """The names that a file defines for F."""
     module = importlib.import_module(f"{__name__}.{file}")
     own = {n: f for n, f in vars(module).items() if isinstance(f, Op | Composite) and f.module == module.__name__}
     plain = {name: getattr(module, name) for name in PLAIN.get(file, ())}

@@ -106,7 +106,7 @@ def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
 def _added(
     mask: Variable | None, numbers: Variable | None, sources: int, dtype: np.dtype
 ) -> tuple[Variable | None, Variable | None]:
-    """What is added to products, and which targets see nothing, to which nothing is hidden so that all is finite. A
+    """The additive mask, and which targets see nothing; for these nothing is masked, so that all is finite. A
     mask of bool is True where a source is seen; targets with numbers see no source with a larger one."""
     if mask is None and numbers is None:
         return None, None

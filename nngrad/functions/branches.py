@@ -75,7 +75,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
 
 def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], operands: Any, owner: str) -> Any:
-    """What one of several branches gives, each with its name for messages."""
+    """The result of one of several branches, each with its name for messages."""
     if which.shape:
         name = "index" if owner == "switch" else "pred"
         raise ValueError(f"{owner}: {name} must have no axes, got one of shape {which.shape}; F.where takes arrays")

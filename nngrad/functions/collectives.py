@@ -27,7 +27,7 @@ def _several(arguments: tuple[Any, ...]) -> Processes | None:
 
 
 def _among(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
-    """What `exchange` gives within an axis of the given processes, or `alone` where there is but one."""
+    """The result of `exchange` along an axis of the given processes, or `alone` if there is only one."""
     processes = as_ints(given)
     if not processes or len(set(processes)) < len(processes) or min(processes) < 0:
         raise ValueError(f"processes: give the numbers of different processes, at least one, got {processes}")

@@ -11,8 +11,8 @@ from . import movement
 
 
 def condition_axes(condition: tuple[int, ...], *values: tuple[int, ...]) -> tuple[int, ...]:
-    """Which axes of the result of `where` those of a condition are, counted from the last one. They follow from the
-    shapes of the condition and of the values: with values of another shape the same condition may say another thing."""
+    """The axes of the result of `where` that a condition's axes are aligned with, counted from the last one. They
+    depend on the shapes of the condition and of the values: for other shapes the same condition may differ."""
     shape, ndim = common_shape(values, "x_true and x_false"), len(condition)
     start = len(shape) if condition == shape[:ndim] else ndim
     return tuple(range(-start, ndim - start))

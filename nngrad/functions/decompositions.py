@@ -134,7 +134,7 @@ def _matrices_in(x: Variable) -> Variable:
 
 
 def _like(y: Variable, x: Variable) -> Variable:
-    """What was computed of `x`, in its dtype."""
+    """A result computed from `x`, cast to its dtype."""
     return cast(y, x.dtype) if x.spec.differentiable and y.dtype != x.dtype else y
 
 

@@ -40,7 +40,7 @@ class _Boxes(NamedTuple):
         return _Boxes(*[lax.reshape(each, (*groups, *each.shape[2:])) for each in taken])
 
     def kept(self, alive: jax.Array, threshold: float, chained: bool) -> jax.Array:
-        """Of those that are `alive` (groups, N), the best ones first, which no better one overlaps with by more than a
+        """Of the `alive` boxes (groups, N), sorted best first, those that no better one overlaps by more than a
         threshold of intersection by union; if `chained` only better ones that are kept themselves count."""
         place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
         count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)

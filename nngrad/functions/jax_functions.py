@@ -48,7 +48,7 @@ class Trace(NamedTuple):
     """The part of a trace that is kept."""
 
     key: Key
-    """By which it is known when tracing gives it again."""
+    """The key that identifies it when a trace gives it again."""
     function: Any
     constants: tuple[Variable, ...]
     """The arrays that it closes over."""
@@ -61,7 +61,7 @@ class Fixed:
     """A leaf of the arguments that is passed to the function unchanged."""
 
     key: Any
-    """What it is compared by."""
+    """Its cache key."""
     value: Any = dataclasses.field(compare=False)
 
 
@@ -210,11 +210,11 @@ class JaxFunction:
         return Traced(closed.replace(consts=consts), arrays, results_tree, key)
 
     def _returned(self, results: Any) -> Any:
-        """What `fun` returned, as arrays that Variables hold."""
+        """The results of `fun`, as arrays that Variables hold."""
         return results
 
     def _trace_of(self, key: Key, traced: Traced) -> Trace:
-        """What is kept of a function that was traced."""
+        """The part of a trace that is kept."""
         closed, arrays, results, _ = traced
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])

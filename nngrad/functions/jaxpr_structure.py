@@ -263,7 +263,7 @@ def is_opaque(array: Any) -> bool:
 
 
 def array_value(array: Any) -> Hashable:
-    """What is in an array; itself if that cannot be seen."""
+    """The value of an array as a key; the array itself, by identity, if it cannot be read."""
     if is_opaque(array):
         return ByIdentity(array)
     values = np.ascontiguousarray(array)

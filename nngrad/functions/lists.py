@@ -27,7 +27,7 @@ def variables_of(xs: Sequence[Any], function: str, name: str = "xs") -> list[Var
 
 
 def _several(xs: tuple[Any, ...], function: str) -> list[Variable]:
-    """What was given one by one, or as one list."""
+    """Arguments given one by one, or as one list."""
     return variables_of(xs[0] if len(xs) == 1 and isinstance(xs[0], list | tuple) else xs, function)
 
 

@@ -188,7 +188,7 @@ def map(function: Callable[[Any], Any], xs: Any) -> Any:  # noqa: A001 - as jax.
 
 
 def _names(*trees: Any, of: Sequence[str] = ("init", "xs")) -> list[str]:
-    """What the leaves of pytrees are called in messages."""
+    """Names of the leaves of pytrees, for messages."""
     return [
         name + jax.tree_util.keystr(path)
         for name, tree in zip(of, trees, strict=True)

@@ -57,7 +57,7 @@ def _cut(given: ByTarget, count: int, size: int) -> Variable:
 
 
 def _joined(y: Variable, targets: int) -> Variable:
-    """What a loop over blocks has stacked, with all queries along the third axis."""
+    """The stacks of a loop over blocks, reshaped to all queries along the third axis."""
     count, batch, heads, size, width = y.shape
     whole = movement.reshape(
         movement.transpose(y, axes=(1, 2, 0, 3, 4)), shape=(batch, heads, count * size, width)

@@ -30,7 +30,7 @@ class CellKind(NamedTuple):
     biases: int
     """How many biases there are for each unit: one for each gate, and perhaps one for what comes from the state."""
     states: tuple[str, ...]
-    """What the states are called."""
+    """The names of the states."""
     has_axis: bool = True
     """Whether weights have an axis for gates."""
 
@@ -84,7 +84,7 @@ def _checked(
     kind: CellKind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
     num_layers: int, dropout: float, bidirectional: bool,
 ) -> RecurrentLayers:  # fmt: skip
-    """What the layers are given, if it fits together."""
+    """The checked arguments of the layers."""
     name, directions = kind.name, 2 if bidirectional else 1
     if x.ndim != 3:
         raise ValueError(f"{name}: x must be of shape (steps, batch, inputs), got {x.shape}")

@@ -65,7 +65,7 @@ def triangular_solve(
 
 
 def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Variable]) -> Variable:
-    """What `solve` makes of matrices and right sides with the same leading axes, in one floating dtype."""
+    """Apply `solve` to matrices and right-hand sides with the same leading axes, in one floating dtype."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
         raise ValueError(f"A of shape {a.shape} must hold square matrices in its last two axes")
     vector = b.ndim == 1

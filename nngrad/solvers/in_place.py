@@ -101,7 +101,7 @@ def _beside(
 
 
 Results = tuple[Any, Any, Any, Any]
-"""What an update returns: a result of its own, and the new arrays of other leaves, of parameters, of the state."""
+"""The results of an update: its own, and the new arrays of other leaves, of parameters, of the state."""
 
 _LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
 _COLD = 2
@@ -110,7 +110,7 @@ return is held. They are given copies to take over."""
 
 
 STEP_TO_TRACE = "the to_jax() of a training step"
-"""What JAX may trace instead of an update."""
+"""A function that JAX may trace instead of an update."""
 
 
 class StateValue(Value):

@@ -25,7 +25,7 @@ class Loss(NamedTuple):
     value_fn: Callable[[Arrays], Any]
     """Gives it for other parameters, with nngrad's gradients for JAX's transformations."""
     direction: Arrays | None = None
-    """What the parameters move against, for a solver that takes residuals."""
+    """The directions subtracted from the parameters, for a solver that takes residuals."""
 
     def facts(self, grads: Arrays) -> dict[str, Any]:
         """The extra arguments that transformations ask for, optax's and nngrad's; `grads` are the loss's gradients."""
@@ -57,7 +57,7 @@ def transformed(
 
 
 solvers: weakref.WeakSet[Solver] = weakref.WeakSet()
-"""Those that have parameters."""
+"""The solvers that have parameters."""
 
 _told: weakref.WeakSet[NdArray] = weakref.WeakSet()
 _MOST_NAMED = 8

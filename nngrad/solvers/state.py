@@ -182,7 +182,7 @@ def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: L
 SHARED = ""
 """Under this name are those arrays of a state that belong to no parameter."""
 _COUNTERS = {"t", "count", "good_steps", "skipped"}
-"""What counters of steps are called, by nnabla and by optax, and those of the loss scale."""
+"""The names of step counters, of nnabla and of optax, and those of the loss scale."""
 _PROBE = 1_000_003
 """A size that no state has by itself."""
 _INNER = jax.tree_util.GetAttrKey("inner")
@@ -212,7 +212,7 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
 """By the names of classes, whose subclasses inherit them: names by places in the state of optax. 't' counts updates."""
 
 _NEGATED = {("Nesterov", "1.trace"), ("RMSpropGraves", "2.trace")}
-"""What earlier versions kept with the other sign."""
+"""Arrays that earlier versions kept with the opposite sign."""
 
 
 def _own_classes(kind: type) -> list[type]:

@@ -10,7 +10,7 @@ Hook = Callable[[], Any]
 
 _before: ContextVar[Mapping[str, Hook]] = ContextVar("solver_pre_hooks", default={})  # noqa: B039  it is never changed
 _after: ContextVar[Mapping[str, Hook]] = ContextVar("solver_post_hooks", default={})  # noqa: B039
-"""By their keys, the oldest first. They are replaced, never changed."""
+"""Hooks by key, the oldest first. The dicts are replaced, never changed."""
 
 
 def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:

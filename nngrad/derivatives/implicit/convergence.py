@@ -71,7 +71,7 @@ LINEAR = ("dense", *[name for name in METHODS if name != "iterate"])
 """The ways to solve linear systems."""
 
 OF_FIXED_POINTS = ("dense", *METHODS)
-"""Those to solve the ones of fixed points."""
+"""The methods for the linear equations of fixed points."""
 
 _MOST_DENSE = 128
 """Up to so many unknowns the matrix of a linear system is made by default."""

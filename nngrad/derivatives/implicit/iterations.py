@@ -35,7 +35,7 @@ class Problem(NamedTuple):
     residual: CapturedEquation
     """A function of a vector that is to become 0; for minima, the gradient."""
     function: CapturedEquation
-    """What the user has written."""
+    """The user's function."""
     tol: float
     maxiter: int
     linear: SolveOptions
@@ -86,7 +86,7 @@ def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any
 
 
 def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable], Any], like: Variable) -> Any:
-    """What `trial(t)` gives for the first t of 1, 1/2, 1/4, ... that fits, or the last one that is tried."""
+    """The result of `trial(t)` for the first t of 1, 1/2, 1/4, ... that is accepted, or the last one that is tried."""
     one = F.constant(1.0, (), like.dtype)
 
     def goes_on(carry: Any) -> Variable:

@@ -119,7 +119,7 @@ def _beside_matrix(a: Variable, b: Any) -> Packing:
 
 
 def _of_dense(r: Variable) -> Convergence:
-    """What is known where nothing was iterated."""
+    """The Convergence of a direct solve."""
     residual = F.norm(r)
     finite = F.cast(F.less_scalar(residual, math.inf), dtype="bool")
     return without_gradients(residual, finite, F.constant(0, (), "int32"))

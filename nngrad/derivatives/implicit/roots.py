@@ -211,7 +211,7 @@ def _solution(
     iterative: str = "gmres",
     known: tuple[str, ...] = LINEAR,
 ) -> tuple[Any, Convergence]:
-    """Where a residual is 0.
+    """The root of a residual.
 
     Args:
         owner: The user's function, for messages.

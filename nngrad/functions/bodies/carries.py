@@ -94,7 +94,7 @@ class Moved(NamedTuple):
     step: Carried
     """Tangents come after what they are the tangents of, in each of the three kinds of inputs, and of outputs."""
     inputs: tuple[Variable, ...]
-    """What its loop is applied to."""
+    """The inputs of its loop."""
     carried: Numbers
     """The carries that move, by the numbers of the inputs."""
     stacked: Numbers

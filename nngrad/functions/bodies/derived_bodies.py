@@ -26,7 +26,7 @@ class Derived(NamedTuple):
     residuals: Numbers
     """Which of their inputs these take, and then, as ~k, which of the outputs, before other inputs."""
     results: Numbers
-    """Of what they give the derivatives."""
+    """The inputs or outputs whose derivatives they return."""
 
 
 def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:

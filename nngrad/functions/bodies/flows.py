@@ -41,7 +41,7 @@ class Flow(BodyOp):
         return (field.inputs[-2],)
 
     def operations(self, f: Function) -> int:
-        """Those of the field, for each step."""
+        """The operations of the field at each step."""
         field, _, _, number, *_ = f.arguments
         return int(number * operations_in(field))
 

@@ -37,11 +37,11 @@ class Solution(BodyOp):
     """The input that is the right side; None where there is none."""
 
     def operations(self, f: Function) -> int:
-        """Those of as many products with the matrix as there are unknowns."""
+        """The operations of as many products with the matrix as there are unknowns."""
         return f.specs[0].size * operations_in(f.arguments[0])
 
     def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
-        """Those of `count` inputs that the body of the equation is given, before the solution."""
+        """The first of `count` inputs, which the body of the equation takes before the solution."""
         return range(len(arguments[0].inputs) - 1)
 
     def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
@@ -88,7 +88,7 @@ class Factored(Solution):
         return range(3, count)
 
     def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
-        """As an argument says."""
+        """The static argument that says so."""
         return bool(arguments[1])
 
     def operations(self, f: Function) -> int:
@@ -96,7 +96,7 @@ class Factored(Solution):
         return int(2 * f.specs[0].size ** 2)
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """By the same factors."""
+        """Solve with the same factors."""
         matrix, own = f.arguments
         return solve(matrix, f.inputs[3:], right, DENSE, own != transposed)[0]
 
@@ -120,7 +120,7 @@ class SolvedByBody(Solution):
     right = -1
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """By the same body, or that for the transpose."""
+        """Solve by the same body, or the one for the transpose."""
         matrix, transpose, solver, other = f.arguments
         first = len(matrix.inputs) - 1
         second = first + len(solver.inputs) - 1
@@ -141,7 +141,7 @@ class Root(Solution):
         return tuple([finder.spec(number) for number in finder.outputs])
 
     def operations(self, f: Function) -> int:
-        """Those of products with the Jacobian, and of finding the root."""
+        """The operations of products with the Jacobian, and of finding the root."""
         return super().operations(f) + operations_in(f.arguments[1])
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
@@ -155,7 +155,7 @@ class Factors(BodyOp):
     """The factors of a matrix. A solve with them gets its dependence on parameters from the matrix itself."""
 
     def operations(self, f: Function) -> int:
-        """Those of making the matrix, and its factors."""
+        """The operations of forming and factoring the matrix."""
         n = f.specs[0].shape[0]
         return int(n * (n * n + operations_in(f.arguments[0])))
 

@@ -98,9 +98,9 @@ class Settled(NamedTuple):
 
     loop: Loop
     inputs: tuple[int, ...]
-    """Which of the inputs each of its inputs is."""
+    """For each of its inputs, the index of the original input."""
     unchanging: frozenset[int]
-    """Which of the carries it does not have, by their positions."""
+    """The positions of the removed carries."""
 
 
 @derived_once

@@ -25,7 +25,7 @@ class SolveOptions(NamedTuple):
     maxiter: int
     """or after so many products with the matrix."""
     keep: bool
-    """Whether what did not converge is given nevertheless; else it is NaN."""
+    """Whether to return a solution that has not converged; else it is NaN."""
 
     @property
     def symmetric(self) -> bool:

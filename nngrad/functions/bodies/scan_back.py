@@ -60,15 +60,15 @@ class StepBack(NamedTuple):
 
     body: Block
     fixed: Numbers
-    """Which residuals are the same at each step."""
+    """The residuals that are the same at each step."""
     sums: Numbers
-    """Which outputs of the gradient are added up from step to step."""
+    """The outputs of the gradient that are summed over the steps."""
     stacked: Numbers
-    """Which residuals are slices of what is stacked."""
+    """The residuals that are slices of stacks."""
     arriving: Numbers
     """Which seeds are."""
     after: Numbers
-    """Which residuals are carried, since they are the residual of the step before: new values of carries."""
+    """The residuals that are carried, since they are those of the step before: new values of carries."""
     products: tuple[tuple[int, tuple[Product, ...], tuple[Op, tuple[Any, ...]] | None], ...]
     """Which outputs of the gradient are not computed in the loop, but as products after it; and what is made of several
     products."""
