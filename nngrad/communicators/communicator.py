@@ -152,9 +152,9 @@ class Communicator:
         """Replace arrays by their sums over the processes.
 
         Args:
-            data: An NdArray, or a list of them; those of one dtype are laid into one and summed together.
+            data: An NdArray, or a list of them; arrays of one dtype are concatenated and summed together.
             division: Whether to divide by the number of processes.
-            inplace: Whether to sum each array by itself, which takes no memory for all together, and longer.
+            inplace: Whether to sum each array by itself, which is slower but needs no memory for concatenation.
             group: The name of a group.
 
         Raises:
@@ -206,7 +206,7 @@ class Communicator:
         """Gather the arrays of all processes, in the order of the group, into the cells of a list.
 
         Args:
-            ndarray: What this process gives.
+            ndarray: The array of this process.
             ndarray_list: A cell for each process, of the shape and dtype of `ndarray`.
             group: As for `all_reduce`.
 
@@ -261,10 +261,10 @@ class Communicator:
 
         Args:
             data: As for `all_reduce`: the gradients' cells.
-            pack_size: How many numbers are summed together at most.
+            pack_size: The most elements to sum together.
             division: As for `all_reduce`.
             group: As for `all_reduce`.
-            scale_grad: What each process multiplies its gradients by before.
+            scale_grad: A factor that each process applies to its gradients first.
             keep_dtype: Accepted for nnabla's sake: cells always do.
 
         Raises:

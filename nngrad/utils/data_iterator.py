@@ -37,8 +37,8 @@ class DataIterator:
     size.
 
     Args:
-        data_source: What gives the examples.
-        batch_size: How many there are in a batch.
+        data_source: The source of the examples.
+        batch_size: The number of examples in a batch.
         rng: Accepted for nnabla's sake: sources draw their orders.
         use_thread: Whether the next batch is made in a thread while this one is used.
         epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
@@ -157,9 +157,9 @@ class DataIterator:
         """Batches of a part of the examples, for one process of several.
 
         Args:
-            rng: What draws orders of the part.
-            num_of_slices: Of how many parts of equal size; some examples are in none where they do not go into it.
-            slice_pos: Which of them, from 0 on.
+            rng: The random generator for the order of the part.
+            num_of_slices: The number of parts, which have equal sizes; left-over examples are in none.
+            slice_pos: The number of the part, from 0 on.
             slice_start: In place of these, the first position.
             slice_end: The position after the last.
             cache_dir: A folder for a cache of the part in files.
@@ -190,12 +190,12 @@ def data_iterator(
     """Batches of a source, optionally cached.
 
     Args:
-        data_source: What gives the examples.
-        batch_size: How many there are in a batch.
-        rng: What draws orders of the caches.
+        data_source: The source of the examples.
+        batch_size: The number of examples in a batch.
+        rng: The random generator for the order of caches.
         with_memory_cache: Whether examples are kept in memory, if all take less than 1 GiB.
         with_file_cache: Whether they are kept in files.
-        cache_dir: The folder of these; by default one for the time being.
+        cache_dir: The folder of the files; by default a temporary one.
         epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
         epoch_end_callbacks: The same, called when its last example was taken.
         **options: `use_thread` of `DataIterator`.
@@ -218,10 +218,10 @@ def data_iterator_simple(
 
     Args:
         load_func: A function of the index of an example, which returns a tuple of arrays.
-        num_examples: How many examples there are.
-        batch_size: How many there are in a batch.
-        shuffle: Whether orders are random.
-        rng: What draws them.
+        num_examples: The number of examples.
+        batch_size: The number of examples in a batch.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
         with_memory_cache: As in `data_iterator`.
         with_file_cache: As in `data_iterator`.
         **options: More of its arguments.
@@ -238,10 +238,10 @@ def data_iterator_csv_dataset(
 
     Args:
         uri: The file.
-        batch_size: How many there are in a batch.
-        shuffle: Whether orders are random.
-        rng: What draws them.
-        normalize: Whether images are brought to numbers from 0 to 1.
+        batch_size: The number of examples in a batch.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
+        normalize: Whether images are scaled to 0 to 1.
         with_memory_cache: As in `data_iterator`.
         with_file_cache: As in `data_iterator`.
         **options: More of its arguments.
@@ -258,10 +258,10 @@ def data_iterator_cache(
 
     Args:
         uri: The folder.
-        batch_size: How many there are in a batch.
-        shuffle: Whether orders are random.
-        rng: What draws them.
-        normalize: Whether arrays of uint8 are brought to numbers from 0 to 1.
+        batch_size: The number of examples in a batch.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
+        normalize: Whether arrays of uint8 are scaled to 0 to 1.
         with_memory_cache: As in `data_iterator`.
         **options: More of its arguments.
     """
@@ -276,9 +276,9 @@ def data_iterator_concat_datasets(
 
     Args:
         data_source_list: The sources.
-        batch_size: How many there are in a batch.
-        shuffle: Whether orders are random, over all sources; else one source comes after another.
-        rng: What draws them.
+        batch_size: The number of examples in a batch.
+        shuffle: Whether the order is random, across all sources; if not, one source comes after another.
+        rng: The random generator for it.
         **options: More arguments of `data_iterator`.
     """
     return data_iterator(ConcatDataSource(data_source_list, shuffle, rng), batch_size, rng, **options)

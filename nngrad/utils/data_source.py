@@ -28,8 +28,8 @@ class DataSource:
     has). `reset()` begins an epoch; one that shuffles draws a new order there, and calls `super().reset()`.
 
     Args:
-        shuffle: Whether orders are random.
-        rng: What draws them; a generator of seed 313 by default.
+        shuffle: Whether the order is random.
+        rng: The random generator for it; by default one with seed 313.
     """
 
     def __init__(self, shuffle: bool = False, rng: Generator | None = None) -> None:
@@ -126,8 +126,8 @@ class DataSourceWithMemoryCache(_Of):
 
     Args:
         data_source: The source.
-        shuffle: Whether orders are random.
-        rng: What draws them.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
     """
 
     def __init__(self, data_source: DataSource, shuffle: bool = False, rng: Generator | None = None) -> None:
@@ -159,9 +159,9 @@ class CacheDataSource(_Ordered):
 
     Args:
         cachedir: The folder.
-        shuffle: Whether orders are random.
-        rng: What draws them.
-        normalize: Whether arrays of uint8 are brought to numbers from 0 to 1, in float32.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
+        normalize: Whether arrays of uint8 are scaled to 0 to 1, in float32.
 
     Raises:
         ImportError: The files are .h5, and h5py is not installed.
@@ -219,10 +219,10 @@ class DataSourceWithFileCache(_Of):
 
     Args:
         data_source: The source.
-        cache_dir: The folder; by default one for the time being, which goes with the source.
-        cache_file_name_prefix: How names of files begin.
-        shuffle: Whether orders are random.
-        rng: What draws them.
+        cache_dir: The folder; by default a temporary one, deleted with the source.
+        cache_file_name_prefix: The prefix of file names.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
     """
 
     def __init__(

@@ -19,9 +19,9 @@ class SimpleDataSource(_Ordered):
 
     Args:
         load_func: A function of the index of an example, which returns a tuple of arrays.
-        num_examples: How many examples there are.
-        shuffle: Whether orders are random.
-        rng: What draws them.
+        num_examples: The number of examples.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
     """
 
     def __init__(
@@ -42,8 +42,8 @@ class ConcatDataSource(_Ordered):
 
     Args:
         data_source_list: The sources. Examples of all of them have the same variables.
-        shuffle: Whether orders are random.
-        rng: What draws them.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
 
     Raises:
         ValueError: There is no source; or they have different variables.
@@ -79,9 +79,9 @@ class CsvDataSource(_Ordered):
 
     Args:
         filename: The file; files that it names are relative to its folder.
-        shuffle: Whether orders are random.
-        rng: What draws them.
-        normalize: Whether images are brought to numbers from 0 to 1.
+        shuffle: Whether the order is random.
+        rng: The random generator for it.
+        normalize: Whether images are scaled to 0 to 1.
 
     Raises:
         ValueError: A row has not as many columns as the header.

@@ -112,7 +112,7 @@ def _seconds_of(text: str | None, default: float) -> float:
 
 
 def _tell_the_launcher() -> None:
-    """Tell `nngrad launch` that the script has called `initialize`, of which it warns otherwise."""
+    """Tell `nngrad launch` that this process has called `initialize`; it warns of those that have not."""
     with contextlib.suppress(KeyError, ValueError, OSError):
         os.write(int(os.environ[JOINED]), b"+")
 
