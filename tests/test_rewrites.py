@@ -87,12 +87,12 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "chosen-rows": lambda: [F.batch_matmul(chooser(), M)],
     "chosen-elements": lambda: [F.sum(chooser() * A4, axis=-1)],
     "sums-of-repeated": lambda: [F.sum(F.broadcast(A, shape=(4, 3)), axis=0)],
-    "equal-carries": lambda: [difference_of_carries()],
-    "unchanging-carries": lambda: [tangent_of_a_sum()],
-    "masks-outermost": lambda: [selected()],
     "slices-of-joined": lambda: [F.concatenate(A4, C)[4:6]],
     "slices-of-put": lambda: [F.put_slices(A, key=((1, 3, 1),), shape=(5,))[1:4]],
     "whole-slices": lambda: [F.concatenate(A, A4)[3:]],
+    "equal-carries": lambda: [difference_of_carries()],
+    "unchanging-carries": lambda: [tangent_of_a_sum()],
+    "masks-outermost": lambda: [selected()],
 }
 """For each rule what is smaller with it."""
 
