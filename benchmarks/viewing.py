@@ -15,9 +15,9 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.inspection import Description, describe
 from nngrad.inspection.viewing.document import Measured, document, labels_of, structure_of_layout
-from nngrad.inspection.viewing.html import embedded
 from nngrad.inspection.viewing.layout import layout
 from nngrad.inspection.viewing.runs import lifetimes_of
+from nngrad.inspection.viewing.view import embedded
 
 from .timing import Row
 

@@ -24,10 +24,8 @@ import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.command import cli
 from nngrad.inspection.description import describe
-from nngrad.inspection.viewing import html as page
 from nngrad.inspection.viewing.document import Measured, document
 from nngrad.inspection.viewing.exchange import dot_of, model_explorer_of
-from nngrad.inspection.viewing.html import PLACE, embedded
 from nngrad.inspection.viewing.runs import (
     FINITE,
     FIRST_NAN,
@@ -39,6 +37,7 @@ from nngrad.inspection.viewing.runs import (
     values_of_run,
     values_there,
 )
+from nngrad.inspection.viewing.view import PLACE, embedded
 from tests.work import calls_of
 
 HOSTILE = (
@@ -51,7 +50,8 @@ TEMPLATE = f"<!doctype html><title>t</title>{PLACE}<p>after</p>"
 @pytest.fixture(autouse=True)
 def _template(monkeypatch: pytest.MonkeyPatch) -> None:
     """The page without its scripts, so that these tests need no build."""
-    monkeypatch.setattr(page, "_template", lambda: tuple(TEMPLATE.split(PLACE)))
+    module = sys.modules["nngrad.inspection.viewing.view"]
+    monkeypatch.setattr(module, "_template", lambda: tuple(TEMPLATE.split(PLACE)))
 
 
 def network() -> list[nn.Variable]:

@@ -6,8 +6,7 @@ import argparse
 
 from nngrad_command.outcome import reported
 
-from ..inspection.viewing.html import NoPage
-from ..inspection.viewing.view import SUFFIXES, show_page, write_graph
+from ..inspection.viewing.view import SUFFIXES, NoPage, show_page, write_graph
 from .from_script import graph_named
 
 DESCRIPTION = (

@@ -128,7 +128,7 @@ def run_functions(functions: list[Function]) -> None:
     missing = [f for f in functions if not all([y.is_computed for y in f.outputs])]
     for unit in units_of(missing, through=lambda x: not x.is_computed):
         debug = build_options().watching.debug
-        checker = None if debug is None else debug.checker()
+        checker = None if debug is None else debug()
 
         def run(f: Function, inputs: list[Any], checker: Any = checker) -> Arrays:
             results = _checked(f, inputs, checker)
@@ -183,7 +183,7 @@ def interpret(
     values: dict[tuple[Function, int], Any] = {}
     known = known or {}
     debug = build_options().watching.debug
-    checker = None if debug is None else debug.checker()
+    checker = None if debug is None else debug()
 
     def value(x: Variable) -> Any:
         if x.parent is not None:

@@ -79,7 +79,7 @@ class Watching:
     hooks: tuple[Any, ...] = ()
     """Function hooks, oldest first."""
     debug: Any = None
-    """What debug mode looks for; None if it is off."""
+    """What makes the checker of each run in debug mode; None if it is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

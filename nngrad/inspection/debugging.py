@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -14,21 +15,6 @@ from ..graph.function import locate
 from ..graph.options import Switched, start_with
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
 from .nan import Array, Beginning, Checker
-
-
-class Debug:
-    """The settings of debug mode.
-
-    Args:
-        inf: Whether infinity is looked for, besides NaN.
-    """
-
-    def __init__(self, inf: bool = True) -> None:
-        self.inf = inf
-
-    def checker(self) -> DebugChecker:
-        """The checker of the functions of one run."""
-        return DebugChecker(wrong=_not_finite if self.inf else np.isnan)
 
 
 def _not_finite(values: Array) -> Array:
@@ -108,6 +94,11 @@ def _called(f: Function) -> str:
     return f", which was called at {f.location}" if getattr(f, "location", None) else ""
 
 
+def _checker(inf: bool) -> Callable[[], DebugChecker]:
+    """What makes a checker for each run; `inf` says whether infinity is looked for, besides NaN."""
+    return partial(DebugChecker, wrong=_not_finite if inf else np.isnan)
+
+
 def debug(on: bool = True, *, inf: bool = True) -> Switched:
     """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on everywhere.
 
@@ -129,28 +120,26 @@ def debug(on: bool = True, *, inf: bool = True) -> Switched:
     for value, name in ((on, "on"), (inf, "inf")):
         if not isinstance(value, bool):
             raise TypeError(f"{name}: expected True or False, got {value!r}")
-    return switched(debug=Debug(inf) if on else None)
+    return switched(debug=_checker(inf) if on else None)
 
 
 if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "off"):
-    start_with(debug=Debug())
+    start_with(debug=_checker(inf=True))
 
 
-class _Noting:
-    """Records source lines and scopes on functions as they are applied."""
+def _noting() -> Callable[[Function], None]:
+    """What records source lines and scopes on functions as they are applied."""
+    known: dict[int, tuple[Scope, str]] = {}
+    """The names of scopes by their ids; scopes that are kept here keep their ids."""
 
-    def __init__(self) -> None:
-        self._known: dict[int, tuple[Scope, str]] = {}
-        """The names of scopes by their ids; scopes that are kept here keep their ids."""
-
-    def note(self, f: Function) -> None:
-        """Record the current line of the user's program."""
+    def note(f: Function) -> None:
         locate(f)
         scope = get_current_parameter_scope()
-        known = self._known.get(id(scope))
-        if known is None:
-            known = self._known[id(scope)] = scope, path_of_scope(scope)
-        f.scope = known[1]
+        if id(scope) not in known:
+            known[id(scope)] = scope, path_of_scope(scope)
+        f.scope = known[id(scope)][1]
+
+    return note
 
 
 def source_locations(on: bool = True) -> Switched:
@@ -172,4 +161,4 @@ def source_locations(on: bool = True) -> Switched:
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")
-    return switched(locate=_Noting().note if on else None)
+    return switched(locate=_noting() if on else None)

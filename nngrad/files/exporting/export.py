@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -22,7 +21,7 @@ from ...graph.spec import FLOAT32, dtype_of, spec_of, x64_if
 from ...graph.spelling import did_you_mean
 from ...parameter import get_parameters
 from ..replacing import check_own_ending
-from .container import Described, Named, write_exported
+from .exported import Described, Named, check_installed, write_exported
 from .symbolic import AnySize, NotForAnySize, for_any_size
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
@@ -152,12 +151,6 @@ def _platforms(given: Any) -> tuple[str, ...]:
     if not names:
         raise ValueError("platforms: give at least one")
     return names
-
-
-def check_installed(what: str) -> None:
-    """Raise an ImportError with instructions if a package that `jax.export` needs for its files is missing."""
-    if importlib.util.find_spec("flatbuffers") is None:
-        raise ImportError(f"{what} needs flatbuffers, which is not installed: pip install 'nngrad[export]'")
 
 
 # ---------------------------------------------------------------- what was given

@@ -1,20 +1,69 @@
-"""`nn.load_exported`: functions that `nn.export` has written."""
+"""Exported functions, written to their files and read from them.
+
+A file is a zip archive whose members are stored as they are, so it takes no more memory than its size. `metadata.json`
+describes the function, `program.bin` is what `jax.export` makes of it, and `parameters.safetensors` has the arrays that
+are beside the program, if there are any.
+"""
 
 from __future__ import annotations
 
+import importlib.util
+import json
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 from jax import export as jax_export
 
 from ...graph.conversion import array_of, converted
-from ...graph.spec import x64_if
+from ...graph.spec import dtype_of, x64_if
 from ...graph.spelling import did_you_mean
-from .container import Described, Named, read_exported
-from .export import check_installed
+from ..archives import archive_of, members_of
+from ..checked import NotKnownHere, boolean, integer, text
+from ..replacing import read_whole, write_whole
+from ..storage import Arrays, arrays_from, content_of
+
+FORMAT, VERSION = "nngrad exported function", 1
+_METADATA, _PROGRAM, _PARAMETERS = "metadata.json", "program.bin", "parameters.safetensors"
+_MOST = 2**63 - 1
+_MEMBERS = {_METADATA, _PROGRAM, _PARAMETERS}
+ARRANGEMENTS = ("one", "list", "dict")
+"""How results are given: an array, a list, or a dict by name."""
+
+
+class Named(NamedTuple):
+    """An input or an output."""
+
+    name: str
+    shape: tuple[int | str, ...]
+    """Sizes of the axes; a name, or an expression of it, where any size will do."""
+    dtype: np.dtype[Any]
+
+    def __str__(self) -> str:
+        return f"{self.name}: {self.dtype.name}[{', '.join(map(str, self.shape))}]"
+
+
+class Described(NamedTuple):
+    """The description of an exported function."""
+
+    inputs: tuple[Named, ...]
+    outputs: tuple[Named, ...]
+    arranged: str
+    """One of `ARRANGEMENTS`."""
+    parameters: tuple[Named, ...]
+    """Those that are beside the program."""
+    platforms: tuple[str, ...]
+    draws: bool
+    """Whether it draws at random, so that it takes a seed."""
+    x64: bool
+    """Whether 64-bit values occur in it."""
+    nngrad: str
+    jax: str
+    """The versions that it was made with."""
+    calling_convention: int
+    """The version of `jax.export`'s way to call programs."""
 
 
 class ExportedFunction:
@@ -29,45 +78,22 @@ class ExportedFunction:
         self, path: str, described: Described, exported: jax_export.Exported, parameters: Mapping[str, Any]
     ) -> None:
         self._path = path
-        self._described = described
-        self._exported = exported
-        self._parameters = dict(parameters)
-        self._run = jax.jit(exported.call)
-
-    @property
-    def inputs(self) -> tuple[Named, ...]:
-        """Name, shape and dtype of each input."""
-        return self._described.inputs
-
-    @property
-    def outputs(self) -> tuple[Named, ...]:
-        """Name, shape and dtype of each output."""
-        return self._described.outputs
+        self.inputs, self.outputs = described.inputs, described.outputs
+        """Name, shape and dtype of each input, and of each output."""
+        self.arranged = described.arranged
+        """The structure of the results: 'one', 'list' or 'dict'."""
+        self.platforms = described.platforms
+        """The platforms that it runs on."""
+        self.draws = described.draws
+        """Whether it draws random numbers, and so takes a `seed`."""
+        self.exported = exported
+        """JAX's own object: a function of the inputs, the parameters stored beside it, and the seed if it draws."""
+        self._x64, self._parameters, self._run = described.x64, dict(parameters), jax.jit(exported.call)
 
     @property
     def parameters(self) -> dict[str, Any]:
         """The parameters that are stored beside the program, by name."""
         return dict(self._parameters)
-
-    @property
-    def arranged(self) -> str:
-        """The structure of the results: 'one', 'list' or 'dict'."""
-        return self._described.arranged
-
-    @property
-    def platforms(self) -> tuple[str, ...]:
-        """The platforms that it runs on."""
-        return self._described.platforms
-
-    @property
-    def draws(self) -> bool:
-        """Whether it draws random numbers, and so takes a `seed`."""
-        return self._described.draws
-
-    @property
-    def exported(self) -> jax_export.Exported:
-        """JAX's own object: a function of the inputs, the parameters stored beside it, and the seed if it draws."""
-        return self._exported
 
     def __call__(self, /, *arrays: Any, seed: int | None = None, **named: Any) -> Any:
         """Compute the outputs.
@@ -87,7 +113,7 @@ class ExportedFunction:
         traced = any([isinstance(a, jax.core.Tracer) for a in given])
         if not traced:
             self._check_platform(given)
-        with x64_if(self._described.x64 and not traced):
+        with x64_if(self._x64 and not traced):
             results = self._run(*given)
         if self.arranged == "one":
             return results[0]
@@ -194,3 +220,81 @@ def _fitted(value: Any, each: Named, sizes: dict[str, tuple[int, str]]) -> Any:
     if isinstance(array, jax.core.Tracer):
         return array.astype(jax.dtypes.canonicalize_dtype(each.dtype))
     return converted(array, each.dtype, each.name)
+
+
+def check_installed(what: str) -> None:
+    """Raise an ImportError with instructions if a package that `jax.export` needs for its files is missing."""
+    if importlib.util.find_spec("flatbuffers") is None:
+        raise ImportError(f"{what} needs flatbuffers, which is not installed: pip install 'nngrad[export]'")
+
+
+# ---------------------------------------------------------------- files
+
+
+def write_exported(path: str | Path, described: Described, program: bytes, parameters: Mapping[str, Any]) -> None:
+    """Write a file atomically.
+
+    Raises:
+        OSError: It cannot be written; the message names the file.
+        ValueError: A parameter has a name that the format of its file cannot hold.
+    """
+    facts = {"format": FORMAT, "format_version": VERSION, **described._asdict()}
+    for key in ("inputs", "outputs", "parameters"):
+        facts[key] = [{"name": n.name, "shape": list(n.shape), "dtype": n.dtype.name} for n in facts[key]]
+    members = {_METADATA: json.dumps(facts, indent=1).encode(), _PROGRAM: program}
+    if described.parameters:
+        members[_PARAMETERS] = content_of(parameters, {}, str(path))
+    write_whole(path, archive_of(members))
+
+
+def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
+    """The description of a function, its program, and the parameters beside it.
+
+    Raises:
+        OSError: The file cannot be read.
+        ValueError: It is no such file, or damaged, or made by a newer version; the message names the file.
+    """
+    members = members_of(read_whole(path), {_METADATA, _PROGRAM}, _MEMBERS,
+                         f"{path}: not a file that nn.export has written")
+    try:
+        described = _described(json.loads(members[_METADATA].decode()), path)
+    except NotKnownHere as newer:
+        raise ValueError(str(newer)) from None
+    except (KeyError, TypeError, ValueError, RecursionError) as error:
+        raise ValueError(f"{path}: a damaged file: its {_METADATA} is wrong ({error!r:.200})") from error
+    arrays: Arrays = {}
+    if _PARAMETERS in members:
+        arrays, _ = arrays_from(members[_PARAMETERS], f"{path}: {_PARAMETERS}")
+    wanted = {n.name: (n.shape, n.dtype) for n in described.parameters}
+    if {name: (array.shape, array.dtype) for name, array in arrays.items()} != wanted:
+        raise ValueError(f"{path}: a damaged file: {_PARAMETERS} has not the arrays that {_METADATA} names")
+    return described, members[_PROGRAM], arrays
+
+
+def _described(facts: Any, path: str | Path) -> Described:
+    if not isinstance(facts, dict) or facts.get("format") != FORMAT:
+        raise ValueError(f"its format is not {FORMAT!r}")
+    if integer(facts["format_version"], 1, _MOST) > VERSION:
+        raise NotKnownHere(f"{path}: was written in version {facts['format_version']} of the format, by nngrad "
+                           f"{facts.get('nngrad')!r:.20}; this nngrad reads up to version {VERSION}: upgrade nngrad")
+    calling = integer(facts["calling_convention"], 0, _MOST)
+    least = jax_export.minimum_supported_calling_convention_version
+    most = jax_export.maximum_supported_calling_convention_version
+    if not least <= calling <= most:
+        change = "upgrade JAX" if calling > most else "export the graph again"
+        raise NotKnownHere(f"{path}: was made by JAX {facts.get('jax')!r:.20}, in version {calling} of its calling "
+                           f"convention; JAX {jax.__version__} knows {least} to {most}: {change}")
+    named = {key: tuple([_named(each) for each in facts[key]]) for key in ("inputs", "outputs", "parameters")}
+    if facts["arranged"] not in ARRANGEMENTS or (facts["arranged"] == "one" and len(named["outputs"]) != 1):
+        raise ValueError(f"arranged is {facts['arranged']!r:.20}")
+    if any([len({n.name for n in each}) != len(each) for each in named.values()]):
+        raise ValueError("a name is there twice")
+    platforms = tuple(map(text, facts["platforms"]))
+    return Described(**named, arranged=facts["arranged"], platforms=platforms, draws=boolean(facts["draws"]),
+                     x64=boolean(facts["x64"]), nngrad=text(facts["nngrad"]), jax=text(facts["jax"]),
+                     calling_convention=calling)  # fmt: skip
+
+
+def _named(facts: Any) -> Named:
+    shape = tuple([n if isinstance(n, str) else integer(n, 0, _MOST) for n in facts["shape"]])
+    return Named(text(facts["name"]), shape, dtype_of(text(facts["dtype"])))

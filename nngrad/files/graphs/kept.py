@@ -15,9 +15,9 @@ from ...graph.closing import Closing
 from ...graph.output_group import together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
+from ..checked import NotKnownHere, integer, list_of, text
 from ..replacing import check_own_ending, read_whole, write_whole
 from ..storage import arrays_from, content_of
-from .checked import NotKnownHere, integer, list_of, text
 from .reading import GraphReader
 from .static_arguments import CannotBeKept
 from .writing import GraphWriter

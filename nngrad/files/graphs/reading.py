@@ -24,7 +24,7 @@ from ...graph.spec import dtype_of, spec_of
 from ...graph.traverse import Form
 from ...graph.variable import leaf_of
 from ...random import key_source, source_at
-from .checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
+from ..checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
 from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 

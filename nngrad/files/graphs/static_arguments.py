@@ -20,7 +20,7 @@ from ...graph import Op
 from ...graph.arguments import NegativeZero, as_static_float
 from ...graph.block import Block
 from ...graph.spec import dtype_of
-from .checked import integer
+from ..checked import integer
 
 _MOST_DEEP = 32
 """How deep tuples may be in one another."""

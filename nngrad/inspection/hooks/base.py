@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, Self
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any, Self, TypeVar
 
 from ...graph import Function, build_options
 from ...graph.options import put_layers
@@ -11,6 +11,8 @@ from ...graph.scopes import without
 from ...graph.tables import aligned
 
 Arrays = tuple[Any, ...]
+Key = TypeVar("Key")
+Value = TypeVar("Value")
 
 
 class FunctionHook:
@@ -91,6 +93,14 @@ class FunctionHook:
 def label(function: Function) -> str:
     """A function's name in tables: its op, and the order of differentiation unless it is 0."""
     return f"{function.op.name} (order {function.order})" if function.order else function.op.name
+
+
+def by_key(entries: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
+    """What was seen of each key, in order."""
+    found: dict[Key, list[Value]] = {}
+    for key, value in entries:
+        found.setdefault(key, []).append(value)
+    return found
 
 
 def table_of(head: Sequence[str], rows: Sequence[Sequence[str]], words: int = 1) -> str:

@@ -10,7 +10,7 @@ from typing import Any, TextIO
 import numpy as np
 
 from ...graph import Function
-from .base import Arrays, FunctionHook, label, table_of
+from .base import Arrays, FunctionHook, by_key, label, table_of
 
 
 class PrintHook(FunctionHook):
@@ -79,10 +79,7 @@ class GradientNormHook(FunctionHook):
     @property
     def norms(self) -> dict[str, list[float]]:
         """The norms by function name, in the order of the backward pass."""
-        found: dict[str, list[float]] = {}
-        for name, norm in self.history:
-            found.setdefault(name, []).append(norm)
-        return found
+        return by_key(self.history)
 
     def summary(self) -> str:
         """A table, in the order of the backward pass."""

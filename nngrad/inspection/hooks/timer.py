@@ -10,7 +10,7 @@ import jax
 
 from ...graph import Function
 from ...graph.tables import shown_bytes
-from .base import Arrays, FunctionHook, label, table_of
+from .base import Arrays, FunctionHook, by_key, label, table_of
 
 
 class _Readings(threading.local):
@@ -43,16 +43,16 @@ class MeasuringHook(FunctionHook):
         """Read the meter."""
         self._readings.before.append(self.read())
 
-    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
-        """Read it again."""
-        self._ran(function, "forward")
-
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Read the meter."""
-        self._readings.before.append(self.read())
+        self.forward_preprocess(function, in_data)
+
+    def forward_postprocess(self, function: Function, in_data: Arrays) -> None:
+        """Read the meter again."""
+        self._ran(function, "forward")
 
     def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
-        """Read it again."""
+        """Read the meter again."""
         self._ran(function, "backward")
 
 
@@ -93,9 +93,7 @@ class TimerHook(MeasuringHook):
     @property
     def times(self) -> dict[tuple[str, str], Times]:
         """The times by name of the function and direction, the longest total first."""
-        found: dict[tuple[str, str], list[float]] = {}
-        for name, way, seconds in self.history:
-            found.setdefault((name, way), []).append(seconds)
+        found = by_key([((name, way), seconds) for name, way, seconds in self.history])
         times = {
             key: Times(len(values), sum(values), sorted(values)[len(values) // 2], max(values))
             for key, values in found.items()
@@ -158,9 +156,7 @@ class MemoryHook(MeasuringHook):
     @property
     def memory(self) -> dict[tuple[str, str], Memory]:
         """Memory by name of the function and direction, the largest peak first."""
-        found: dict[tuple[str, str], list[tuple[int, int]]] = {}
-        for name, way, grown, used in self.history:
-            found.setdefault((name, way), []).append((grown, used))
+        found = by_key([((name, way), (grown, used)) for name, way, grown, used in self.history])
         memory = {
             key: Memory(len(values), sum(g for g, _ in values), max(u for _, u in values))
             for key, values in found.items()
