@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from .hdf5_reading import MOST_FOLD
-from .replacing import read_whole, write_whole
+from .replacing import read_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
@@ -57,29 +57,28 @@ def read_parameters(path: str | Path, extension: str) -> FileParameters:
     return READABLE[extension](read_whole(path), str(path))
 
 
-def write_h5(path: str | Path, arrays: Mapping[str, Any], need_grad: Mapping[str, bool]) -> None:
-    """Write arrays to an HDF5 file in nnabla's format, atomically. bfloat16 becomes float32.
+def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) -> bytes:
+    """The bytes of an HDF5 file in nnabla's format, in which bfloat16 becomes float32.
 
     Raises:
         ImportError: h5py is not installed.
-        ValueError: HDF5 cannot hold one of the names.
-        OSError: It cannot be written; the message names the file.
+        ValueError: HDF5 cannot hold one of the names; the message has `where`, the name of the file.
     """
-    write_whole(path, h5_of(arrays, need_grad, str(path)))
-
-
-def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) -> bytes:
-    """The bytes of such a file; `where` is its name in messages."""
     h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
     content = io.BytesIO()
     with h5py.File(content, "w") as file:
         for index, (name, array) in enumerate(arrays.items()):
             if NO_NAME.search(name):
                 raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
-            file[name] = array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+            file[name] = widened(array)
             file[name].attrs["need_grad"] = need_grad[name]
             file[name].attrs["index"] = index
     return content.getvalue()
+
+
+def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """An array in a dtype that HDF5 has."""
+    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
 def package_for(module: str, package: str, what: str) -> Any:
@@ -118,8 +117,9 @@ def _read_h5(content: bytes, where: str) -> FileParameters:
     return held
 
 
-# nnabla's messages as far as they are about parameters, by name: fields with numbers, kinds and whether they are
-# repeated (https://github.com/sony/nnabla, nnabla.proto). Readers pass over the other fields.
+# nnabla's messages as far as they are about parameters and states of solvers, by name: fields with numbers, kinds and
+# whether they are repeated (https://github.com/sony/nnabla, nnabla.proto). Readers pass over the other fields. What
+# nnabla calls a map is a repeated message of keys and values.
 Messages = Mapping[str, Mapping[str, tuple[int, str, bool]]]
 _SHAPE = {"dim": (1, "INT64", True)}
 _PARAMETER = {
@@ -129,12 +129,18 @@ _PARAMETER = {
     "need_grad": (101, "BOOL", False),
 }
 MESSAGES: Messages = {
-    "Shape": _SHAPE, "Parameter": _PARAMETER, "NNablaProtoBuf": {"parameter": (200, "Parameter", True)},
+    "Shape": _SHAPE, "Parameter": _PARAMETER,
+    "Named": {"key": (1, "STRING", False), "value": (2, "Parameter", False)},
+    "State": {"t": (1, "UINT32", False), "pstate": (2, "Named", True)},
+    "OfParameter": {"key": (1, "STRING", False), "value": (2, "State", False)},
+    "Solver": {"states": (40, "OfParameter", True)},
+    "NNablaProtoBuf": {"solver": (30, "Solver", False), "parameter": (200, "Parameter", True)},
 }  # fmt: skip
 
 
 @functools.lru_cache(maxsize=1)
-def _message() -> Any:
+def parameter_message() -> Any:
+    """The class of `NNablaProtoBuf` with parameters and states of a solver."""
     return message_class(MESSAGES)
 
 
@@ -158,21 +164,46 @@ def message_class(messages: Messages) -> Any:
     return factory.GetMessageClass(pool.FindMessageTypeByName("NNablaProtoBuf"))
 
 
-def _read_protobuf(content: bytes, where: str) -> FileParameters:
+def message_in(content: bytes, where: str) -> Any:
+    """The message in a file of parameters or states.
+
+    Raises:
+        ImportError: The package protobuf is not installed.
+        ValueError: It is no such file, or damaged; the message has `where`, the name of the file.
+    """
     errors = package_for("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
     try:
-        return _held(_message().FromString(content), where)
+        return parameter_message().FromString(content)
     except errors.DecodeError as error:
         raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
 
 
-def _read_text(content: bytes, where: str) -> FileParameters:
-    text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: '.nntxt' files")
+def message_of_text(content: bytes, kind: Callable[[], Any], where: str, what: str) -> Any:
+    """The message in a file that has it as text.
+
+    Args:
+        content: The content of the file.
+        kind: Gives the class of the message.
+        where: The name of the file, for messages.
+        what: What it is, for a message where protobuf is not installed.
+
+    Raises:
+        ImportError: The package protobuf is not installed.
+        ValueError: It is no such file, or damaged.
+    """
+    text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: {what}")
     try:
-        message = text_format.Parse(content.decode(), _message()(), allow_unknown_field=True)
+        return text_format.Parse(content.decode(), kind()(), allow_unknown_field=True)
     except (UnicodeDecodeError, text_format.ParseError) as error:
         raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
-    return _held(message, where)
+
+
+def _read_protobuf(content: bytes, where: str) -> FileParameters:
+    return _held(message_in(content, where), where)
+
+
+def _read_text(content: bytes, where: str) -> FileParameters:
+    return _held(message_of_text(content, parameter_message, where, "'.nntxt' files"), where)
 
 
 def _held(message: Any, where: str) -> FileParameters:

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from .. import functions as F
 from ..graph import Variable
-from .nnabla_files import MESSAGES, members_of_archive, message_class, package_for
+from .nnabla_files import MESSAGES, members_of_archive, message_class, message_of_text
 from .replacing import read_whole
 
 RENAMED = {"axes": "axis", "keep_dims": "keepdims"}
@@ -101,11 +101,7 @@ def read_networks(path: str | Path, extension: str) -> Any:
     if extension == ".nnp":
         members = members_of_archive(content, where)
         content = b"\n".join([each for name, each in members.items() if name.endswith((".nntxt", ".prototxt"))])
-    text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: networks of nnabla's")
-    try:
-        return text_format.Parse(content.decode(), network_message()(), allow_unknown_field=True)
-    except (UnicodeDecodeError, text_format.ParseError) as error:
-        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+    return message_of_text(content, network_message, where, "networks of nnabla's")
 
 
 def build_network(

@@ -7,7 +7,6 @@ message `NNablaProtoBuf`.
 
 from __future__ import annotations
 
-import functools
 import io
 from collections.abc import Mapping
 from pathlib import Path
@@ -15,27 +14,19 @@ from typing import Any
 
 import numpy as np
 
-from .nnabla_files import NO_NAME, Arrays, array_of_message, message_class, package_for, read_parameters
+from .nnabla_files import (
+    NO_NAME,
+    Arrays,
+    array_of_message,
+    message_in,
+    package_for,
+    parameter_message,
+    read_parameters,
+    widened,
+)
 from .replacing import read_whole, write_whole
 
 STATE_FILES = (".h5", ".protobuf")
-
-_VARIABLE = {"shape": (20, "Shape", False), "data": (100, "FLOAT", True)}
-_MESSAGES = {
-    "Shape": {"dim": (1, "INT64", True)},
-    "Variable": _VARIABLE,
-    "Named": {"key": (1, "STRING", False), "value": (2, "Variable", False)},
-    "State": {"t": (1, "UINT32", False), "pstate": (2, "Named", True)},
-    "OfParameter": {"key": (1, "STRING", False), "value": (2, "State", False)},
-    "Solver": {"states": (40, "OfParameter", True)},
-    "NNablaProtoBuf": {"solver": (30, "Solver", False)},
-}
-"""As `MESSAGES` of parameters; what nnabla calls a map is a repeated message of keys and values."""
-
-
-@functools.lru_cache(maxsize=1)
-def _message() -> Any:
-    return message_class(_MESSAGES)
 
 
 def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
@@ -50,15 +41,10 @@ def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
     if others:
         raise ValueError(f"{path}: nnabla's files of states have no place for {', '.join(others)}, which belongs to no "
                          "parameter; a file whose name ends in .safetensors has")
-    arrays = {name: {what: np.asarray(x.d) for what, x in state.pstate.items()} for name, state in states.items()}
-    arrays = {name: {what: _widened(array) for what, array in own.items()} for name, own in arrays.items()}
+    arrays = {name: {what: widened(np.asarray(x.d)) for what, x in state.pstate.items()}
+              for name, state in states.items()}  # fmt: skip
     counts = {name: int(state.t) for name, state in states.items()}
-    content = (_h5_of if Path(path).suffix == ".h5" else _protobuf_of)(arrays, counts, str(path))
-    write_whole(path, content)
-
-
-def _widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
+    write_whole(path, (_h5_of if Path(path).suffix == ".h5" else _protobuf_of)(arrays, counts, str(path)))
 
 
 def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) -> bytes:
@@ -79,7 +65,7 @@ def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) 
 
 def _protobuf_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) -> bytes:
     package_for("google.protobuf", "protobuf", f"{where}: '.protobuf' files")
-    message = _message()()
+    message = parameter_message()()
     for name, own in arrays.items():
         written = message.solver.states.add(key=name)
         written.value.t = counts[name]
@@ -121,11 +107,7 @@ def _read_h5(path: str | Path) -> dict[str, tuple[Arrays, int]]:
 
 
 def _read_protobuf(path: str | Path) -> dict[str, tuple[Arrays, int]]:
-    errors = package_for("google.protobuf.message", "protobuf", f"{path}: '.protobuf' files")
-    try:
-        message = _message().FromString(read_whole(path))
-    except errors.DecodeError as error:
-        raise ValueError(f"{path}: not a file of nnabla's, or a damaged one ({error})") from error
+    message = message_in(read_whole(path), str(path))
     if not message.HasField("solver"):
         raise ValueError(f"{path}: no file of a solver's states")
     return {

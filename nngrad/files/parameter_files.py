@@ -17,7 +17,8 @@ from ..graph.source_location import warn_user
 from ..graph.value import writing
 from ..graph.variable import leaf_of
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters
-from .nnabla_files import READABLE, read_parameters, write_h5
+from .nnabla_files import READABLE, h5_of, read_parameters
+from .replacing import write_whole
 from .storage import read_arrays, write_arrays
 
 Change = tuple[Callable[[Any, Any, Any], None], Any, Any, Any]
@@ -67,7 +68,7 @@ def save_parameters(
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
     by_name = dict(zip(chosen, arrays, strict=True))
     if extension == ".h5":
-        write_h5(path, by_name, flags)
+        write_whole(path, h5_of(by_name, flags, str(path)))
     else:
         write_arrays(path, by_name, {"need_grad": flags})
     if not chosen:
@@ -195,7 +196,8 @@ def _parameter_for(
         param.need_grad = param.spec.differentiable and flag is not False
         return param, []
     param = there
-    changes = _taking_over(param.cell, _fitting_cell(name, param, array, path))
+    value = _fitting_cell(name, param, array, path)._value
+    changes: list[Change] = [(setattr, param.cell, "_value", value), (setattr, param.cell, "variable", None)]
     if flag is not None:
         changes.append((setattr, param, "_need_grad", param.spec.differentiable and flag))
     return param, changes
@@ -218,13 +220,6 @@ def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path:
     if cell.spec.differentiable != param.spec.differentiable:
         raise ValueError(f"{path}: parameter {name!r} is {array.dtype.name} in the file, but {param.dtype.name} here")
     return cell if cell.spec is param.spec else cell.cast(param.dtype)
-
-
-def _taking_over(cell: NdArray, source: NdArray) -> list[Change]:
-    """The change that gives `cell` the value of `source`."""
-    if source.spec is not cell.spec:
-        raise ValueError(f"a cell of {cell.spec} cannot hold a value of {source.spec}")
-    return [(setattr, cell, "_value", source._value), (setattr, cell, "variable", None)]
 
 
 def _make(changes: list[Change]) -> None:

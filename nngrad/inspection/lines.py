@@ -156,8 +156,12 @@ class Writer:
         return Part(self._d.results[node][output], self._d.orders[node])
 
     def _cells(self, node: int) -> tuple[str, ...]:
-        said = {"state": self._state, "scope": self._scope, "rule": self._rule, "location": self._location}
-        return tuple([said[name](node) for name in self._columns if name in said])
+        d = self._d
+        said = {
+            "state": lambda: _STATES.get(d.states[node], ""), "scope": lambda: d.scopes[node],
+            "rule": lambda: d.formula(node), "location": lambda: self._location(node),
+        }  # fmt: skip
+        return tuple([said[name]() for name in self._columns if name in said])
 
     def _origin(self, node: int) -> str:
         d = self._d
@@ -165,15 +169,6 @@ class Writer:
         if rule is None:
             return ""
         return f"of {d.names[origin]}" if origin >= 0 else f"of {rule.name}"
-
-    def _state(self, node: int) -> str:
-        return _STATES.get(self._d.states[node], "")
-
-    def _scope(self, node: int) -> str:
-        return self._d.scopes[node]
-
-    def _rule(self, node: int) -> str:
-        return self._d.formula(node)
 
     def _location(self, node: int) -> str:
         location = self._d.locations[node]

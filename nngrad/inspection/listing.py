@@ -93,18 +93,6 @@ def _changed(before: int, after: int) -> str:
     return f"{short_number(before)} → {short_number(after)}{share}"
 
 
-def listing_difference(before: Listing, after: Listing, context: int | None = 2) -> Difference:
-    """The difference of two graphs; see `Listing.diff`."""
-    if context is not None:
-        checked_count(context, "context", 0, " or None")
-    a, b = before.described, after.described
-    found = matching(a, b)
-    here = {j: i for i, j in found.there.items()}
-    columns = [name for name in before.columns if name in after.columns and name != "location"]
-    old, new = Writer(a, columns), Writer(_renamed(a, b, here), columns)
-    return Difference(before, after, list(_merged(old, new, found.there, here)), context)
-
-
 def _renamed(a: Description, b: Description, here: dict[int, int]) -> Description:
     """The second graph with the first one's names for what both have, and other names for the rest."""
     names = Names()
@@ -199,7 +187,14 @@ class Listing(Printed):
         """
         if not isinstance(other, Listing):
             raise TypeError(f"other: expected a listing, nn.show(...), got {type(other).__name__}")
-        return listing_difference(self, other, context)
+        if context is not None:
+            checked_count(context, "context", 0, " or None")
+        a, b = self.described, other.described
+        there = matching(a, b)
+        here = {j: i for i, j in there.items()}
+        columns = [name for name in self.columns if name in other.columns and name != "location"]
+        old, new = Writer(a, columns), Writer(_renamed(a, b, here), columns)
+        return Difference(self, other, list(_merged(old, new, there, here)), context)
 
     def __repr__(self) -> str:
         functions = sum([op is not None for op in self.described.ops])

@@ -12,18 +12,9 @@ from .folding import static_key
 from .recomputation import State
 
 
-class Matching(NamedTuple):
-    """The correspondence between two graphs."""
-
-    there: dict[int, int]
-    """For nodes of the first graph those of the second that are the same, or stand in their place. What is in bodies
-    goes with the function that has them."""
-    same: set[int]
-    """The nodes of the first graph that compute the very same as theirs."""
-
-
-def matching(a: Description, b: Description) -> Matching:
-    """The nodes of two graphs that correspond, one to one.
+def matching(a: Description, b: Description) -> dict[int, int]:
+    """For nodes of the first graph those of the second that are the same, or stand in their place, each to one at most.
+    What is in bodies goes with the function that has them.
 
     Leaves are the same where they are one Variable, or else have one name, shape and dtype. Functions are the same that
     do the same to the same values; `F.recomputed` and barriers only pass values on. Of what is left, functions stand in
@@ -45,7 +36,6 @@ def matching(a: Description, b: Description) -> Matching:
             if i not in there and (a.states[i] is State.COPY) in (False, copies) and waiting.get(of_a.nodes[i]):
                 there[i] = waiting[of_a.nodes[i]].popleft()
                 taken.add(there[i])
-    same = set(there)
     places: dict[Any, list[int]] = {}
     for j in b.top:
         if j not in taken and b.states[j] is not State.COPY:
@@ -65,7 +55,7 @@ def matching(a: Description, b: Description) -> Matching:
         if alike:
             there[i] = places[key].pop(alike.index(max(alike)))
     there.update([pair for i, j in list(there.items()) for pair in _within(a, i, b, j)])
-    return Matching(there, same)
+    return there
 
 
 _MOST_TRIED = 8

@@ -11,6 +11,8 @@ from typing import Any
 
 import numpy as np
 
+from ..files.nnabla_files import package_for
+
 Example = Sequence[Any]
 Generator = np.random.RandomState | np.random.Generator
 _SEED = 313
@@ -205,10 +207,7 @@ class CacheDataSource(_Ordered):
 
 
 def _read_h5(path: Path) -> dict[str, Any]:
-    try:
-        import h5py
-    except ImportError as error:
-        raise ImportError(f"{path} is read by h5py: pip install 'nngrad[nnabla]'") from error
+    h5py = package_for("h5py", "h5py", f"{path}: '.h5' files")
     with h5py.File(path, "r") as file:
         return {name: values[()] for name, values in file.items()}
 

@@ -8,6 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..files.nnabla_files import package_for
+
 Image = NDArray[Any]
 _SINGLE, _COLOURS = 2, 3
 """Axes of an image in grey, and of one with channels."""
@@ -16,11 +18,7 @@ _FULL = {"uint8": 255, "uint16": 65535}
 
 
 def _pillow() -> Any:
-    try:
-        from PIL import Image as pillow  # noqa: N813
-    except ImportError as error:
-        raise ImportError("images are read and written by Pillow: pip install 'nngrad[nnabla]'") from error
-    return pillow
+    return package_for("PIL.Image", "Pillow", "images")
 
 
 def _resampling(name: str) -> Any:

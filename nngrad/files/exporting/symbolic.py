@@ -117,7 +117,11 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
     linear = [linearize(outputs, first=inputs, effects=False) for inputs, outputs in graphs]
     blocks = [each.program.block for each in linear]
     count = len(graphs[0][0])
-    _check_structure(blocks)
+    try:
+        _check_structure(blocks)
+    except Differs as differs:
+        raise ValueError(f"the structure of the graph depends on the batch size, {differs}; export it with a fixed "
+                         "size") from None
     for leaves in zip(*[each.leaves[count:] for each in linear], strict=True):
         _check_leaf(leaves)
     fitting = _Fitting(size)
@@ -137,13 +141,12 @@ def _check_structure(blocks: Sequence[Block]) -> None:
     for block in blocks[1:]:
         for (op, _, ins), (other, _, others) in zip(first.steps, block.steps, strict=False):
             if op is not other or ins != others:
-                raise ValueError(f"the structure of the graph depends on the batch size, from {op.name} on: with "
-                                 f"{SIZES[0]} there is {op.name}, and with another size {other.name} at its place; "
-                                 "export it with a fixed size")
+                raise Differs(f"from {op.name} on: with {SIZES[0]} there is {op.name}, and with another size "
+                              f"{other.name} at its place")
         if len(first.steps) != len(block.steps) or first.outputs != block.outputs:
-            raise ValueError("the structure of the graph depends on the batch size: it has "
-                             f"{len(first.steps)} functions for one and {len(block.steps)} for another; export it "
-                             "with a fixed size")
+            raise Differs(f"it has {len(first.steps)} functions for one and {len(block.steps)} for another")
+        if first.orders != block.orders or first.stop_gradients != block.stop_gradients:
+            raise Differs("what is differentiated in it does")
 
 
 def _check_leaf(leaves: Sequence[Variable]) -> None:
@@ -234,18 +237,15 @@ class _Fitting:
         first = each[0]
         if all([body == first for body in each]):
             return first
-        if len({(body.orders, body.outputs, body.stop_gradients, len(body.steps)) for body in each}) > 1:
-            raise Differs("the structure of its body does")
         steps: list[Step] = []
-        for step in zip(*[body.steps for body in each], strict=True):
-            op, _, ins = step[0]
-            if any([other is not op or others != ins for other, _, others in step]):
-                raise Differs(f"in its body there is {op.name} for one size, and another function for another")
-            try:
+        try:
+            _check_structure(each)
+            for step in zip(*[body.steps for body in each], strict=True):
+                op, _, ins = step[0]
                 # A body has no place for numbers that are computed.
                 steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
-            except ValueError as error:
-                raise Differs(f"in its body {error}") from None
+        except (Differs, ValueError) as error:
+            raise Differs(f"in its body, {error}") from None
         results = [
             tuple([self.spec(specs) for specs in zip(*made, strict=True)])
             for made in zip(*[body.results for body in each], strict=True)

@@ -36,6 +36,7 @@ class CheckedFunction:
         seed: Seed of weights and directions.
     """
 
+    @contained
     def __init__(
         self,
         func: Callable[..., Any],
@@ -65,17 +66,6 @@ class CheckedFunction:
             self.labels.append(x.name or f"params[{i}]")
         if not self.moving:
             raise ValueError("x_data: there is no array of a floating dtype to check a gradient at")
-        self._build(func, arguments, order, given_weights, rng)
-
-    @contained
-    def _build(
-        self,
-        func: Callable[..., Any],
-        arguments: list[Variable],
-        order: int,
-        given_weights: Sequence[Sequence[Any] | None],
-        rng: np.random.Generator,
-    ) -> None:
         set_switches(auto_forward=False)
         outputs = func(*arguments)
         level = list(outputs) if isinstance(outputs, tuple | list) else [outputs]

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import html
 import itertools
 import math
+import re
 import unicodedata
 from collections.abc import Iterable, Sequence
 
@@ -53,21 +55,15 @@ def _cut(text: str, kept: int) -> str:
     return f"{text[: kept - end].rstrip()}…{text[len(text) - end :].lstrip()}"
 
 
+_NO_CHARACTERS = re.compile(
+    "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
+)
+"""What XML 1.0 has not, and controls that turn the direction of writing around them."""
+
+
 def escaped(text: str) -> str:
     """The text escaped for XML, between tags or in an attribute. Characters that XML cannot express become U+FFFD."""
-    kept = "".join([c if _is_character(ord(c)) else "\ufffd" for c in text])
-    for character, entity in (("&", "&amp;"), ("<", "&lt;"), (">", "&gt;"), ('"', "&quot;"), ("'", "&#39;")):
-        kept = kept.replace(character, entity)
-    return kept
-
-
-def _is_character(code: int) -> bool:
-    """Whether XML 1.0 has the character, and it is no control of the writing direction."""
-    if 0x202A <= code <= 0x202E or 0x2066 <= code <= 0x2069:
-        return False
-    return code in (0x9, 0xA, 0xD) or 0x20 <= code <= 0x7E or 0xA0 <= code <= 0xD7FF or (
-        0xE000 <= code <= 0xFFFD or 0x10000 <= code <= 0x10FFFF
-    )
+    return html.escape(_NO_CHARACTERS.sub("\ufffd", text))
 
 
 def number(value: float) -> str:
