@@ -56,7 +56,8 @@ class NetworkWriter:
             if not isinstance(x, Variable) or not (closing.has(x) or name in outputs):
                 raise CannotBeSaved(f"{name!r} is no Variable of the network")
         self._names = {closing[x]: name for name, x in {**names, **outputs}.items()}
-        self._shapes: dict[str, Shape] = {}
+        self.shapes: dict[str, Shape] = {}
+        """Of values, by their names."""
         self._batched: set[str] = set()
         """Values that depend on an input."""
         self._count = 0
@@ -84,7 +85,7 @@ class NetworkWriter:
             self._declare(self._names[number], leaf.shape, "Buffer" if name is None else "Parameter")
 
     def _declare(self, name: str, shape: Shape, kind: str = "Buffer") -> str:
-        self._shapes[name] = shape
+        self.shapes[name] = shape
         message = self._network.variable.add(name=name, type=kind)
         message.shape.dim.extend(self.open(name, shape))
         return name
@@ -141,19 +142,12 @@ class NetworkWriter:
         self.emit(kind, [x], [name], [shape], fields)
         return name
 
-    def shape(self, name: str) -> Shape:
-        """The shape of a value."""
-        return self._shapes[name]
-
-    def reshaped(self, x: str, shape: Shape) -> str:
-        """Write a reshape if `x` has another shape."""
-        if self._shapes[x] == shape:
-            return x
-        return self.between("Reshape", x, shape, {"shape": self.open(x, shape)})
-
     def _in_rank(self, x: str, rank: int) -> str:
-        shape = self._shapes[x]
-        return self.reshaped(x, (1,) * (rank - len(shape)) + shape)
+        """`x` with as many axes, by a reshape if it has fewer."""
+        whole = (1,) * (rank - len(self.shapes[x])) + self.shapes[x]
+        if whole == self.shapes[x]:
+            return x
+        return self.between("Reshape", x, whole, {"shape": self.open(x, whole)})
 
     def _fields(
         self, kind: FunctionType, op: Op, arguments: dict[str, Any], ins: list[str], shape: Shape
@@ -175,7 +169,7 @@ class NetworkWriter:
 
     def _value(self, kind: FunctionType, field: str, arguments: dict[str, Any], value: Any, ins: list[str]) -> Any:
         """The value of an argument in the file, with nnabla's explicit default in place of None."""
-        rank = len(self._shapes[ins[0]]) if ins else 0
+        rank = len(self.shapes[ins[0]]) if ins else 0
         if field == "axes" and (value is not None or kind.function in _ALL_AXES):
             axes = range(rank) if value is None else (value,) if isinstance(value, int) else value
             return tuple([axis % rank for axis in axes])
@@ -200,11 +194,11 @@ def _convolve(
 def _batch_matmul(
     writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
 ) -> None:
-    """nnabla's BatchMatmul needs batch axes; a product of two matrices is its Affine."""
-    x, y = map(writer.shape, ins)
+    """nnabla's has axes of batches; a product of two matrices is its Affine."""
+    x, y = [writer.shapes[name] for name in ins]
     if (len(x), len(y)) == (2, 2):
         turned = arguments["transpose_a"], arguments["transpose_b"]
-        ins = [writer.between("Transpose", name, writer.shape(name)[::-1], {"axes": (1, 0)}) if turn else name
+        ins = [writer.between("Transpose", name, writer.shapes[name][::-1], {"axes": (1, 0)}) if turn else name
                for name, turn in zip(ins, turned, strict=True)]  # fmt: skip
         writer.emit("Affine", ins, [given], [shape], {"base_axis": 1})
     elif x[:-2] == y[:-2]:
@@ -219,7 +213,7 @@ def _take_slices(
     """A slice, followed by a reshape that drops integer-indexed axes."""
     bounds = [(key, key + 1, 1) if isinstance(key, int) else (key[0], key[0] + key[1] * key[2], key[2])
               for key in arguments["key"]]  # fmt: skip
-    old = writer.shape(ins[0])
+    old = writer.shapes[ins[0]]
     bounds += [(0, n, 1) for n in old[len(bounds) :]]
     if any([step < 1 for _, _, step in bounds]):
         raise CannotBeSaved(f"a slice with a negative step, of shape {old}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Mapping
 from operator import itemgetter
 from pathlib import Path
@@ -47,14 +48,10 @@ def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -
     for name in arrays:
         if name == RESERVED:
             raise ValueError(f"{path}: an array cannot have the name {name!r}: files keep something else under it")
-        if not name.isascii() and _has_surrogates(name):
+        if re.search("[\ud800-\udfff]", name):
             raise ValueError(f"{path}: an array cannot have the name {name!r}, which is no Unicode text")
     held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     return bytes(save(held, {_FACTS: json.dumps(facts)}))
-
-
-def _has_surrogates(name: str) -> bool:
-    return any(["\ud800" <= character <= "\udfff" for character in name])
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:

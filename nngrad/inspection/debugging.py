@@ -73,7 +73,6 @@ class DebugChecker(Checker):
 
 
 def _located(f: Function) -> str:
-    """Where a function was called."""
     origin = f.origin
     if origin is None:
         return f"  {f.op.name} was called at {_place(f)}"

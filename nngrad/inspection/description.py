@@ -16,7 +16,7 @@ from ..graph.body_op import ControlOp, Within
 from ..graph.closing import Closing
 from ..graph.shortening import argument_text
 from ..graph.source_location import SourceLocation
-from .cost import Cost, applications_of, cost_of
+from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of
 
@@ -147,13 +147,8 @@ class Description:
         return [self._cost(i) for i in range(len(self))]
 
     def _cost(self, i: int) -> Cost:
-        op, given = self.ops[i], self.given(i)
-        if op is None or not given:
-            return Cost()
-        if not isinstance(op, ControlOp):
-            return cost_of(op, self.static[i], given)
-        total = Cost()
-        for each in applications_of(op, self.static[i], given, self.orders[i]):
+        op, total = self.ops[i], Cost()
+        for each in () if op is None else applications_of(op, self.static[i], self.given(i), self.orders[i]):
             if each.cost is not None:
                 total = total.plus(each.cost.times(each.runs))
         return total
@@ -215,35 +210,22 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
     return _Describing(listed, parameter_names(parameters)).run()
 
 
-class _Node(NamedTuple):
-    """A node's entries in the first columns."""
-
-    name: str
-    results: tuple[str, ...]
-    op: Op | None
-    kind: Kind
-    order: int
-    specs: tuple[Spec, ...]
-    static: tuple[Any, ...]
-    operands: tuple[tuple[int, int], ...]
-    rank: int
-    function: Function | None
-    body: int
-    location: SourceLocation | None
-
-
 class _Describing:
     """Numbers the nodes of a block and of the bodies within it, and collects the facts that a block lacks."""
 
     def __init__(self, outputs: Sequence[Variable], parameters: Mapping[int, str]) -> None:
         self._names = Names()
-        self._nodes: list[_Node] = []
         closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
         closing.write(as_made(functions_of(outputs)))
         # A name with a scope is that of a parameter which is not registered, as those of a Module.
         unregistered = {id(x._data): x.name for x in closing.leaves if "/" in x.name}
         self._parameters = {**unregistered, **parameters}
-        self._closing, self._made = closing, Description(closing.block(closing.numbers(outputs)))
+        self._closing = closing
+        self._made = made = Description(closing.block(closing.numbers(outputs)))
+        self._columns: tuple[list[Any], ...] = (
+            made.names, made.results, made.ops, made.kinds, made.orders, made.specs, made.static, made.operands,
+            made.ranks, made.functions, made.body_of, made.locations,
+        )  # fmt: skip
 
     def run(self) -> Description:
         """Make the description."""
@@ -252,23 +234,23 @@ class _Describing:
         given = {number: x.name for x, number in closing.items() if x.name}
         self._steps(made.block, values, given, closing.functions)
         made.outputs = [values[n] for n in made.block.outputs]
-        (made.names, made.results, made.ops, made.kinds, made.orders, made.specs, made.static, made.operands,
-         made.ranks, made.functions, made.body_of, _) = map(list, zip(*self._nodes, strict=True))  # fmt: skip
         at = {f: i for i, f in enumerate(made.functions) if f is not None}
         sources = self._where_from(at)
         made.states = states_of(made.functions, at)
         made.scopes = scopes_of(made, sources, self._parameters)
         return made
 
-    def _node(self, node: _Node) -> int:
-        self._nodes.append(node)
-        return len(self._nodes) - 1
+    def _node(self, *values: Any) -> int:
+        """Enter a node: a value for each of the columns."""
+        for column, value in zip(self._columns, values, strict=True):
+            column.append(value)
+        return len(self._made) - 1
 
     def _leaf(self, x: Variable) -> int:
         made, path = self._made, self._parameters.get(id(x._data))
         name = self._names.given(path or x.name) if path or x.name else self._names.new("leaf")
         kind = Kind.LEAF if path is None else Kind.PARAMETER
-        node = self._node(_Node(name, (name,), None, kind, 0, x.spec.alone, (), (), 0, None, -1, None))
+        node = self._node(name, (name,), None, kind, 0, x.spec.alone, (), (), 0, None, -1, None)
         made.leaves[node], made.leaf_refs[node], made.needs_grad[node] = x, ref(x), bool(x.need_grad)
         return node
 
@@ -297,10 +279,8 @@ class _Describing:
                 f, rank = functions[k], functions[k].rank + 1
                 kind = Kind.LOOP if isinstance(op, ControlOp) else Kind.FUNCTION if ins else Kind.CONSTANT
             else:
-                f, rank, kind = None, self._nodes[self._made.bodies[body].node].rank, Kind.IN_BODY
-            node = self._node(
-                _Node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, location)
-            )
+                f, rank, kind = None, self._made.ranks[self._made.bodies[body].node], Kind.IN_BODY
+            node = self._node(name, results, op, kind, order, specs, arguments, operands, rank, f, body, location)
             for output, n in enumerate(numbers):
                 values[n] = node, output
             if isinstance(op, ControlOp):
@@ -311,20 +291,21 @@ class _Describing:
         return self._names.given(name) if name else self._names.new("v")
 
     def _body(self, owner: int, within: Within) -> None:
-        node, bodies = self._nodes[owner], self._made.bodies
+        made, bodies = self._made, self._made.bodies
+        operands, results = made.operands[owner], made.results[owner]
+        order, rank = made.orders[owner], made.ranks[owner]
         values: dict[int, tuple[int, int]] = {}
         number = len(bodies)
         bodies.append(BodyEntry(owner, within.role, within, within.runs, values))
         for i, (name, taken) in enumerate(zip(within.inputs, within.taken, strict=True)):
-            kind, values[i] = name.rstrip("0123456789"), node.operands[taken]
+            kind, values[i] = name.rstrip("0123456789"), operands[taken]
             if kind in OF_THE_BODY:
                 own, spec = self._names.new(kind), within.body.inputs[i].alone
-                read = (node.operands[taken],)
-                values[i] = self._node(
-                    _Node(own, (own,), None, Kind.IN_BODY, node.order, spec, (), read, node.rank, None, number, None)
-                ), 0  # fmt: skip
-                self._made.begins[values[i][0]] = OF_THE_BODY[kind]
-        given = zip(within.gives, node.results, strict=False)
+                node = self._node(own, (own,), None, Kind.IN_BODY, order, spec, (), (operands[taken],), rank, None,
+                                  number, None)
+                values[i] = node, 0
+                made.begins[node] = OF_THE_BODY[kind]
+        given = zip(within.gives, results, strict=False)
         wanted = [value for (_, value), name in given if name and value is not None]
         self._steps(within.body, values, {}, (), number, wanted)
 
@@ -335,29 +316,29 @@ class _Describing:
             The functions at the ends of the chains of origins.
         """
         made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
-        for i, node in enumerate(self._nodes):
-            f, given = node.function, None if node.function is None else node.function.origin
-            own = node.location if f is None else getattr(f, "location", None)
+        for i, f in enumerate(made.functions):
+            given, order = None if f is None else f.origin, made.orders[i]
+            own = made.locations[i] if f is None else getattr(f, "location", None)
             end, origin, base, rank, rule, location, asked = f, -1, -1, -1, None, None, None
-            if node.body >= 0:
-                owner = made.bodies[node.body].node
-                base = i if node.order == 0 else made.bases[owner]
+            if made.body_of[i] >= 0:
+                owner = made.bodies[made.body_of[i]].node
+                base = i if order == 0 else made.bases[owner]
                 rank, location, asked = made.base_ranks[owner], own or made.locations[owner], made.asked[owner]
             elif f is not None and given is None:
-                base, rank, location, asked = (i, node.rank, own, None) if node.order == 0 else (-1, -1, None, own)
+                base, rank, location, asked = (i, made.ranks[i], own, None) if order == 0 else (-1, -1, None, own)
             elif given is not None:
                 end = _end_of(given, ends)
                 if end.order == 0:  # else what it was emitted for is gone
                     base, rank = at.get(end, -1), end.rank + 1
                 origin, location, asked = at.get(given, -1), getattr(end, "location", None), own
                 # A copy that computes something again has what it copies as its origin, and is of the same order.
-                rule = given.op if node.order > given.order else None
+                rule = given.op if order > given.order else None
             sources.append(end)
             made.origins.append(origin)
             made.bases.append(base)
             made.base_ranks.append(rank)
             made.rules.append(rule)
-            made.locations.append(location)
+            made.locations[i] = location
             made.asked.append(asked)
         return sources
 

@@ -16,39 +16,6 @@ _LEAST = 4
 """How many leaves of one pattern are told together at least."""
 
 
-class LeafLine(NamedTuple):
-    """Leaves that share one line."""
-
-    node: int
-    """The first of them."""
-    names: tuple[str, ...]
-    what: str
-    """'leaf', 'parameter', with whether gradients are asked for."""
-    spec: Spec
-
-
-def leaf_lines(described: Description, nodes: Iterable[int], together: bool) -> list[LeafLine]:
-    """The lines of leaves; `together` merges leaves whose names differ by numbers alone."""
-    groups: dict[tuple[str, str, Spec], list[int]] = {}
-    for node in nodes:
-        name, (spec,) = described.names[node], described.specs[node]
-        groups.setdefault((re.sub(r"\d+", "0", name), _what(described, node), spec), []).append(node)
-    lines = []
-    for (_, what, spec), members in groups.items():
-        if together and len(members) >= _LEAST:
-            lines.append(LeafLine(members[0], tuple([described.names[i] for i in members]), what, spec))
-        else:
-            lines += [LeafLine(i, (described.names[i],), what, spec) for i in members]
-    return sorted(lines)
-
-
-def _what(described: Description, node: int) -> str:
-    asked = described.needs_grad[node]
-    if described.kinds[node] is Kind.PARAMETER:
-        return "parameter" if asked else "parameter, needs no gradient"
-    return "leaf, needs a gradient" if asked else "leaf"
-
-
 _MOST_OPERANDS = 12
 """Operands of one function that are listed."""
 _MOST_RESULTS = 40
@@ -105,8 +72,7 @@ class Writer:
     def lines(self) -> Iterator[Line]:
         """All lines."""
         d, n = self._d, 0
-        for leaf in leaf_lines(d, d.leaf_refs, self._folded):
-            yield self._leaf(leaf)
+        yield from self._leaves(d.leaf_refs, self._folded)
         while n < len(d.top):
             node = d.top[n]
             fold = self._folds.get(node)
@@ -121,7 +87,7 @@ class Writer:
     def node_lines(self, node: int) -> Iterator[Line]:
         """The lines of a node outside of bodies."""
         if self._d.ops[node] is None:
-            yield from map(self._leaf, leaf_lines(self._d, [node], together=False))
+            yield from self._leaves([node], together=False)
         else:
             yield from self._function(node, 0)
 
@@ -132,12 +98,29 @@ class Writer:
 
     # ---------------------------------------------------------------- lines
 
-    def _leaf(self, leaf: LeafLine) -> Line:
-        name = Part(leaf.names[0], 0)
-        more = (Part(", …, "), Part(leaf.names[-1], 0)) if len(leaf.names) > 1 else ()
-        what, comma, gradient = leaf.what.partition(",")
-        times = f"  x {len(leaf.names)}" if more else ""
-        return Line(0, (name, *more, Part(f" = {what}{times}{comma}{gradient}")), repr(leaf.spec), node=leaf.node)
+    def _leaves(self, nodes: Iterable[int], together: bool) -> list[Line]:
+        """The lines of leaves; `together` merges leaves whose names differ by numbers alone."""
+        d = self._d
+        groups: dict[tuple[str, Kind, bool, Spec], list[int]] = {}
+        for node in nodes:
+            (spec,) = d.specs[node]
+            alike = re.sub(r"\d+", "0", d.names[node]), d.kinds[node], d.needs_grad[node], spec
+            groups.setdefault(alike, []).append(node)
+        lines = [
+            self._leaf(nodes, kind, needs_grad, spec)
+            for (_, kind, needs_grad, spec), members in groups.items()
+            for nodes in ([members] if together and len(members) >= _LEAST else [[i] for i in members])
+        ]
+        return sorted(lines, key=lambda line: line.node)
+
+    def _leaf(self, nodes: Sequence[int], kind: Kind, needs_grad: bool, spec: Spec) -> Line:
+        first, *_, last = [Part(self._d.names[i], 0) for i in (nodes[0], *nodes)]
+        is_parameter, times = kind is Kind.PARAMETER, f"  x {len(nodes)}" if len(nodes) > 1 else ""
+        asked = ", needs no gradient" if is_parameter and not needs_grad else ""
+        asked = ", needs a gradient" if not is_parameter and needs_grad else asked
+        what = Part(f" = {'parameter' if is_parameter else 'leaf'}{times}{asked}")
+        names = (first, Part(", …, "), last) if times else (first,)
+        return Line(0, (*names, what), repr(spec), node=nodes[0])
 
     def _function(self, node: int, depth: int) -> Iterator[Line]:
         d = self._d
@@ -245,5 +228,4 @@ def _shortened(parts: list[Part], most: int) -> list[Part]:
 
 
 def _separated(parts: Sequence[Part]) -> tuple[Part, ...]:
-    """Parts with commas between them."""
     return tuple([each for i, part in enumerate(parts) for each in ((Part(", "), part) if i else (part,))])

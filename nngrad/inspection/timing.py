@@ -16,7 +16,7 @@ from ..autodiff.grad import grad
 from ..context import Context
 from ..execution import executables
 from ..execution.compiled import executable_of
-from ..execution.compiling import Spent, spent
+from ..execution.compiling import spent
 from ..execution.lower import linearize
 from ..execution.plans import plan_of
 from ..execution.reading import take_snapshot
@@ -173,7 +173,10 @@ def measure(
     target = None if device is None else _device_of(device)
     on_device = jax.default_device(target) if target is not None else nullcontext()
     with on_device, switched(auto_forward=False, deterministic=True):  # with one tier
-        first, compilation = _first(build)
+        before = spent.total
+        first = _iteration(build)
+        trace, lower, compiling, *_ = [1e3 * (now - then) for now, then in zip(spent.total, before, strict=True)]
+        _phases(build)  # so that all is compiled
         for _ in range(warm_up - 1):
             _phases(build)
             _iteration(build)
@@ -182,24 +185,9 @@ def measure(
         if executables.info().misses > compiled:
             warnings.warn("measure: something was compiled after the warm-up, and its time is included; does the "
                           "structure of the graph change from call to call?", RuntimeWarning, stacklevel=2)
-    return Timing(samples, first, target or jax.local_devices()[0], title, _stages(first, compilation, samples))
-
-
-def _stages(first: float, compilation: Spent, samples: list[Milliseconds]) -> Stages:
-    """The stages of a first iteration that took so many milliseconds."""
-    trace, lower, compiling = 1e3 * compilation.trace, 1e3 * compilation.lower, 1e3 * compilation.compile
     run = min([sample.forward + sample.backward for sample in samples])
-    return Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
-
-
-def _first(build: Callable[[], Variable]) -> tuple[float, Spent]:
-    """The time of the first iteration in milliseconds, and its compilation; the phases run too, so that everything is
-    compiled."""
-    before = spent.total
-    took = _iteration(build)
-    after = spent.total
-    _phases(build)
-    return took, Spent(after.trace - before.trace, after.lower - before.lower, after.compile - before.compile)
+    stages = Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
+    return Timing(samples, first, target or jax.local_devices()[0], title, stages)
 
 
 def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:

@@ -142,7 +142,6 @@ def export(
 
 
 def _platforms(given: Any) -> tuple[str, ...]:
-    """The names of platforms, checked."""
     names = tuple([given] if isinstance(given, str) else given)
     for name in names:
         if name not in PLATFORMS:
@@ -197,7 +196,6 @@ def _input(name: Any, x: Any, builds: bool) -> _Wanted:
 
 
 def _results(outputs: Any) -> _Results:
-    """The outputs by name."""
     if isinstance(outputs, Variable):
         found = _Results([outputs], [outputs.name or "output"], "one")
     elif isinstance(outputs, Mapping):
@@ -240,7 +238,6 @@ def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
 
 
 def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> _ExportedComputation:
-    """The function of a graph with fixed shapes."""
     if callable(outputs):
         inputs, results = _built(outputs, wanted, 0)
     else:
@@ -254,7 +251,6 @@ def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> 
 
 
 def _for_any_size(outputs: Any, wanted: Sequence[_Wanted], size: Any, leave_updates_out: bool) -> _ExportedComputation:
-    """The function of a graph that is built for any size."""
     found: list[_Results] = []
 
     def build(n: int) -> tuple[list[Variable], list[Variable]]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -81,10 +81,10 @@ def save_graph(
             f"{path}: the graph cannot be kept, because of {error}. Build it of nngrad's functions (nn.from_jax opens "
             "functions of JAX), or keep what it computes as a program: nn.export"
         ) from None
-    numbers = {id(x): i for i, x in enumerate(writer.leaves)}
+    numbers = {id(x): i for i, x in enumerate(writer.closing.leaves)}
     named = {name: numbers[id(x)] for name, x in chosen.items() if id(x) in numbers}
     for name, each in given.items():
-        tables[name] = _arranged(each, writer)
+        tables[name] = _each(writer.closing.__getitem__, each)
     tables["parameters"] = list(named.items())
     facts = {"format": FORMAT, "format_version": VERSION, "nngrad": __version__, **tables}
     members = {_GRAPH: json.dumps(facts, separators=(",", ":")).encode(), _ARRAYS: content_of(arrays, {}, str(path))}
@@ -128,7 +128,7 @@ def load_graph(path: str | Path) -> KeptGraph:
             raise NotKnownHere(f"it is in version {tables['format_version']} of the format, and this nngrad reads up "
                                f"to {VERSION}")
         reader = GraphReader(tables, arrays)
-        outputs, inputs = [_found(tables[name], reader) for name in ("outputs", "inputs")]
+        outputs, inputs = [_each(reader.value, tables[name]) for name in ("outputs", "inputs")]
         parameters = _parameters(tables, reader, inputs)
     except NotKnownHere as error:
         raise ValueError(f"{path}: cannot be read: {error}. nngrad {writer:.20} wrote it, and this is {__version__}: "
@@ -177,18 +177,11 @@ def _listed(given: Any) -> list[Variable]:
     return [given] if isinstance(given, Variable) else list(given.values() if isinstance(given, dict) else given)
 
 
-def _arranged(given: Any, writer: GraphWriter) -> Any:
-    """Variables in the user's structure, by number."""
-    numbers = writer.numbers(_listed(given))
+def _each(function: Callable[[Any], Any], given: Any) -> Any:
+    """What a function makes of each Variable or number, arranged as they are."""
     if isinstance(given, dict):
-        return dict(zip(given, numbers, strict=True))
-    return numbers if isinstance(given, list) else numbers[0]
-
-
-def _found(given: Any, reader: GraphReader) -> Any:
-    if isinstance(given, dict):
-        return {name: reader.value(number) for name, number in given.items()}
-    return [reader.value(number) for number in given] if isinstance(given, list) else reader.value(given)
+        return {name: function(x) for name, x in given.items()}
+    return [function(x) for x in given] if isinstance(given, list) else function(given)
 
 
 def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> dict[str, Variable]:

@@ -30,13 +30,15 @@ class CannotBeKept(TypeError):
     """A value that has no meaning outside this process."""
 
 
-def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op], int], depth: int = 0) -> Any:
+def argument_to_json(
+    value: Any, op: Callable[[Op], int], body: Callable[[Block], int] | None = None, depth: int = 0
+) -> Any:
     """A static argument as a JSON value.
 
     Args:
         value: The argument.
-        body: Gives the number of a body.
         op: Gives the number of an op.
+        body: Gives the number of a body; None where no body can be.
         depth: In how many tuples it is.
 
     Raises:
@@ -46,7 +48,7 @@ def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op]
     if value is None or kind is bool or kind is int or kind is str:
         return value
     if kind is tuple and depth < _MOST_DEEP:
-        return [argument_to_json(each, body, op, depth + 1) for each in value]
+        return [argument_to_json(each, op, body, depth + 1) for each in value]
     if kind is NegativeZero:
         return {"number": "-0"}
     if kind is float:
@@ -55,13 +57,13 @@ def argument_to_json(value: Any, body: Callable[[Block], int], op: Callable[[Op]
         return {"fraction": [value.numerator, value.denominator]}
     if isinstance(value, np.dtype) and value.isbuiltin:
         return {"dtype": value.name}
-    if kind is Block:
+    if kind is Block and body is not None:
         return {"body": body(value)}
     if isinstance(value, Op):
         return {"op": op(value)}
     if kind is slice:
         bounds = value.start, value.stop, value.step
-        return {"slice": [argument_to_json(each, body, op, _MOST_DEEP) for each in bounds]}
+        return {"slice": [argument_to_json(each, op, body, _MOST_DEEP) for each in bounds]}
     if value is Ellipsis:
         return {"ellipsis": None}
     raise CannotBeKept(f"{kind.__module__}.{kind.__qualname__}")

@@ -16,7 +16,7 @@ from ...autodiff.questions import close_with_derivations
 from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.request import Derivation, ResultDerivation
 from ...context import Context
-from ...graph import Function, NdArray, Op, Spec, Variable, functions_of
+from ...graph import NdArray, Op, Spec, Variable, functions_of
 from ...graph.arguments import key_of
 from ...graph.block import Block
 from ...graph.closing import Closing
@@ -94,11 +94,6 @@ class _Tables:
             self.definitions.append(row)
         return number
 
-    @staticmethod
-    def nobody(body: Block) -> int:
-        """Raise where no body is allowed."""
-        raise CannotBeKept(f"{body!r}")
-
     def _row(self, body: Block) -> dict[str, Any]:
         steps = [[self.kind(op, arguments), list(ins)] for op, arguments, ins in body.steps]
         return {
@@ -110,7 +105,7 @@ class _Tables:
         row = []
         for name, argument in zip(op.argument_names, arguments, strict=True):
             try:
-                row.append(argument_to_json(argument, self._bodies.__getitem__, self.op))
+                row.append(argument_to_json(argument, self.op, self._bodies.__getitem__))
             except CannotBeKept as error:
                 raise CannotBeKept(f"{op.name}, whose argument {name!r} holds {error}") from None
         return row
@@ -138,25 +133,11 @@ class GraphWriter:
 
     def __init__(self, roots: Sequence[Variable]) -> None:
         self._tables = _Tables()
-        self._closing = closing = Closing()
+        self.closing = closing = Closing()
+        """The graph, closed."""
         self._derivations = close_with_derivations(closing, functions_of(roots), roots, _groups)
         self._places = {f: i for i, f in enumerate(closing.functions)}
-        self.numbers(roots)
-
-    @property
-    def functions(self) -> list[Function]:
-        """The functions in topological order."""
-        return self._closing.functions
-
-    @property
-    def leaves(self) -> list[Variable]:
-        """The leaves, in order of their numbers."""
-        return self._closing.leaves
-
-    def numbers(self, variables: Iterable[Variable | None]) -> list[int | None]:
-        """The numbers of Variables, which are leaves (numbered when first met) or results of functions; None for
-        None."""
-        return list(self._closing.numbers(variables))
+        closing.numbers(roots)
 
     def written(self) -> tuple[dict[str, Any], dict[str, np.ndarray[Any, Any]]]:
         """The JSON tables, and the arrays by name.
@@ -164,7 +145,8 @@ class GraphWriter:
         Raises:
             CannotBeKept: Something in the graph cannot be in a file.
         """
-        functions, tables, closing = self.functions, self._tables, self._closing
+        tables, closing = self._tables, self.closing
+        functions = closing.functions
         rows: dict[str, Any] = {
             "kinds_of_functions": [tables.kind(op, arguments) for op, arguments, _ in closing.steps],
             "inputs_of_functions": [list(ins) for _, _, ins in closing.steps],
@@ -187,9 +169,9 @@ class GraphWriter:
 
     def _derivation(self, derivation: Derivation) -> list[Any]:
         results = [self._if_there(ref()) for ref in derivation.results]
-        *groups, forms = map(self.numbers, _groups(derivation))
+        *groups, forms = map(self.closing.numbers, _groups(derivation))
         own = sorted([self._places[f] for f in derivation.forms[0].functions]) if derivation.forms else []
-        return [*groups, self.numbers(results), None if derivation.forms is None else [forms, own]]
+        return [*groups, self.closing.numbers(results), None if derivation.forms is None else [forms, own]]
 
     def _if_there(self, x: Variable | None) -> Variable | None:
         """`x` if it is a leaf or in the graph."""
@@ -198,9 +180,9 @@ class GraphWriter:
     def _result(self, y: Variable) -> list[Any]:
         derivation, x, mode, order, unknown, before, laplacian = cast(ResultDerivation, y._derived)
         of = None if derivation is None else self._derivations[derivation]
-        return [*self.numbers([y]), of, *self.numbers([x]), list(mode), order, unknown,
+        return [*self.closing.numbers([y]), of, *self.closing.numbers([x]), list(mode), order, unknown,
                 sorted([[n, *earlier] for n, earlier in before]),
-                None if laplacian is None else [*self.numbers(laplacian[:2]), laplacian[2]]]
+                None if laplacian is None else [*self.closing.numbers(laplacian[:2]), laplacian[2]]]
 
     def _calls(self) -> tuple[list[Any], list[int]]:
         """The calls of backward rules, with the function and the gradients of each; and for each function the call that
@@ -208,14 +190,14 @@ class GraphWriter:
         calls: dict[Any, int] = {}
         rows: list[Any] = []
         numbers = []
-        for f in self.functions:
+        for f in self.closing.functions:
             call, origin = f.call, f.origin
             if call is None or origin not in self._places:
                 numbers.append(-1)
                 continue
             if call not in calls:
                 calls[call] = len(calls)
-                rows.append([self._places[origin], self.numbers(map(self._if_there, call.grad_outputs))])
+                rows.append([self._places[origin], self.closing.numbers(map(self._if_there, call.grad_outputs))])
             numbers.append(calls[call])
         return rows, numbers
 
@@ -226,27 +208,27 @@ class GraphWriter:
         def written(mark: Any) -> Any:
             return scopes.setdefault(mark, len(scopes)) if isinstance(mark, RecomputeScope) else written_policy(mark)
 
-        return [[i, written(f.mark)] for i, f in enumerate(self.functions) if f.mark is not None]
+        return [[i, written(f.mark)] for i, f in enumerate(self.closing.functions) if f.mark is not None]
 
     def _tags(self) -> list[Any]:
         rows = []
-        for i, tags in [(i, tags) for i, f in enumerate(self.functions) if (tags := f.tags)]:
+        for i, tags in [(i, tags) for i, f in enumerate(self.closing.functions) if (tags := f.tags)]:
             try:
                 if not all([isinstance(name, str) for name in tags]):
                     raise CannotBeKept("names that are no texts")
                 rows.append([i, {name: self._plain(tag) for name, tag in tags.items()}])
             except CannotBeKept as error:
-                raise CannotBeKept(f"the tags of {self.functions[i].op.name}, with {error}") from None
+                raise CannotBeKept(f"the tags of {self.closing.functions[i].op.name}, with {error}") from None
         return rows
 
     def _plain(self, value: Any) -> Any:
-        return argument_to_json(value, self._tables.nobody, self._tables.op)
+        return argument_to_json(value, self._tables.op)
 
     def _leaves(self) -> tuple[list[Any], list[Any], dict[str, np.ndarray[Any, Any]]]:
         """The leaves, the cells of their data, and the arrays of these."""
         cells: dict[NdArray, int] = {}
         leaves = []
-        for x in self.leaves:
+        for x in self.closing.leaves:
             source = None
             if x._source is not None:
                 source = place_of_source(x._source)

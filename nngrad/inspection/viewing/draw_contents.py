@@ -126,7 +126,6 @@ def _rows(described: Description, nodes: Sequence[int]) -> dict[int, int]:
 
 
 def _box(described: Description, i: int, choices: Choices, row: int, is_result: bool) -> Box:
-    """The box of a node."""
     op, name, shape = described.ops[i], described.names[i], described.shape(i)
     given = "" if _NUMBERED.fullmatch(name) else name
     scope, order, formula = described.scopes[i], described.orders[i], described.formula(i)

@@ -6,6 +6,7 @@ common.
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -118,14 +119,8 @@ def _bodies(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interv
 
 def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
     """The common scope of each row's functions, as a path."""
-    scope = labels.scope[nodes]
-    ends = np.append(starts[1:], len(nodes))
-    low, high = np.minimum.reduceat(scope, starts), np.maximum.reduceat(scope, starts)
     parts = [tuple(path.split("/")) if path else () for path in labels.scopes]
-    paths = []
-    for a, b, start, end in zip(low.tolist(), high.tolist(), starts.tolist(), ends.tolist(), strict=True):
-        paths.append(parts[a] if a == b else common_path([parts[i] for i in np.unique(scope[start:end]).tolist()]))
-    return paths
+    return [common_path([parts[i] for i in set(row)]) for row in _by_row(labels.scope[nodes], starts)]
 
 
 def _filled(paths: Sequence[Path]) -> list[Path]:
@@ -164,16 +159,14 @@ def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Inter
 def _row_labels(labels: Labels, nodes: Ints, starts: Ints) -> list[int]:
     """Equal numbers for rows of a lane whose functions do the same. What they read may differ, since the first of
     several repetitions reads from outside."""
-    sums = np.add.reduceat(_mixed(labels.label[nodes].astype(np.uint64)), starts)
-    return [int(label) for label in np.unique(sums, return_inverse=True)[1].reshape(-1)]
+    known: dict[tuple[int, ...], int] = {}
+    return [known.setdefault(tuple(sorted(row)), len(known)) for row in _by_row(labels.label[nodes], starts)]
 
 
-def _mixed(numbers: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """64-bit hashes that stay distinct in sums (the finalizer of SplitMix64)."""
-    mixed = (numbers + np.uint64(1)) * np.uint64(0x9E3779B97F4A7C15)
-    for shift, factor in ((30, 0xBF58476D1CE4E5B9), (27, 0x94D049BB133111EB)):
-        mixed = (mixed ^ (mixed >> np.uint64(shift))) * np.uint64(factor)
-    return mixed ^ (mixed >> np.uint64(31))
+def _by_row(values: Ints, starts: Ints) -> list[list[int]]:
+    """The values of each row, which begin at `starts`."""
+    listed = values.tolist()
+    return [listed[a:b] for a, b in itertools.pairwise([*starts.tolist(), len(listed)])]
 
 
 def _blocks(

@@ -26,22 +26,16 @@ _REPEATS = 3
 """How often a function is run to time it; the shortest counts, so that compiling does not."""
 
 
-class Values(NamedTuple):
+class Values:
     """Facts about values, for each node."""
 
-    statistics: list[Statistics | None]
-    """Of its first output with floating or whole numbers; None where that is not known."""
-    bad: list[int]
-    """Whether a value of it has NaN or infinities, and whether it made the first NaN; `FINITE` too where nothing is
-    known."""
-
-
-class _SeenValues:
-    """Collects statistics of arrays."""
-
     def __init__(self, described: Description) -> None:
+        self._described = described
         self.statistics: list[Statistics | None] = [None] * len(described)
+        """Of its first output with floating or whole numbers; None where that is not known."""
         self.bad = [FINITE] * len(described)
+        """Whether a value of it has NaN or infinities, and whether it made the first NaN; `FINITE` too where nothing is
+        known."""
         self.known = [False] * len(described)
 
     def look(self, node: int, arrays: Sequence[Any]) -> None:
@@ -52,14 +46,13 @@ class _SeenValues:
             self.statistics[node] = found[0]
             self.bad[node] = HAS_NAN if any([s[5] for s in found]) else HAS_INFINITY * any([s[6] for s in found])
 
-    def result(self, described: Description) -> Values:
-        """The statistics. The first NaN is that of the first function with one, which read none."""
+    def note_first_nan(self) -> None:
+        """Note which function made the first NaN: the first one that has any, and is known to read none."""
         for i, bad in enumerate(self.bad):
-            read = [node for node, _ in described.operands[i]]
-            if bad == HAS_NAN and all([self.known[j] and self.bad[j] not in (HAS_NAN, FIRST_NAN) for j in read]):
+            read = [node for node, _ in self._described.operands[i]]
+            if bad == HAS_NAN and all([self.known[j] and self.bad[j] != HAS_NAN for j in read]):
                 self.bad[i] = FIRST_NAN
                 break
-        return Values(self.statistics, self.bad)
 
 
 def statistics_of(array: Any) -> Statistics | None:
@@ -87,7 +80,7 @@ def statistics_of(array: Any) -> Statistics | None:
 def values_there(described: Description) -> Values | None:
     """Facts about existing values: leaves, and computed values that were read. Nothing is run; None if there are only
     leaves that were never set."""
-    seen = _SeenValues(described)
+    seen = Values(described)
     for node, x in described.leaves.items():
         if not x.cell.is_zero and not x.cell.is_deferred:
             seen.look(node, [x.cell.raw()])
@@ -96,7 +89,8 @@ def values_there(described: Description) -> Values | None:
             arrays = _held(f)
             if arrays:
                 seen.look(node, arrays)
-    return seen.result(described) if any(seen.known) else None
+    seen.note_first_nan()
+    return seen if any(seen.known) else None
 
 
 def _held(f: Function) -> list[Any]:
@@ -116,13 +110,14 @@ def _held(f: Function) -> list[Any]:
 def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:
     """The values of a function-by-function run, from the leaves' values at the last `forward()` or, if there was none,
     their current ones."""
-    seen = _SeenValues(described)
+    seen = Values(described)
     at = _numbers(described)
     arrays = arrays_of_last_forward(outputs)
     for node, x in described.leaves.items():
         seen.look(node, [arrays[id(x)]])
     interpret(outputs, arrays, computed=lambda f, results: seen.look(at[f], results))
-    return seen.result(described)
+    seen.note_first_nan()
+    return seen
 
 
 def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[float | None]:
@@ -176,7 +171,7 @@ def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetim
     """
     linear = linearize(outputs, effects=False, as_built=True)
     line = timeline(linear.program, as_compiled=False)  # so that values have the numbers that they have here
-    at = {f: i for i, f in enumerate(described.functions) if f is not None}
+    at = _numbers(described)
     nodes = [at[f] for f in linear.functions for _ in f.specs]
     first, last = [-1] * len(described), [-1] * len(described)
     for number, span in line.values.items():
