@@ -10,7 +10,6 @@ graph counts as NumPy's if `jax_enable_x64` is off, since JAX would round it. We
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Iterable, Sequence
 from types import ModuleType
 from typing import Any
@@ -22,6 +21,7 @@ import numpy as np
 import nngrad.functions as F
 
 from .graph import Variable
+from .graph.arguments import checked_count
 
 __all__ = [
     "balanced_weights", "causal_weights", "fourier_features", "periodic_features", "resample", "residual_attention",
@@ -76,12 +76,7 @@ def periodic_features(x: Any, period: float | Sequence[float], harmonics: int) -
         ValueError: x has no axes, a period or `harmonics` is not positive, or the number of periods is wrong.
     """
     x = _floating(x, "periodic_features: x")
-    try:
-        count = operator.index(harmonics)
-    except TypeError:
-        raise TypeError(f"periodic_features: harmonics must be an int, got {harmonics!r}") from None
-    if count < 1:
-        raise ValueError(f"periodic_features: harmonics must be positive, got {count}")
+    count = checked_count(harmonics, "periodic_features: harmonics")
     periods = np.asarray(period, np.float64)
     if x.ndim < 1 or periods.shape not in ((), (x.shape[-1],)) or not (periods > 0).all():
         raise ValueError(f"periodic_features: period must be a positive number, or one for each coordinate of x, which "

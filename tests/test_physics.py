@@ -195,8 +195,8 @@ def test_no_digits_are_lost_where_jax_has_32_bits() -> None:
     [
         (lambda x: physics.fourier_features(x, np.ones((3, 4))), ValueError, "frequencies must be a matrix with a row"),
         (lambda x: physics.fourier_features(x.astype(int), np.ones((2, 4))), TypeError, "x must have a floating dtype"),
-        (lambda x: physics.periodic_features(x, 2.0, 0), ValueError, "harmonics must be positive"),
-        (lambda x: physics.periodic_features(x, 2.0, 1.5), TypeError, "harmonics must be an int"),
+        (lambda x: physics.periodic_features(x, 2.0, 0), ValueError, "harmonics: must be 1 or more"),
+        (lambda x: physics.periodic_features(x, 2.0, 1.5), TypeError, "harmonics: expected an int"),
         (lambda x: physics.periodic_features(x, [1.0, 2.0, 3.0], 1), ValueError, "one for each coordinate"),
         (lambda x: physics.periodic_features(x, -1.0, 1), ValueError, "period must be a positive number"),
         (lambda x: physics.causal_weights(x, -1.0), ValueError, "tolerance must not be negative"),

@@ -59,12 +59,8 @@ FOURTH: Place = (-1, -1)
 
 
 def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
-    """Returns the sum of the fourth derivatives d^4 y / (dx_i^2 dx_j^2).
-
-    Args:
-        y: The Variable to differentiate.
-        x: The Variable to differentiate by.
-        lead: Number of leading axes of x without directions of their own: all rows move in the same one.
+    """Returns the sum of the fourth derivatives d^4 y / (dx_i^2 dx_j^2). All rows along the `lead` first axes of x move
+    in the same direction.
 
     Raises:
         NotApplicable: Another way is better, or the only one.

@@ -16,9 +16,8 @@ from ..graph import Variable, as_variable
 from ..graph.arguments import checked_count
 from .directions import several_over_directions
 from .drawn import direction_leaf
-from .implicit.capturing import at_full_precision
 from .implicit.linear import linear_solve
-from .implicit.packing import Packing
+from .implicit.packing import Packing, at_full_precision
 from .kronecker import KroneckerFactors, kronecker_factors
 from .likelihoods import LIKELIHOODS, Likelihood
 from .parts import built, gradients_at, one_floating, pushed, vectors_for

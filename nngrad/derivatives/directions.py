@@ -63,18 +63,7 @@ def several_over_directions(
 
 
 def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, collapse: bool) -> list[Variable]:
-    """`outputs` computed for each of the unit vectors that `t` may be.
-
-    Args:
-        outputs: What to compute.
-        t: A Variable that stands for the vector.
-        lead: Number of leading axes that have no unit vectors of their own: all rows are the same one.
-        collapse: Give the sum over the unit vectors in place of each.
-
-    Returns:
-        One Variable per output: `(K, *output.shape)` with K the size of `t` without its leading axes, or `output.shape`
-        with `collapse`.
-    """
+    """`outputs` computed for each of the unit vectors that `t` may be, as `over_directions` returns them."""
     axes = _read_as(outputs, t, lead)
     ones = {y: F.constant(val=1, shape=(1,) * (1 + y.ndim), dtype=t.dtype) for y in axes}
     (y, own), *_ = axes.items()

@@ -42,13 +42,8 @@ class Draw(NamedTuple):
     """uint32[2], of which all follows."""
 
     def vectors(self, number: int, x: Spec, lead: int) -> Vectors:
-        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, shared by all its leading axes.
-
-        Args:
-            number: Which of the independent draws that the key gives.
-            x: Shape and dtype of what moves.
-            lead: Number of leading axes without directions of their own.
-        """
+        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, the same for all along its leading axes, by that of
+        the independent draws which has this number."""
         own, ones = x.shape[lead:], (1,) * lead
         key = F.subkey(self.key, index=number)
         if self.kind == "sparse":
@@ -68,16 +63,8 @@ class Draw(NamedTuple):
 
 
 def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
-    """The Draw that the arguments describe, after checking them; None where `directions` is None.
-
-    Args:
-        operator: The operator's name, for messages.
-        size: The number of coordinates.
-        directions: The number of directions.
-        kind: One of `KINDS`.
-        seed: A seed as random functions take it, or a Variable that holds a key.
-        of: The object that has so many coordinates, for messages.
-    """
+    """How to draw, once all is found to be in order, with `size` coordinates of `of`; None where `directions` is
+    None."""
     if kind not in KINDS:
         raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     if directions is None:
@@ -129,14 +116,7 @@ def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
 
 
 def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:
-    """The sum of `y` over `count` values of some placeholders, `chunk` of them at once.
-
-    Args:
-        y: The summand.
-        values: The placeholders, and the values of each.
-        count: The number of values of each.
-        chunk: The number to compute at once; None for all.
-    """
+    """The sum of `y` over `count` values of each of some placeholders, `chunk` of them at once, or all."""
     step = count if chunk is None else int(chunk)
     parts = []
     for first in range(0, count, step):

@@ -125,14 +125,7 @@ class _Application(NamedTuple):
 def kronecker_factors(
     y: Variable, parameters: list[Variable], root: Callable[[Variable], Variable], chunk: int | None
 ) -> KroneckerFactors:
-    """See `CurvatureMatrix.kronecker`.
-
-    Args:
-        y: The outputs.
-        parameters: Weights and biases.
-        root: The map from vectors of residuals to gradients at the outputs.
-        chunk: The number of residuals of a sample to compute at once.
-    """
+    """See `CurvatureMatrix.kronecker`. `root` makes gradients at the outputs of vectors of residuals."""
     applications = _applications(y, parameters)
     ends = [each.function.outputs[0] for each in applications]
     for each, end in zip(applications, ends, strict=True):

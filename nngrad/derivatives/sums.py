@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import suppress
 from typing import Literal, overload
 
 import nngrad.functions as F
@@ -185,19 +186,15 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
 
 def _bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     if chunk is None:
-        try:
+        with suppress(NotApplicable, NoForwardMode):
             return bilaplacian_of(y, x, lead)
-        except (NotApplicable, NoForwardMode):
-            pass
     return _summed_second(_summed_second(y, x, lead, None), x, lead, chunk)
 
 
 def _laplacian(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     if chunk is None:
-        try:
+        with suppress(NotApplicable, NoForwardMode):
             return laplacian_of_laplacians(y, x, lead)
-        except (NotApplicable, NoForwardMode):
-            pass
     return _summed_second(y, x, lead, chunk)
 
 
@@ -214,11 +211,6 @@ def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Va
 def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
     """Returns the Laplacian of y = r(x) + L(w), with a linear function L of some w that are Laplacians by x: that of r,
     and L of the bilaplacians.
-
-    Args:
-        y: The Variable to differentiate.
-        x: The Variable to differentiate by.
-        lead: Number of leading axes of x without directions of their own.
 
     Raises:
         NotApplicable: `y` is not of this form, or it would be no better so.

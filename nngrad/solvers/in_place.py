@@ -20,6 +20,7 @@ from ..graph.mesh import Mesh, mesh_of
 from ..graph.process import check_process
 from ..graph.spec import Shape, x64_if
 from ..graph.value import Value, exchange, replace, values_of
+from .gradients import Arrays
 from .state import names_by_place, names_of_state
 
 if TYPE_CHECKING:
@@ -55,13 +56,8 @@ class Placed(NamedTuple):
 
 def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[Any]) -> Placed:
     """What an update takes where it belongs on a mesh: parameters as `nn.shard` has it, whatever of the state is of a
-    parameter's shape beside it, and all else whole on each device.
-
-    Args:
-        mesh: The devices.
-        solver: Whose parameters and state these are.
-        updated: Other leaves that are updated.
-        arrays: Those of parameters, and of other leaves after them.
+    parameter's shape beside it, and all else whole on each device. The arrays are those of parameters, and after them
+    of other leaves that are updated.
 
     Raises:
         ValueError: A parameter cannot be divided as it is to be.
@@ -147,7 +143,6 @@ class InPlaceUpdate:
         solver: Whose parameters and state these are.
         updated: Other leaves that it updates.
         needs_x64: Whether there are 64-bit values in it besides the parameters.
-        device: Where it runs; None leaves it to JAX.
         opaque: Whether code of the user's is in it.
         taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
         quick_calls: How many calls run the quick tier, which takes nothing over; 0 if there is but one tier.
@@ -157,27 +152,6 @@ class InPlaceUpdate:
             and stay there.
         thorough: Whether the quick tier is compiled by `compiling.thorough_options`.
     """
-
-    __slots__ = (
-        "_calls",
-        "_compiled",
-        "_device",
-        "_executable",
-        "_function",
-        "_mesh",
-        "_needs_x64",
-        "_opaque",
-        "_owner",
-        "_placements",
-        "_quick_calls",
-        "_solver",
-        "_state",
-        "_structure",
-        "_taken",
-        "_thorough",
-        "_updated",
-        "_values",
-    )
 
     def __init__(
         self,
@@ -238,12 +212,8 @@ class InPlaceUpdate:
         return self._updated
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        """Update, and return the result of the function's own. Hold the solver's lock, where JAX traces nothing.
-
-        Args:
-            kind: Equal for arguments of one kind: of the same classes and dtypes.
-            arguments: Arrays, in pytrees.
-        """
+        """Update, and return the result of the function's own; `kind` is equal for arguments of the same classes and
+        dtypes. Hold the solver's lock, where JAX traces nothing."""
         check_process()
         if self._device is None and not self._needs_x64 and not self._solver._needs_x64:
             return self._run(kind, arguments)
@@ -298,14 +268,9 @@ class InPlaceUpdate:
         """The update where nothing is taken over."""
         solver = self._solver
         before, updates = values_of(cells), solver.updates
-        given = raw_together(before)
-        mesh = self._mesh_for(given)
-        if mesh is None:
-            placements, arrays, state = None, tuple(given), solver._flat_state()
-        else:
-            placements, arrays, state = placed_on(mesh, solver, self._updated, given)
-        self._become(placements)
-        params = arrays[: len(solver._variables)]
+        arrays, state = self._placed(raw_together(before))
+        mesh = None if self._placements is None else self._placements.mesh
+        params = tuple(arrays[: len(solver._variables)])
         with nullcontext() if mesh is None else mesh.turn():
             own, leaves, params, state = results = self._executable(params, state, arguments)
             if mesh is not None:
@@ -313,15 +278,18 @@ class InPlaceUpdate:
         replace(cells, before, [*params, *leaves], solver, StateValue(state, updates + 1))
         return own
 
-    def _mesh_for(self, arrays: Sequence[Any]) -> Mesh | None:
-        """The mesh that it runs on: its own, or else that on which parameters lie."""
-        return mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
-
-    def _become(self, placements: Placements | None) -> None:
-        """Be compiled for other places, where they differ."""
+    def _placed(self, arrays: list[Any]) -> tuple[Sequence[Any], Arrays]:
+        """The arrays, and those of the state, on the mesh that it runs on: its own, or else that on which parameters
+        lie. It is compiled anew where these places differ from those of before."""
+        mesh = mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
+        placements, moved, state = (
+            (None, arrays, self._solver._flat_state()) if mesh is None
+            else placed_on(mesh, self._solver, self._updated, arrays)
+        )
         if placements != self._placements:
             self._placements = placements
             self._compile()
+        return moved, state
 
     def _take_back(self, cells: list[Any]) -> None:
         """Read from the results again what a signal's handler got a view of, with the value of before, while it ran."""
@@ -337,16 +305,10 @@ class InPlaceUpdate:
             before = values_of(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
                 self._calls.clear()  # it may be of another kind, by where it is
-            given = raw_together(before)
-            mesh = self._mesh_for(given)
-            if mesh is None:
-                arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in given])
+            arrays, state = self._placed(raw_together(before))
+            if self._placements is None:
+                arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in arrays])
                 arrays = arrays if self._device is None else jax.device_put(arrays, self._device)
-                state = solver._flat_state()
-                placements = None
-            else:
-                placements, arrays, state = placed_on(mesh, solver, self._updated, given)
-            self._become(placements)
             owner = InPlace((None, arrays[count:], arrays[:count], state, solver.updates))
             values = [InPlaceValue(owner, _PARAMETERS, i) for i in range(count)]
             values += [InPlaceValue(owner, _LEAVES, i) for i in range(len(arrays) - count)]

@@ -140,10 +140,6 @@ def scaled_update(
 
     Args:
         move: The step with parameters and gradients in float32 at least, and the state of the transformation.
-        scale: What the loss was multiplied by.
-        params: Arrays of the parameters.
-        grads: Their gradients, as they are scaled.
-        state: The state before.
         finite: Whether it is to be done, as a traced bool; by default a dynamic scale asks the gradients, and a static
             one nobody.
     """

@@ -121,15 +121,8 @@ class GaussNewton(Solver):
 
 
 def _adapted(state: GaussNewtonState, grads: Arrays, direction: Arrays, fall: Any, eta: Any) -> GaussNewtonState:
-    """The state with the damping for the next step.
-
-    Args:
-        state: That of this step.
-        grads: J^T r.
-        direction: The direction d.
-        fall: How much the loss falls with the first step.
-        eta: That step. The model foretells eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2.
-    """
+    """The state with the damping for the next step, where the loss falls by `fall` with the first step `eta`. The model
+    foretells eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2."""
     slope = sum([jnp.vdot(g, d) for g, d in zip(grads, direction, strict=True)])
     size = sum([jnp.vdot(d, d) for d in direction])
     foretold = eta * slope - eta**2 * (slope - state.damping * size) / 2

@@ -104,14 +104,8 @@ def _name(path: tuple[Any, ...], owner: str | None, names: Mapping[str, str]) ->
 def states_of(
     named: Mapping[str, Any], parameters: Iterable[str], count: int, updates: int
 ) -> OrderedDict[str, SolverState]:
-    """The state of each parameter, from named arrays.
-
-    Args:
-        named: The arrays, by names as `names_of_state` gives them, without the count of updates.
-        parameters: Names of the parameters.
-        count: That count.
-        updates: How many updates there were; others than `count` where some were skipped.
-    """
+    """The state of each parameter, of arrays by names as `names_of_state` gives them, without the count of updates.
+    There were more `updates` than the `count` where some were skipped."""
     states = OrderedDict((parameter, SolverState(t=count)) for parameter in parameters)
     shared = SolverState(t=updates)
     for name, array in named.items():
@@ -124,11 +118,8 @@ def states_of(
 
 
 def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, int | None]:
-    """The arrays in what `states_of` gave, by name; the count of updates; and how many there were.
-
-    Args:
-        states: Solver states by the names of parameters.
-        counted: Whether the solver computes with the count, which must be one for all parameters then.
+    """The arrays in what `states_of` gave, by name; the count of updates, which must be one for all parameters where
+    the solver computes with it (`counted`); and how many there were.
 
     Raises:
         TypeError: It is something else.

@@ -80,17 +80,8 @@ _MOST_DENSE = 128
 def options_for(
     linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
 ) -> SolveOptions:
-    """The options of the linear solves for the derivatives of a solution.
-
-    Args:
-        linear: The requested method; None for the default.
-        n: The number of unknowns.
-        dtype: Their dtype.
-        keep: Whether a solution that has not converged is returned.
-        owner: The name of the function, for messages.
-        iterative: The method for many unknowns.
-        known: The known methods.
-    """
+    """How the linear equations for the derivatives of a solution with n unknowns are solved: by `linear`, one of the
+    `known` methods, or else as is fit, for many unknowns by the `iterative` one."""
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
     checked_method(method, known, owner, "linear")
     tol = tolerance(None, dtype, owner)

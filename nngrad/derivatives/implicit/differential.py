@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import jax
 import numpy as np
 
 import nngrad.functions as F
@@ -14,9 +13,8 @@ from ...functions.bodies.flows import followed
 from ...functions.flows import FIXED, FlowSteps, integrated
 from ...graph import Variable, as_variable, spec_of
 from ...graph.arguments import checked_count
-from .capturing import at_full_precision, equation
 from .convergence import checked_method
-from .packing import Packing
+from .packing import Packing, at_full_precision, equation
 
 _MOST_STEPS = 256
 
@@ -94,17 +92,7 @@ def odeint(
         rest = F.reshape(interval(first, (times[0], times[1]))[0], shape=rows.shape)
     else:
         rest = F.scan(interval, first, (times[:-1], times[1:]))[1]
-    states = F.concatenate(rows, rest, axis=0)
-    return jax.tree.unflatten(packing.structure, _unstacked(packing, states))
-
-
-def _unstacked(packing: Packing, states: Variable) -> list[Variable]:
-    """Each leaf of the states, from rows that are states."""
-    leaves, at = [], 0
-    for x, size in zip(packing.leaves, packing.sizes, strict=True):
-        leaves.append(F.reshape(states[:, at : at + size], shape=(states.shape[0], *x.shape)))
-        at += size
-    return leaves
+    return packing.unpacked(F.concatenate(rows, rest, axis=0))
 
 
 def _steps(

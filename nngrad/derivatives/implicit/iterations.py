@@ -15,7 +15,7 @@ import nngrad.functions as F
 from ...functions.bodies.implicit import solve
 from ...functions.bodies.matrices import SolveOptions, jacobian_of
 from ...graph import Variable
-from .capturing import CapturedEquation
+from .packing import CapturedEquation
 
 
 class IterationResult(NamedTuple):
@@ -63,14 +63,8 @@ _HALVINGS = 30
 
 
 def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> IterationResult:
-    """A loop until the residual is small.
-
-    Args:
-        problem: What is to be solved.
-        start: Where to begin.
-        state: What is carried beside the number of steps: x, the residual there, and whatever a method needs.
-        step: Gives the state after a step.
-    """
+    """A loop until the residual is small. Beside the number of steps it carries a state, which `step` takes on: x, the
+    residual there, and whatever a method needs."""
     target = problem.target(start)
 
     def goes_on(carry: Any) -> Variable:
@@ -191,15 +185,8 @@ def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Varia
 
 
 def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable[..., Any]) -> IterationResult:
-    """A loop of steps that lead down.
-
-    Args:
-        problem: What is to be solved.
-        start: Where to begin.
-        memory: What a method remembers.
-        direction: `direction(x, g, memory)` gives a direction, and `remember(ahead, g)`, which gives the memory
-            after the step.
-    """
+    """A loop of steps that lead down: `direction(x, g, memory)` gives a direction, and `remember(ahead, g)`, which
+    gives what the method remembers after the step."""
 
     def step(state: Any) -> Any:
         x, g, y, memory = state

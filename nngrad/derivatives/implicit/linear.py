@@ -13,7 +13,6 @@ from ...functions.bodies.matrices import NotLinear, SolveOptions, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
 from ...graph.arguments import checked_count
-from .capturing import at_full_precision, equation
 from .convergence import (
     LINEAR,
     Convergence,
@@ -22,7 +21,7 @@ from .convergence import (
     tolerance,
     without_gradients,
 )
-from .packing import Packing
+from .packing import Packing, at_full_precision, equation
 
 
 @at_full_precision

@@ -1,18 +1,24 @@
-"""Pytrees of Variables packed into one vector, for solvers."""
+"""Pytrees of Variables packed into one vector, for solvers, and functions of vectors captured as bodies."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import jax
 import numpy as np
 
 import nngrad.functions as F
 
-from ...graph import Spec, Variable, as_variable, spec_of
+from ...functions.inlining import inlined
+from ...graph import Spec, Variable, as_variable, spec_of, switched
+from ...graph.block import Block
+from ...graph.capture import captured
 from ...graph.leaf import common_floating
+
+at_full_precision = switched(precision=None)
+"""Decorates what looks for solutions: an iteration that is rounded to 16 bits comes to no end."""
 
 
 class Packing:
@@ -86,11 +92,12 @@ class Packing:
         return self._joined(made)
 
     def unpacked(self, vector: Variable) -> Any:
-        """The pytree that a vector represents."""
+        """The pytree that a vector represents, or each row of a matrix."""
         leaves, start = [], 0
         for x, size in zip(self.leaves, self.sizes, strict=True):
             part = vector if len(self.leaves) == 1 else F.slice(vector, start=(start,), stop=(start + size,))
-            leaves.append(part if x.shape == part.shape else F.reshape(part, shape=x.shape))
+            shape = (*vector.shape[:-1], *x.shape)
+            leaves.append(part if shape == part.shape else F.reshape(part, shape=shape))
             start += size
         return jax.tree.unflatten(self.structure, leaves)
 
@@ -98,3 +105,28 @@ class Packing:
         flat = [x if x.ndim == 1 else F.reshape(x, shape=(math.prod(x.shape),)) for x in leaves]
         vector: Variable = flat[0] if len(flat) == 1 else F.concatenate(*flat, axis=0)
         return vector
+
+
+class CapturedEquation(NamedTuple):
+    """A function captured as a body, with the Variables that it reads from outside."""
+
+    body: Block
+    """Its inputs are the parameters and those of the function."""
+    parameters: tuple[Variable, ...]
+
+    def at(self, *given: Variable) -> Variable:
+        """The function applied to these, as functions of the graph."""
+        return inlined(self.body, [*self.parameters, *given])[0]
+
+
+def equation(
+    function: Callable[..., Variable], specs: Sequence[Spec], owner: str, written: Callable[..., Any]
+) -> CapturedEquation:
+    """A function of what has these specs, which is called once, on Variables without values. Messages name the `owner`,
+    which solves the equation, and what the user has written."""
+    found = captured(lambda given: [function(*given)], specs, owner, written, often=True)
+    first, count = len(found.variables), len(found.variables) + len(found.keys)
+    # A random key that is behind a function is no key to draw anew at each step of the loops that find a solution.
+    parameters = (*found.variables, *[F.unlink(key) for key in found.keys])
+    places = [*range(first), *range(count, count + len(specs)), *range(first, count)]
+    return CapturedEquation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)

@@ -16,7 +16,6 @@ from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
 from ...graph.arguments import checked_count
 from ...graph.capture import captured
-from .capturing import CapturedEquation, at_full_precision, equation
 from .convergence import (
     LINEAR,
     OF_FIXED_POINTS,
@@ -28,7 +27,7 @@ from .convergence import (
     without_gradients,
 )
 from .iterations import FIXED_POINT, MINIMIZE, ROOT, Finder, IterationResult, Problem
-from .packing import Packing
+from .packing import CapturedEquation, Packing, at_full_precision, equation
 
 Method = str | Callable[[Callable[[Any], Any], Any], Any]
 
@@ -211,22 +210,8 @@ def _solution(
     iterative: str = "gmres",
     known: tuple[str, ...] = LINEAR,
 ) -> tuple[Any, Convergence]:
-    """The root of a residual.
-
-    Args:
-        owner: The user's function, for messages.
-        residual: Is 0 at the solution.
-        function: What the user has written.
-        packing: What the vectors stand for.
-        method: One of the methods, or a solver of the user's own.
-        methods: Those there are.
-        tol: As the user has given it, as are those that follow.
-        maxiter: The most steps.
-        linear: How linear systems are solved.
-        unconverged: What is given where it does not converge.
-        iterative: How they are solved where there are many unknowns.
-        known: The ways to solve them.
-    """
+    """Where a residual is 0, found by one of the methods, or by the user's own; `known` are the ways to solve linear
+    systems, and `iterative` is that for many unknowns."""
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
     most = checked_count(maxiter, f"{owner}: maxiter")

@@ -10,8 +10,8 @@ from jax import lax
 from jax.extend.core import ClosedJaxpr, jaxpr_as_fun
 
 from ... import functions as F
-from ...derivatives.implicit.capturing import equation as captured_equation
 from ...derivatives.implicit.packing import Packing
+from ...derivatives.implicit.packing import equation as captured_equation
 from ...functions.bodies.implicit import solve_by_body
 from ...functions.bodies.matrices import NotLinear, transpose_of
 from ...functions.factors import lu_decomposition
