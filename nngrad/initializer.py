@@ -33,6 +33,10 @@ class BaseInitializer:
         """
         raise NotImplementedError(f"{type(self).__name__} has no __call__")
 
+    def __repr__(self) -> str:
+        settings = [str(value) for name, value in vars(self).items() if not name.startswith("_")]
+        return f"{type(self).__name__}({', '.join(settings)})"
+
 
 class RandomInitializer(BaseInitializer):
     """An initializer that draws random numbers.
@@ -68,9 +72,6 @@ class ConstantInitializer(BaseInitializer):
     def __call__(self, shape: Shape) -> Array:
         return np.full(tuple(shape), self.value, np.float32)
 
-    def __repr__(self) -> str:
-        return f"ConstantInitializer({self.value})"
-
 
 class NormalInitializer(RandomInitializer):
     """Normal numbers with mean 0 and standard deviation `sigma`.
@@ -86,9 +87,6 @@ class NormalInitializer(RandomInitializer):
 
     def __call__(self, shape: Shape) -> Array:
         return self.rng.standard_normal(tuple(shape)) * self.sigma
-
-    def __repr__(self) -> str:
-        return f"NormalInitializer({self.sigma})"
 
 
 class UniformInitializer(RandomInitializer):
@@ -106,9 +104,6 @@ class UniformInitializer(RandomInitializer):
     def __call__(self, shape: Shape) -> Array:
         low, high = self.lim
         return self.rng.uniform(low, high, tuple(shape))
-
-    def __repr__(self) -> str:
-        return f"UniformInitializer({self.lim!r})"
 
 
 class UniformIntInitializer(RandomInitializer):
@@ -129,9 +124,6 @@ class UniformIntInitializer(RandomInitializer):
         result: Array = np.asarray(draw(*self.lim, size=tuple(shape)))
         return result
 
-    def __repr__(self) -> str:
-        return f"UniformIntInitializer({self.lim!r})"
-
 
 class RangeInitializer(BaseInitializer):
     """`start`, `start + step`, ... along the last axis, the same in every row.
@@ -149,9 +141,6 @@ class RangeInitializer(BaseInitializer):
         shape = tuple(shape)
         row = self.start + self.step * np.arange(shape[-1] if shape else 1)
         return np.broadcast_to(row if shape else row[0], shape)
-
-    def __repr__(self) -> str:
-        return f"RangeInitializer({self.start}, {self.step})"
 
 
 class OrthogonalInitializer(RandomInitializer):
@@ -183,9 +172,6 @@ class OrthogonalInitializer(RandomInitializer):
         result: Array = (q if rows >= columns else q.T).reshape(shape) * self.gain
         return result
 
-    def __repr__(self) -> str:
-        return f"OrthogonalInitializer({self.gain})"
-
 
 class WeightNormalizationScaleInitializer(BaseInitializer):
     """`sqrt(sum(w^2) + eps)` of each slice of `w`: the scale with which `F.weight_normalization` returns `w` itself.
@@ -205,9 +191,6 @@ class WeightNormalizationScaleInitializer(BaseInitializer):
         slices = np.moveaxis(np.asarray(self.w.d, np.float64), self.dim, 0)
         norms: Array = np.sqrt(np.sum(slices**2, axis=tuple(range(1, slices.ndim))) + self.eps)
         return norms.reshape(tuple(shape))
-
-    def __repr__(self) -> str:
-        return f"WeightNormalizationScaleInitializer({self.w!r}, {self.dim}, {self.eps})"
 
 
 def calc_normal_std_he_forward(inmaps: int, outmaps: int, kernel: Shape = (1, 1)) -> float:

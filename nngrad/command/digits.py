@@ -33,15 +33,9 @@ LIVE_PICTURES = 500
 
 
 def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console, live: bool = False) -> None:
-    """Train the GAN and write `digits.png` and `curves.png`, which replace those of an earlier run.
-
-    Args:
-        steps: Steps of the generator.
-        output: Folder for the pictures; made where it is missing.
-        seed: Seed of all that is random.
-        device: 'cpu' or 'cuda'; None takes what JAX takes by itself.
-        console: Where to print.
-        live: Whether a process beside it serves a page that follows the training; the folder gets what it reads.
+    """Train the GAN for so many steps of the generator and write `digits.png` and `curves.png`, which replace those of
+    an earlier run. With `live` a process beside it serves a page that follows the training; the folder gets what it
+    reads.
 
     Raises:
         OSError: The pictures cannot be written; the message names the file. What can be known of that is found out

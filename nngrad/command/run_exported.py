@@ -40,38 +40,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 @reported("run", ImportError, TypeError, ValueError, devices=jax.devices)
 def run(given: argparse.Namespace) -> int:
     """`nngrad run`; returns the exit code."""
-    table, written = run_on_files(given.file, given.inputs, given.seed, given.output)
-    console_of_output().print(table)
+    function = load_exported(given.file)
+    by_place, by_name = _arrays(function, given.inputs)
+    found = function(*by_place, seed=given.seed, **by_name)
+    results = [found] if function.arranged == "one" else found.values() if function.arranged == "dict" else found
+    outputs = {each.name: np.asarray(a) for each, a in zip(function.outputs, results, strict=True)}
+    written = [] if given.output is None else _saved(outputs, given.output)
+    console_of_output().print(_table(outputs))
     for path in written:
         print(path)
     return 0
-
-
-def run_on_files(path: Path, inputs: Sequence[str], seed: int | None, output: Path | None) -> tuple[Table, list[Path]]:
-    """Call an exported function on arrays from files.
-
-    Args:
-        path: The file of the function.
-        inputs: Names of '.npy' files, in the order of the inputs, or each as 'input=file'.
-        seed: What random functions draw from.
-        output: Where the outputs go: a '.npz' file, a '.npy' file for a single one, or a folder in which each is a
-            '.npy' file.
-
-    Returns:
-        A table of the outputs, and the files that were written.
-
-    Raises:
-        ImportError: A package is not installed that is needed.
-        OSError: A file cannot be read or written; the message names it.
-        TypeError, ValueError: The arrays are not those that the function takes, or a file is damaged.
-    """
-    function = load_exported(path)
-    given, named = _arrays(function, inputs)
-    found = function(*given, seed=seed, **named)
-    results = [found] if function.arranged == "one" else found.values() if function.arranged == "dict" else found
-    arrays = [np.asarray(a) for a in results]
-    outputs = {each.name: array for each, array in zip(function.outputs, arrays, strict=True)}
-    return _table(outputs), [] if output is None else _saved(outputs, output)
 
 
 def _arrays(function: ExportedFunction, inputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:

@@ -1,11 +1,37 @@
 """nnabla's communicators: exchange arrays and gradients between processes, each with its own graph."""
 
+from __future__ import annotations
+
+from ..context import Context
 from .communicator import Communicator as Communicator
 from .exchanges import AllReduceCallback as AllReduceCallback
-from .names import Comm as Comm
-from .names import DataParalellCommunicator as DataParalellCommunicator
-from .names import DataParallelCommunicator as DataParallelCommunicator
-from .names import Dist as Dist
-from .names import MultiProcessCommunicator as MultiProcessCommunicator
-from .names import MultiProcessDataParalellCommunicator as MultiProcessDataParalellCommunicator
-from .names import MultiProcessDataParallelCommunicator as MultiProcessDataParallelCommunicator
+
+
+def MultiProcessDataParallelCommunicator(ctx: Context | None = None) -> Communicator:  # noqa: N802  nnabla's name
+    """A communicator of all processes of the run. Call its `init()` before anything is computed.
+
+    Args:
+        ctx: The Context that functions run in, or None.
+
+    Raises:
+        TypeError: `ctx` is no Context.
+    """
+    return Communicator(ctx)
+
+
+def DataParallelCommunicator(ctx: Context | None = None) -> Communicator:  # noqa: N802  nnabla's name
+    """A communicator of this process alone, whose `allreduce` sums the gradients of parameters of several contexts.
+
+    Args:
+        ctx: A Context, or None.
+
+    Raises:
+        TypeError: `ctx` is no Context.
+    """
+    return Communicator(ctx, several=False)
+
+
+# nnabla's other names of the two; the misspelt ones are in its examples.
+MultiProcessCommunicator = MultiProcessDataParalellCommunicator = MultiProcessDataParallelCommunicator
+Comm = Dist = MultiProcessDataParallelCommunicator
+DataParalellCommunicator = DataParallelCommunicator

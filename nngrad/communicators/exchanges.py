@@ -91,12 +91,7 @@ class Exchange(NamedTuple):
 
 
 def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
-    """Group arrays of the same dtype, in order.
-
-    Args:
-        specs: Shape and dtype of each.
-        most: How many elements go together at most, but for an array that has more by itself; None for all there are.
-    """
+    """Group arrays of the same dtype, in order: at most so many elements, but for an array that has more by itself."""
     packs: list[list[int]] = []
     open_packs: dict[Any, tuple[list[int], int]] = {}
     for i, spec in enumerate(specs):
@@ -153,8 +148,6 @@ class AllReduceCallback:
 
     Made by `comm.all_reduce_callback`.
     """
-
-    __slots__ = ("_exchange",)
 
     def __init__(self, exchange: Callable[[], None]) -> None:
         self._exchange = exchange

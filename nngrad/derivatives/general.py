@@ -63,7 +63,7 @@ def diffusion(
             raise ValueError(f"diffusion: factor must make vectors of {x.spec} of vectors, not {shown}")
         t = direction_leaf(x.spec)
         if draw is None:
-            count, drawn = rank, _every(v, lead)
+            count, drawn = rank, _columns(np.arange(rank, dtype=np.int32), None, v, lead)
         else:
             count, drawn = draw.directions, draw.vectors(0, v.spec, lead)
         values: Vectors = lambda first, n: vectorize([along], {v: drawn(first, n)})[0]  # noqa: E731
@@ -154,12 +154,6 @@ def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[V
         return F.reshape(F.batch_matmul(matrix, F.reshape(v, shape=(*v.shape, 1))), shape=x.shape)
 
     return by_rows, matrix.shape[-1]
-
-
-def _every(v: Variable, lead: int) -> Vectors:
-    """All unit vectors."""
-    numbers = Variable.from_numpy_array(np.arange(v.shape[-1], dtype=np.int32))
-    return lambda first, n: unit_vectors_along(part(numbers, first, n), v.spec, lead)
 
 
 def _columns(indices: np.ndarray[Any, Any], chosen: Variable | None, x: Variable, lead: int) -> Vectors:

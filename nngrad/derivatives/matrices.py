@@ -10,7 +10,17 @@ import nngrad.functions as F
 from ..graph import Variable
 from .directions import over_directions, several_over_directions
 from .drawn import Draw, checked_draw, direction_leaf, sum_over
-from .parts import after_batch, as_list, built, checked, forward_or_reverse, gradients_at, pushed, second
+from .parts import (
+    after_batch,
+    as_list,
+    built,
+    checked,
+    forward_or_reverse,
+    gradients_at,
+    pushed,
+    second,
+    slope_in_reverse,
+)
 
 Variables = list[Variable] | tuple[Variable, ...]
 Row = tuple[Variable, ...]
@@ -189,8 +199,7 @@ def hessian_diagonal(
         return total / draw.directions
 
     def second_in_reverse(t: Variable) -> Variable:
-        (gx,) = gradients_at([y], [x], [None])
-        return F.sum(gradients_at([gx], [x], [t])[0] * t, axis=tuple(range(lead, x.ndim)))
+        return slope_in_reverse(gradients_at([y], [x], [None])[0], x, t, lead)
 
     def build() -> Variable:
         columns = forward_or_reverse(

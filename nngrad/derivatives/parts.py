@@ -56,15 +56,23 @@ def forward_or_reverse(forward: Callable[[], T], reverse: Callable[[], T]) -> T:
         return reverse()
 
 
+def slope_along(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
+    """The derivative of `y` along `t`, times `t`, for each row: `x.shape[:lead]`, in the dtype of `y`."""
+    return forward_or_reverse(
+        lambda: F.sum(pushed([y], [x], [t])[0] * in_dtype(t, y.dtype), axis=tuple(range(lead, x.ndim))),
+        lambda: slope_in_reverse(y, x, t, lead),
+    )
+
+
+def slope_in_reverse(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
+    """The same by reverse mode."""
+    (gx,) = gradients_at([y], [x], [in_dtype(t, y.dtype)])
+    return in_dtype(F.sum(gx * t, axis=tuple(range(lead, x.ndim))), y.dtype)
+
+
 def trace(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
     """The sum of dy[..., i] / dx[..., i] for each row, by reverse mode: `x.shape[:lead]`, in the dtype of `y`."""
-
-    def along(t: Variable) -> Variable:
-        seed = in_dtype(t, y.dtype)
-        total = F.sum(gradients_at([y], [x], [seed])[0] * t, axis=tuple(range(lead, x.ndim)))
-        return in_dtype(total, y.dtype)
-
-    return over_directions(along, x, lead, chunk, collapse=True)
+    return over_directions(lambda t: slope_in_reverse(y, x, t, lead), x, lead, chunk, collapse=True)
 
 
 def after_batch(x: Variable, lead: int) -> Variable:

@@ -27,7 +27,7 @@ from ..functions.array import in_dtype
 from ..graph import Variable
 from .directions import over_directions
 from .drawn import Draw, direction_leaf, sum_over
-from .parts import after_batch, forward_or_reverse, gradients_at, pushed, second
+from .parts import after_batch, forward_or_reverse, gradients_at, second, slope_along
 
 
 def laplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
@@ -54,15 +54,8 @@ def bilaplacian(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Dr
 def divergence(y: Variable, x: Variable, lead: int, chunk: int | None, draw: Draw) -> Variable:
     """An estimate of the divergence."""
     t = direction_leaf(x.spec)
-    as_y = in_dtype(t, y.dtype)
-    axes = tuple(range(lead, x.ndim))
-
-    def in_reverse() -> Variable:
-        total = F.sum(gradients_at([y], [x], [as_y])[0] * t, axis=axes)
-        return in_dtype(total, y.dtype)
-
-    along = forward_or_reverse(lambda: F.sum(pushed([y], [x], [t])[0] * as_y, axis=axes), in_reverse)
-    total = sum_over(along, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+    vectors = draw.vectors(0, x.spec, lead)
+    total = sum_over(slope_along(y, x, t, lead), [(t, vectors)], draw.directions, chunk)
     return _times(total, _scale(x, lead, draw))
 
 

@@ -12,14 +12,13 @@ from ..autodiff.binding import own_leaves
 from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.request import derivation_of, remember_laplacian
 from ..autodiff.symmetry import NotApplicable, obstacle
-from ..functions.array import in_dtype
 from ..graph import Variable, functions_of, path_between
 from . import stochastic
 from .bilaplacian import bilaplacian_of, is_linear
 from .directions import over_directions
 from .drawn import checked_draw
 from .matrices import first_derivatives, jacobian
-from .parts import after_batch, built, checked, forward_or_reverse, gradients_at, pushed, second, trace
+from .parts import after_batch, built, checked, forward_or_reverse, gradients_at, second, slope_along, trace
 
 
 @overload
@@ -141,14 +140,8 @@ def divergence(
     if draw is not None:
         return built([y, x], lambda: [stochastic.divergence(y, x, lead, chunk, draw)])[0]
 
-    def along(t: Variable) -> Variable:
-        mask = in_dtype(t, y.dtype)
-        return F.sum(pushed([y], [x], [t])[0] * mask, axis=tuple(range(lead, x.ndim)))
-
     def build() -> Variable:
-        return forward_or_reverse(
-            lambda: over_directions(along, x, lead, chunk, collapse=True), lambda: trace(y, x, lead, chunk)
-        )
+        return over_directions(lambda t: slope_along(y, x, t, lead), x, lead, chunk, collapse=True)
 
     return built([y, x], lambda: [build()])[0]
 

@@ -13,7 +13,6 @@ import subprocess
 import sys
 import threading
 from pathlib import Path
-from types import TracebackType
 
 _PATIENCE = 10.0
 """Seconds in which the server has to be there."""
@@ -50,9 +49,7 @@ class FollowedBeside:
     def __enter__(self) -> FollowedBeside:
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         process, self._process = self._process, None
         if process is not None:
             for pipe in (process.stdin, process.stdout):

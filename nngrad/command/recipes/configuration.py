@@ -251,13 +251,8 @@ def _as_toml(value: Any) -> str:
 def changed_keys(
     before: Mapping[str, Any], configuration: Any, chosen: Callable[[ConfigurationKey], bool] = lambda _: True
 ) -> list[str]:
-    """The differences between a run's original values and a configuration, a line for each chosen key.
-
-    Args:
-        before: Values by the names of their keys, as `values_in` reads them.
-        configuration: What they are compared with.
-        chosen: Which keys are compared.
-    """
+    """The differences between a run's original values, as `values_in` reads them, and a configuration, a line for each
+    chosen key."""
     keys = keys_of(configuration)
     lines = [
         f"{name}: {_as_toml(before[name]) if name in before else 'nothing'}, now {_as_toml(entry.value)}"

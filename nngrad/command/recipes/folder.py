@@ -7,7 +7,6 @@ import os
 import shutil
 from contextlib import ExitStack
 from pathlib import Path
-from types import TracebackType
 from typing import Any
 
 from ...files.replacing import write_whole
@@ -33,8 +32,7 @@ class TrainingFolder:
         tensorboard/             TensorBoard's files, where they are asked for
         parameters.safetensors   the parameters, once the run is finished
 
-    Args:
-        path: Its place; made where it is missing.
+    It is made where it is missing.
 
     Raises:
         OSError: It cannot be made or written to, or another process runs there; the message names it.
@@ -63,9 +61,7 @@ class TrainingFolder:
             self._locked = opened.pop_all()
         return self
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._locked.close()
 
     def clear(self) -> bool:
@@ -83,12 +79,8 @@ class TrainingFolder:
         return True
 
     def check(self, configuration: Any, changed: bool) -> None:
-        """Raise a ConfigurationError unless a run with this configuration can begin here, or be resumed.
-
-        Args:
-            configuration: What the run is to be done with.
-            changed: Whether one that is there may have begun with another configuration.
-        """
+        """Raise a ConfigurationError unless a run with this configuration can begin here, or be resumed; one that is
+        there may have begun with another configuration where that is said to be `changed`."""
         if not self.configuration.exists():
             others = sorted(name for name in os.listdir(self.path) if name != LOCK)
             if others:
@@ -105,11 +97,6 @@ class TrainingFolder:
             )
 
     def write(self, configuration: Any, text: str) -> None:
-        """Write the configuration unless it exists.
-
-        Args:
-            configuration: What the run is done with.
-            text: The same, as a TOML file.
-        """
+        """Write the configuration, with `text` as its TOML file, unless it exists."""
         if not self.configuration.exists() or changed_keys(values_in(self.configuration), configuration):
             write_whole(self.configuration, text.encode())

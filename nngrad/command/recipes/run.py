@@ -83,14 +83,8 @@ def train(
     SIGTERM and Ctrl-C let the step finish and save. On several hosts only SIGTERM does, since all have to save the same
     step; a run that is interrupted there goes on from the last checkpoint.
 
-    Args:
-        recipe: What is trained.
-        settings: How.
-        out: The folder; made where it is missing.
-        fresh: Whether a run that is there is removed.
-        changed: Whether a run that is there may be resumed with another configuration.
-        console: Where the first process prints.
-        live: Whether a process beside it serves a page that follows the run.
+    A run that is there is removed where this one is to be `fresh`, and may be resumed with another configuration where
+    that is `changed`. With `live` a process beside it serves a page that follows the run.
 
     Raises:
         ConfigurationError: The run that is there began with another configuration, or keys do not go together.
@@ -132,15 +126,7 @@ def train(
 
 
 class RecipeLog(TrainingLog):
-    """The log of a recipe's run, which also prints how the run begins, and draws.
-
-    Args:
-        recipe: What is trained.
-        settings: How.
-        folder: That of the run.
-        console: Where the first process prints.
-        live: Whether a process beside it serves a page that follows the run.
-    """
+    """The log of a recipe's run, which also prints how the run begins, and draws."""
 
     def __init__(
         self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console, live: bool

@@ -75,13 +75,8 @@ class Judge:
         self._ended_at = now
 
     def failure(self, beats: Mapping[int, Beat], now: float, sudden: float | None = None) -> Failure | None:
-        """The failure at the time `now`, if there is one.
-
-        Args:
-            beats: What each process has last told.
-            now: Seconds, by a clock that only goes forward.
-            sudden: Seconds without a sign of life that mean death, where something has failed already.
-        """
+        """What is wrong at the time `now`, if anything is, by what each process has last told. Where something has
+        failed already, `sudden` seconds without a sign of life mean death."""
         for index, beat in beats.items():
             if beat.number != self._last[index].number:
                 self._heard[index] = now
