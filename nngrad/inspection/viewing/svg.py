@@ -63,7 +63,7 @@ _NO_CHARACTERS = re.compile(
 
 def escaped(text: str) -> str:
     """The text escaped for XML, between tags or in an attribute. Characters that XML cannot express become U+FFFD."""
-    return html.escape(_NO_CHARACTERS.sub("\ufffd", text))
+    return html.escape(_NO_CHARACTERS.sub("\ufffd", text)).replace("&#x27;", "&#39;")
 
 
 def number(value: float) -> str:
