@@ -122,3 +122,13 @@ test_what_is_wrong_is_named = refused([
     (lambda: F.affine_grid(from_(np.zeros((1, 2, 3))), (3, 3, 3)), "theta of shape"),
     (lambda: F.weighted_points(X[0], X[0], from_(np.zeros((2, 3, 4), np.int32))), "weights of shape"),
 ])
+
+
+@pytest.mark.parametrize("dtype", [np.int8, np.int64])
+def test_points_are_numbered_in_any_integers(dtype: type) -> None:
+    x, w = from_(np.arange(8.0).reshape(1, 2, 4), need_grad=True), from_(np.ones((1, 2, 3)), need_grad=True)
+    y = F.weighted_points(x, w, from_(np.array([[[0, 1, 2], [1, 2, 9]]], dtype)))
+    gx, gw = nn.grad([F.sum(y**2) / 2], [x, w])
+    np.testing.assert_array_equal(y.d, [[[1, 3, 2], [9, 11, 6]]])
+    np.testing.assert_array_equal(gx.d, [[[1, 4, 5, 0], [9, 20, 17, 0]]])
+    np.testing.assert_array_equal(gw.d, [[[36, 58, 40], [46, 72, 0]]])

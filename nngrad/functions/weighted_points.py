@@ -70,7 +70,8 @@ def weighted_points_data_grad(
         y = lax.transpose(y, (0, 2, 1))
     batch, count, sums = indices.shape
     channels = y.shape[2]
-    places = lax.mul(lax.broadcasted_iota(jnp.int32, indices.shape, 0), jnp.int32(size))
+    indices = lax.convert_element_type(indices, jnp.promote_types(indices.dtype, jnp.int32))
+    places = lax.broadcasted_iota(indices.dtype, indices.shape, 0) * size
     nowhere = lax.full_like(indices, batch * size)
     places = lax.select(_inside(indices, size), lax.add(indices, places), nowhere)
     shape = (batch, count, sums, channels)
