@@ -6,7 +6,7 @@ import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.functions.reduction import reduced_count
 from nngrad.graph import Function, Variable
-from nngrad.graph.arguments import axes_of
+from nngrad.graph.axes import axes_of
 
 from .rules import backward, non_differentiable
 

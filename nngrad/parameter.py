@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from .graph import Variable
-from .graph.scopes import Layer, WithBlock
+from .graph.options import Layer, WithBlock
 
 if TYPE_CHECKING:  # nngrad puts them here, as nnabla has it
     from .files.parameter_files import load_parameters as load_parameters

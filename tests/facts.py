@@ -18,11 +18,11 @@ import jax.numpy as jnp
 import numpy as np
 
 import nngrad as nn
-from nngrad.autodiff.sparsity import axes_carried
+from nngrad.autodiff.batching import axes_carried
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.graph import Function, Op, Variable, apply
+from nngrad.graph.axes import first_order, last_order
 from nngrad.graph.jaxpr import primitives_in
-from nngrad.graph.layouts import first_order, last_order
 
 from .oracle import Arrays, as_tuple, is_floating
 from .together import Called, Check, Wanted, by_itself, side_by_side

@@ -183,7 +183,7 @@ NAMES_FAMILIES = {
     "functions/__init__.py": "takes what a family defines itself",
     "autodiff/walk.py": "says in an error where a rule is",
     "execution/program.py": "names an op for other processes",
-    "graph/inside_jax.py": "a module of JAX, by its name",
+    "graph/process.py": "a module of JAX, by its name",
     "graph/op.py": "sets it",
 }
 """Files that look at the module of something, each with the reason."""

@@ -11,8 +11,8 @@ from pathlib import Path
 import pytest
 
 import nngrad
-from nngrad.graph import inside_jax
-from nngrad.graph.inside_jax import USES, Use
+from nngrad.graph import process
+from nngrad.graph.process import USES, Use
 from nngrad_command import trial
 
 ROOT = Path(nngrad.__file__).parents[1]
@@ -37,7 +37,7 @@ def asks():
 sys.modules[module] = Lacking(module)  # what of JAX itself is imported later finds all of it
 warnings.simplefilter("error")
 import nngrad as nn, nngrad.functions as F, nngrad.jax as nj, nngrad.solvers as S
-from nngrad.graph.inside_jax import missing_in_jax
+from nngrad.graph.process import missing_in_jax
 from nngrad.distributed.hosts.store import global_state
 
 assert len(missing_in_jax()) == len(names), missing_in_jax()
@@ -105,12 +105,12 @@ assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 7
 
 
 def test_all_of_it_is_there() -> None:
-    assert inside_jax.missing_in_jax() == []
+    assert process.missing_in_jax() == []
 
 
 def test_doctor_says_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
     gone = Use("jax._src.nowhere", ("nothing", "nobody"), "all is well")
-    monkeypatch.setattr(inside_jax, "USES", (*USES, gone))
+    monkeypatch.setattr(process, "USES", (*USES, gone))
     for line, name in zip(trial._lacking(), gone.names, strict=True):
         assert re.fullmatch(rf"JAX [\d.]+ does not have jax\._src\.nowhere\.{name}: all is well", line)
 

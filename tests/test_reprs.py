@@ -18,7 +18,7 @@ import nngrad.functions as F
 import nngrad.solvers as S
 from nngrad.execution.lower import linearize
 from nngrad.graph import functions_of
-from nngrad.graph.shortening import quoted
+from nngrad.graph.shown import quoted
 
 HOSTILE = "</pre><script>alert('&')</script>\n" + "n" * 10_000
 

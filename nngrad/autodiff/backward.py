@@ -2,23 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+import functools
+import operator
+import threading
+from collections.abc import Callable, Hashable, Iterable, Sequence
 from typing import Any, NamedTuple
 
+import jax
 import numpy as np
 
 import nngrad.functions as F
 from backward_registry import registry
 
+from ..execution.compiled import BoundedCache, executables
+from ..execution.compiling import count_of
 from ..execution.interpret import Hook
 from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of, present
+from ..execution.program import digest_of
 from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.ndarray import NOT_KEPT
+from ..graph.process import unharmed
 from ..graph.source_location import warn_user
-from .accumulation import accumulate
+from ..graph.spec import x64_if
+from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
+from ..graph.value import put_together
 from .binding import looking, met_by, note
-from .fused import Fused, FusedKey, Passed, Places, at, fused_for, gradient_graph, passed
+from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .remat import policy_key
 from .request import given_gradients
@@ -188,12 +198,9 @@ def _gradients_from(
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
     middle = _to_look_at(plan, options.retain_grad)
-    asked: Places = ()
-    stops, retained = asked, asked
-    if middle:
-        asked = tuple([place for place, y in middle if y._need_grad])
-        stops = tuple([place for place, y in middle if y._need_grad is False])
-        retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
+    asked = tuple([place for place, y in middle if y._need_grad])
+    stops = tuple([place for place, y in middle if y._need_grad is False])
+    retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
     if not wanted and not asked:
         return FoundGradients([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
@@ -320,3 +327,71 @@ def _interpreted(
     count = len(key.wanted)
     cells = [y.grad for y in at(plan, graph.retained)]
     return values[:count], list(zip(cells, values[count : len(gradients)], strict=True))
+
+# ---------------------------------------------------------------- arrays that are added
+
+
+Terms = tuple[tuple[Any, ...], ...]
+
+
+def _sums(terms: Terms) -> tuple[Any, ...]:
+    return tuple([functools.reduce(operator.add, xs) for xs in terms])
+
+
+class _Sums:
+    """An executable for sums of arrays of given shapes and dtypes.
+
+    On a CPU, NumPy computes the first calls: otherwise the second step of a loop that does not zero all gradients would
+    wait for the compiler.
+    """
+
+    def __init__(self, terms: Terms, key: Hashable) -> None:
+        self._jitted: Any = jax.jit(functools.partial(_sums))
+        self._needs_x64 = any([a.dtype.itemsize == 8 for a in jax.tree.leaves(terms)])
+        self._count = count_of(digest_of(b"sums", str(key).encode()))
+
+    def of(self, terms: Terms) -> tuple[Any, ...]:
+        """The sums."""
+        with x64_if(self._needs_x64):
+            # NumPy rounds each partial sum in 16 bits, where XLA may round only the last.
+            is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
+            is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
+            if not is_on_host or not self._count.count(SUMS_ON_HOST):
+                return tuple(unharmed(self._jitted)(terms))
+            with np.errstate(all="ignore"):
+                return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
+
+
+def _is_on_host(array: Any) -> bool:
+    if isinstance(array, np.ndarray):
+        return True
+    return not array.committed and all([device.platform == "cpu" for device in array.devices()])
+
+
+_executables = executables.registered(BoundedCache(256))
+_accumulating = threading.RLock()
+
+
+def accumulate(arrived: Sequence[tuple[NdArray, Any]], retained: Sequence[tuple[NdArray, Any]] = ()) -> None:
+    """Add arrays to the contents of cells, and replace those of others, all atomically."""
+    with _accumulating:
+        cells = [cell for cell, _ in arrived]
+        if not retained and all([cell.is_empty for cell in cells]) and len({*cells}) == len(cells):
+            put_together(cells, [gx for _, gx in arrived])
+            return
+        parts = {cell: [gy] for cell, gy in retained}
+        for cell, gx in arrived:
+            if cell in parts:  # two leaves may share one
+                parts[cell].append(gx)
+            else:
+                parts[cell] = [gx] if cell.is_empty else [cell.raw(), gx]
+        added = {cell: tuple(terms) for cell, terms in parts.items() if len(terms) > 1}
+        while added:
+            cells = list(added)[:MOST_SUMS]
+            terms = tuple([added.pop(cell) for cell in cells])
+            key = tuple([(cell.spec, len(xs)) for cell, xs in zip(cells, terms, strict=True)])
+            sums = _executables.get(key, functools.partial(_Sums, terms, key)).of(terms)
+            parts |= {cell: [total] for cell, total in zip(cells, sums, strict=True)}
+        for cell in parts:
+            cell.variable = None
+        put_together(list(parts), [total for (total,) in parts.values()])

@@ -29,8 +29,8 @@ from ..graph import NdArray, Variable, build_options, functions_of, path_between
 from ..graph.block import Block, BlockGradient, BlockTangent, OpenedBlock, new_leaves
 from ..graph.closing import close
 from ..graph.derived import derived_once
+from ..graph.origins import GradientTaken
 from ..graph.spec import spec_of
-from ..graph.taken import GradientTaken
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting
 from ..rewrite.numbers import is_zero

@@ -31,9 +31,9 @@ from ..graph.thresholds import MOST_COORDINATES
 from ..graph.traverse import Form
 from ..rewrite.builder import emitting
 from ..rewrite.linear import sliced_windows
+from .batching import followed_axes
 from .forward_mode import Pushforward
 from .request import Derivation, Request, Task, derivation_of, task_of
-from .sparsity import followed_axes
 from .symmetry import NotApplicable, forward_task, long_axes, summand, summed_to_axes
 from .walk import ones, order_of
 

@@ -28,8 +28,8 @@ from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting, recording
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
-from .checking import check_updates, described_path, in_form_of
-from .walk import Grad, order_of, sum_of
+from .request import check_updates
+from .walk import Grad, described_path, in_form_of, order_of, sum_of
 
 Tangents = Sequence[Any]
 """For each of some Variables, its tangent, or None for zero."""

@@ -15,7 +15,6 @@ from ..graph.function import watched
 from ..graph.source_location import warn_user
 from ..graph.traverse import Form, forms_within, seen_through
 from ..rewrite.builder import emitting
-from .checking import check_updates
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
 
 Aggregate = Callable[[list[Variable]], Variable]
@@ -370,3 +369,19 @@ def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
             forms = forms_within(functions_of([*derivation.outputs, *living]))
             waiting += derivations_in(seen_through(derivation.outputs, {id(x): form for x, form in forms})[1])
     return frozenset(found)
+
+
+def check_updates(path: Sequence[Function]) -> None:
+    """Raise an error if a derivative in a body passes a function there that updates a leaf: whether a step updates it
+    would depend on which values the derivative happens to need.
+
+    Args:
+        path: The functions that the derivative passes.
+    """
+    body = build_options().applying.body
+    for f in path:
+        if f.effects and body is not None and f.serial > body:
+            raise ValueError(
+                f"{f.op.name} updates a Variable at each run of a body, and the body takes a derivative through it; "
+                "use one that updates none (batch_stat=False, or batch normalisation without running statistics)"
+            )

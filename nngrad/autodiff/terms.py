@@ -17,8 +17,7 @@ import nngrad.functions as F
 from ..functions.operands import Operand
 from ..graph import Function, Variable
 from .along import Along, Diagonals, is_linear_in, spread_out
-from .batching import batched_product, is_product, powers_of, times_factors
-from .sparsity import axes_carried
+from .batching import axes_carried, batched_product, is_product, powers_of, times_factors
 
 Terms = tuple[Along, ...]
 """The terms of a sum; no two of them agree."""

@@ -18,8 +18,8 @@ from ..context import Context
 from ..distributed import hosts
 from ..execution.across import gathered
 from ..graph import NdArray, Variable
-from ..graph.exchange import Processes, several_processes
 from ..graph.leaf import arrays_in
+from ..graph.processes import Processes, several_processes
 from .exchanges import (
     AllReduceCallback,
     Exchange,

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 
 import nngrad.functions as F
 
-from ..autodiff.sparsity import followed_axes
+from ..autodiff.batching import followed_axes
 from ..autodiff.vectorize import substituted, vectorize
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, path_between

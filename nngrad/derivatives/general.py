@@ -12,8 +12,7 @@ import nngrad.functions as F
 from ..autodiff.vectorize import vectorize
 from ..graph import Variable
 from ..graph.arguments import checked_count
-from ..graph.conversion import array_of
-from ..graph.spec import spec_of
+from ..graph.spec import array_of, spec_of
 from .drawn import Vectors, checked_draw, direction_leaf, part, sum_over, unit_vectors_along
 from .parts import built, checked, pushed
 from .stochastic import twice

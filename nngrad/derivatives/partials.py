@@ -6,10 +6,10 @@ from collections.abc import Sequence
 
 import nngrad.functions as F
 
+from ..autodiff.batching import followed_axes
 from ..autodiff.binding import own_leaves
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
-from ..autodiff.sparsity import followed_axes
 from ..graph import Variable, contained, functions_of, path_between
 from ..graph.arguments import checked_count
 from ..graph.output_group import together

@@ -11,12 +11,11 @@ import numpy as np
 
 from backward_registry import registry
 
+from ..autodiff.batching import axes_carried
 from ..autodiff.binding import own_leaves
-from ..autodiff.sparsity import axes_carried
 from ..graph import Function, Variable, apply, contained, leaves_of, path_between, set_switches
-from ..graph.axes import Places
+from ..graph.axes import Key, Places
 from ..graph.body_op import in_place_of
-from ..graph.parts import Key
 from .parts import built, gradients_at, one_floating
 
 Labels = np.ndarray[Any, np.dtype[np.int64]]
@@ -306,7 +305,7 @@ def _is_users_surrogate(f: Function) -> bool:
 
 
 def _part(labels: Labels, key: Key) -> Labels:
-    """What `key` tells of an array (`nngrad.graph.parts`)."""
+    """What `key` tells of an array (`nngrad.graph.axes`)."""
     axis = 0
     for entry in key:
         if entry is None:

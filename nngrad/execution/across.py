@@ -20,9 +20,8 @@ from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
 from ..graph import processes
-from ..graph.exchange import AXIS, Processes
 from ..graph.process import check_process
-from ..graph.processes import joint_computation
+from ..graph.processes import AXIS, Processes, joint_computation
 
 _ALONG = PartitionSpec(AXIS)
 

@@ -14,12 +14,11 @@ import numpy as np
 
 from ..graph import NdArray, Spec, Variable, build_options, switched
 from ..graph.capture import placeholder
-from ..graph.conversion import array_of, converted
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
 from ..graph.ndarray import host_array
 from ..graph.process import check_not_traced
-from ..graph.spec import spec_of, x64_if
+from ..graph.spec import array_of, converted, spec_of, x64_if
 from ..graph.thresholds import MOST_GRAPHS
 from ..graph.value import put_together
 from .compiled import BoundedCache, executable_of

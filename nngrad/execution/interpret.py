@@ -13,10 +13,10 @@ import jax
 from ..graph import Function, Op, RuleCall, Variable, build_options, engine, functions_of
 from ..graph.block import has_opaque
 from ..graph.body_op import ControlOp
-from ..graph.exchange import group_of, groups_of, several_processes
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
+from ..graph.processes import group_of, groups_of, several_processes
 from ..graph.spec import arguments_need_x64
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together

@@ -22,8 +22,8 @@ import numpy as np
 from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
-from ..graph.inside_jax import taken
 from ..graph.jaxpr import primitives_in
+from ..graph.process import taken
 from .disk import DiskCache
 from .program import default_device, digest_of, surroundings
 

@@ -27,8 +27,8 @@ from jax.experimental.xla_metadata import set_xla_metadata
 
 from ..graph import Array, Op, Spec
 from ..graph.arguments import Shape
+from ..graph.axes import Key
 from ..graph.block import Block, Step
-from ..graph.parts import Key
 from ..graph.spec import spec_of
 from ..graph.thresholds import MOST_CALLS, MOST_FUSED, MOST_OPERANDS, MOST_PARTS
 from .cpu.repeated import Repeated

@@ -15,11 +15,11 @@ import jax
 import numpy as np
 
 from ..graph import Function, NdArray, Variable, build_options, functions_of
-from ..graph.exchange import groups_of, several_processes
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
 from ..graph.process import check_process
+from ..graph.processes import groups_of, several_processes
 from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE
 from ..graph.value import Deferred, hold_together
 from .compiled import executable_of

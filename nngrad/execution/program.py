@@ -27,9 +27,9 @@ from nngrad_command import __version__
 from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
-from ..graph.exchange import Processes, group_of, several_processes
 from ..graph.mesh import Axes, Mesh, running_on
-from ..graph.tables import html_table, titled
+from ..graph.processes import Processes, group_of, several_processes
+from ..graph.shown import html_table, titled
 from ..graph.traverse import operands_first
 
 

@@ -12,9 +12,9 @@ from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
-from ..graph.exchange import several_processes
 from ..graph.leaf import arrays_of
 from ..graph.output_group import OutputGroup
+from ..graph.processes import several_processes
 from ..graph.value import Deferred, put_together
 from .compiled import executable_of
 from .interpret import Hook, interpret

@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
-from ..graph.arguments import Ignored, axis_of
-from ..graph.axes import AxisMap, Places, mixes
+from ..graph.arguments import Ignored
+from ..graph.axes import AxisMap, Places, axis_of, mixes
 from . import movement
 from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
 from .axis_maps import base_axis_leading

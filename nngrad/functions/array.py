@@ -12,11 +12,10 @@ import numpy as np
 from jax import lax
 
 from ..graph import AnyArray, Array, Variable, composite, op
-from ..graph.arguments import DTypeName, Shape
+from ..graph.arguments import DTypeName, Shape, Size
 from ..graph.axes import rowwise
 from ..graph.engine import engine, provide
 from ..graph.leaf import refuse_too_many
-from ..graph.ranges import Size
 from ..graph.spec import FLOAT32
 from . import axis_maps
 from .movement import broadcast, reshape

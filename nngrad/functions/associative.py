@@ -8,7 +8,7 @@ from typing import TypeVar
 import jax
 
 from ..graph import Variable, as_variable
-from ..graph.arguments import axis_of
+from ..graph.axes import axis_of
 from ..graph.leaf import common_floating
 from ..graph.refusals import explained_by_name
 from . import movement

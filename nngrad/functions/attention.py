@@ -8,9 +8,8 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import as_int, coerced
+from ..graph.arguments import Share, as_int, coerced
 from ..graph.leaf import as_variables
-from ..graph.ranges import Share
 from ..graph.refusals import explained_by_name
 from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
 from .query_blocks import ByTarget, by_blocks

@@ -15,9 +15,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import Axes, Ignored, Ints, Shape, Static, as_ints, axes_of
-from ..graph.axes import AxisMap, Places
-from ..graph.ranges import Probability
+from ..graph.arguments import Axes, Ignored, Ints, Probability, Shape, Static, as_ints
+from ..graph.axes import AxisMap, Places, axes_of
 from . import array, comparison, control, elementwise, movement, reduction
 from .arithmetic import minimum_scalar
 from .indexing import where

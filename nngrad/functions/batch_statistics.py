@@ -9,8 +9,8 @@ import math
 from typing import Annotated
 
 from ..graph import Array, Floats, Variable, composite
-from ..graph.arguments import Axes, Ignored, Static, axes_of, axis_of
-from ..graph.ranges import NotNegative, one_of
+from ..graph.arguments import Axes, Ignored, NotNegative, Static, one_of
+from ..graph.axes import axes_of, axis_of
 from . import activation, array, collectives, control, movement, reduction
 from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 

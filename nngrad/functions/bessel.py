@@ -14,7 +14,7 @@ import jax
 from jax import lax
 
 from ..graph import Array, op
-from ..graph.ranges import between
+from ..graph.arguments import between
 from .arithmetic import floating, of_floats, widened
 
 _FAR = 18.0

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, op
-from ..graph.ranges import one_of
+from ..graph.arguments import one_of
 from .arithmetic import broadcast_pair
 
 _OF_TWO: dict[str, Callable[[jax.Array, jax.Array], jax.Array]] = {

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import as_float
-from ..graph.barrier import computed_once
+from ..graph.for_xla import computed_once
 from .arithmetic import floating, widened
 
 

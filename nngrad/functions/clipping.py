@@ -6,9 +6,8 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import AnyShape, Array, Floats, Function, Variable, composite, op
-from ..graph.arguments import Axes, axes_of
-from ..graph.axes import AxisMap, Places, mixes
-from ..graph.ranges import Positive
+from ..graph.arguments import Axes, Positive
+from ..graph.axes import AxisMap, Places, axes_of, mixes
 from .arithmetic import broadcast_shape, maximum2, minimum2
 from .axis_maps import base_axis_leading
 from .indexing import batch_of_samples

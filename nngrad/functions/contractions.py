@@ -12,9 +12,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import AnyShape, Array, Function, Variable, apply, composite, op
-from ..graph.arguments import Static, as_ints, axis_of
-from ..graph.axes import Indices, contracts
-from ..graph.ranges import MatmulPrecision
+from ..graph.arguments import MatmulPrecision, Static, as_ints
+from ..graph.axes import Indices, axis_of, contracts
 from .linear import batch_matmul
 from .movement import reshape
 

@@ -11,11 +11,9 @@ import jax
 from jax import lax
 
 from ..graph import Array, Function, Spec, Variable, apply, composite, op
-from ..graph.arguments import Ints, Shape, as_ints, per_axis
-from ..graph.axes import rows
-from ..graph.barrier import known_after
-from ..graph.layouts import with_flag
-from ..graph.ranges import MatmulPrecision
+from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
+from ..graph.axes import per_axis, rows, with_flag
+from ..graph.for_xla import known_after
 from ..graph.spec import has_name
 from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating

@@ -8,8 +8,7 @@ import jax
 from jax import lax
 
 from ..graph import Array, WithAxis, op
-from ..graph.arguments import axis_of
-from ..graph.axes import mixes
+from ..graph.axes import axis_of, mixes
 from .arithmetic import widened
 from .reduction import whole
 

@@ -14,8 +14,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
+from ..graph.arguments import NotNegative
 from ..graph.axes import rowwise
-from ..graph.ranges import NotNegative
 from .arithmetic import alike, floating, widened
 from .array import cast
 from .factors import tall_qr

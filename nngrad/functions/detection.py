@@ -10,8 +10,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
+from ..graph.arguments import Size, one_of
 from ..graph.axes import rows_of
-from ..graph.ranges import Size, one_of
 from .arithmetic import floating, mul2, widened
 from .array import zeros_like
 from .indexing import where

@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from ..graph import Array, AsFloats, Variable, as_variable, composite
-from ..graph.ranges import NotNegative, Positive, one_of
+from ..graph.arguments import NotNegative, Positive, one_of
 from .activation import relu
 from .arithmetic import maximum_scalar
 from .array import cast

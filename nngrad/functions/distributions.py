@@ -19,9 +19,8 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, Variable, as_variable, composite, op
-from ..graph.arguments import Shape, Static
+from ..graph.arguments import Probability, Shape, Size, Static, between
 from ..graph.leaf import common_floating
-from ..graph.ranges import Probability, Size, between
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
 from .indexing import along

@@ -12,7 +12,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import AnyArray, Array, KeptDtype, op
-from ..graph.ranges import between
+from ..graph.arguments import between
 from .arithmetic import broadcast_scalar, floating, floating_pair, is_floating, numeric, of_floats, widened
 
 # ---------------------------------------------------------------- sign and rounding

@@ -14,10 +14,9 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import Shape
+from ..graph.arguments import AtLeastOne, Shape, between, one_of
 from ..graph.axes import rowwise
 from ..graph.leaf import refuse_too_many
-from ..graph.ranges import AtLeastOne, between, one_of
 from . import movement, slicing
 from .arithmetic import alike, floating
 from .shaping import swapaxes

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import Ints, Static, axis_of, per_axis
+from ..graph.arguments import Ints, Static
+from ..graph.axes import axis_of, per_axis
 from . import activation
 from .batch_statistics import batch_normalization
 from .convolution import convolution

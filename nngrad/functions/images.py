@@ -8,8 +8,7 @@ from typing import Annotated, NamedTuple, TypeAlias
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, composite
-from ..graph.arguments import Ints, Shape, as_ints
-from ..graph.ranges import NotNegative, at_least
+from ..graph.arguments import Ints, NotNegative, Shape, as_ints, at_least
 from ..graph.spec import FLOAT32, DType
 from . import array, elementwise, movement
 from .arithmetic import maximum_scalar

@@ -10,7 +10,7 @@ import jax.scipy.special
 from jax import lax
 
 from ..graph import Array, op
-from ..graph.ranges import AtLeastOne, Positive
+from ..graph.arguments import AtLeastOne, Positive
 from .arithmetic import floating, of_floats, widened
 
 

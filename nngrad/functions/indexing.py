@@ -10,8 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import AnyShape, Array, Function, Variable, WithAxis, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_ints, axis_of
-from ..graph.axes import AxisMap, Places, mixes
+from ..graph.arguments import Ints, Shape, Static, as_ints
+from ..graph.axes import AxisMap, Places, axis_of, mixes
 from ..graph.leaf import common_floating
 from . import array, control, elementwise, movement, slicing
 from .arithmetic import alike

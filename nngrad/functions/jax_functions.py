@@ -17,11 +17,10 @@ from jax.extend.core import ClosedJaxpr
 
 from ..graph import NdArray, Spec, Variable, apply, as_variable
 from ..graph.arguments import key_of
-from ..graph.inside_jax import named_axes
 from ..graph.jaxpr import let_own_arrays
 from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
-from ..graph.process import unharmed
+from ..graph.process import named_axes, unharmed
 from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of

@@ -12,10 +12,9 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, NdArray, Variable, apply, composite, op
-from ..graph.arguments import Shape, Static, as_shape
+from ..graph.arguments import MatmulPrecision, Shape, Static, as_shape
 from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
-from ..graph.ranges import MatmulPrecision
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .factors import nan_of_matrix
 from .movement import reshape, transpose

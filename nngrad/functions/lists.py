@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 
 from ..graph import Variable
-from ..graph.arguments import Ints, as_int, as_ints, axis_of
+from ..graph.arguments import Ints, as_int, as_ints
+from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
 from .movement import broadcast, concatenate, pad, reshape, stack, transpose

@@ -10,9 +10,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, AsFloats, Variable, composite, op
-from ..graph.arguments import DTypeName, axis_of
-from ..graph.axes import mixes
-from ..graph.ranges import NotNegative, Positive
+from ..graph.arguments import DTypeName, NotNegative, Positive
+from ..graph.axes import axis_of, mixes
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
 from .arithmetic import floating, floating_pair, is_floating, widened

@@ -11,11 +11,20 @@ import numpy as np
 from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Variable, WithAxis, composite, op
-from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, axes_of, axis_of
-from ..graph.axes import inserts, mixes, reduces, rowwise
-from ..graph.layouts import along_axis, to_shape
-from ..graph.parts import entries, layers, stretches
-from ..graph.ranges import one_of
+from ..graph.arguments import Axes, Dims, Ignored, Ints, Shape, as_ints, one_of
+from ..graph.axes import (
+    along_axis,
+    axes_of,
+    axis_of,
+    entries,
+    inserts,
+    layers,
+    mixes,
+    reduces,
+    rowwise,
+    stretches,
+    to_shape,
+)
 from ..graph.spec import surely
 from . import axis_maps, reduction
 from .arithmetic import alike

@@ -11,9 +11,9 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import as_bool, as_float, axis_of
+from ..graph.arguments import Positive, as_bool, as_float
+from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
-from ..graph.ranges import Positive
 from ..graph.refusals import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
-from ..graph.ranges import one_of
+from ..graph.arguments import one_of
 from .arithmetic import broadcast_pair, floating, is_floating, number_pair, widened
 from .array import filled_like
 from .indexing import where

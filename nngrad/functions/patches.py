@@ -10,9 +10,8 @@ import jax
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
-from ..graph.arguments import Ints, Shape, per_axis
-from ..graph.axes import rows
-from ..graph.ranges import AtLeastOne, one_of
+from ..graph.arguments import AtLeastOne, Ints, Shape, one_of
+from ..graph.axes import per_axis, rows
 from . import comparison, indexing, movement, reduction
 from .array import arange, zeros_like
 from .pooling import average_pooling, max_pooling

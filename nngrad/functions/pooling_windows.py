@@ -11,7 +11,8 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph.arguments import Ints, as_ints, per_axis
+from ..graph.arguments import Ints, as_ints
+from ..graph.axes import per_axis
 from ..graph.thresholds import MOST_SLICES
 
 

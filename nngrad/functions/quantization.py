@@ -16,8 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Floats, Variable, composite, op
-from ..graph.arguments import DTypeName
-from ..graph.ranges import Positive, Probability, one_of
+from ..graph.arguments import DTypeName, Positive, Probability, one_of
 from . import array, comparison, control, elementwise, indexing, reduction
 from .arithmetic import broadcast_shape, floating, maximum2, minimum2, of_floats, widened
 from .moments import accurate

@@ -15,8 +15,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Floats, NdArray, Variable, composite, op
-from ..graph.arguments import Ints, as_ints
-from ..graph.ranges import between, one_of
+from ..graph.arguments import Ints, as_ints, between, one_of
 from ..graph.variable import leaf_of
 from . import array, elementwise, movement, reduction, stochastic
 from .arithmetic import widened

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from typing import Annotated, Any, NamedTuple
 
 from ..graph import Array, Variable, composite
+from ..graph.arguments import AtLeastOne, Share, one_of
 from ..graph.leaf import common_floating
-from ..graph.ranges import AtLeastOne, Share, one_of
 from . import activation, array, linear, loops, movement, stochastic
 
 States = tuple[Variable, ...]

@@ -11,10 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import AnyArray, AnyShape, Array, Op, Spec, Variable, composite, op
-from ..graph.arguments import Axes, axes_of
-from ..graph.axes import reduces
-from ..graph.layouts import over_axes
-from ..graph.ranges import one_of
+from ..graph.arguments import Axes, one_of
+from ..graph.axes import axes_of, over_axes, reduces
 from ..graph.thresholds import MANY_SUMS
 from .arithmetic import floating, widened
 

@@ -11,8 +11,8 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, Function, Variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_ints, per_axis
-from ..graph.axes import AxisMap, Places, row_places
+from ..graph.arguments import Ints, Shape, Static, as_ints
+from ..graph.axes import AxisMap, Places, per_axis, row_places
 from .arithmetic import alike, floating, widened
 from .box_samples import Bins, over_samples
 from .movement import pad, transpose

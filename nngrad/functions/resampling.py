@@ -11,10 +11,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_float, as_ints
-from ..graph.axes import AxisMap, Places
-from ..graph.layouts import Named, axes_moved_last, last_order
-from ..graph.ranges import one_of
+from ..graph.arguments import Ints, Shape, Static, as_float, as_ints, one_of
+from ..graph.axes import AxisMap, Named, Places, axes_moved_last, last_order
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
 from .interpolation_taps import ROUNDINGS, Grid, Kernel, Taps, positions, taps, transposed_taps

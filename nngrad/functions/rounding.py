@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import KeptDtype, op
-from ..graph.ranges import one_of
+from ..graph.arguments import one_of
 from .arithmetic import is_floating
 
 _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {

@@ -16,9 +16,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import AnyShape, Array, Variable, composite, op
-from ..graph.arguments import axis_of
-from ..graph.axes import AxisMap
-from ..graph.ranges import Size
+from ..graph.arguments import Size
+from ..graph.axes import AxisMap, axis_of
 from . import array, control, movement, slicing
 from .arithmetic import alike
 from .comparison import holds

@@ -13,8 +13,7 @@ from jax import lax
 
 from ..graph import AnyArray, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Ints, Shape, Static, as_ints
-from ..graph.layouts import by_key
-from ..graph.parts import told_by_key
+from ..graph.axes import by_key, told_by_key
 from . import axis_maps
 from .array import cast, whole_indices
 from .index_keys import Entry, resolve, window

@@ -15,7 +15,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, AsFloats, Variable, op
-from ..graph.ranges import between
+from ..graph.arguments import between
 from ..graph.refusals import explained_by_name
 from .arithmetic import broadcast_pair, floating, floating_pair, of_floats, widened
 

@@ -17,9 +17,8 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Floats, Variable, composite, op
-from ..graph.arguments import DTypeName, Shape
+from ..graph.arguments import DTypeName, Probability, Shape, Share, Size
 from ..graph.leaf import drawn_leaf
-from ..graph.ranges import Probability, Share, Size
 from ..graph.spec import FLOAT32, spec_of
 from ..random import key_source
 from . import elementwise

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Array, Variable, WithAxis, composite
-from ..graph.arguments import axis_of
+from ..graph.axes import axis_of
 from .activation import sigmoid, tanh
 from .movement import concatenate, reshape, split
 from .reduction import max as maximum

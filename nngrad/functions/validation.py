@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from ..graph import Array, Variable, composite
-from ..graph.ranges import AtLeastOne
+from ..graph.arguments import AtLeastOne
 from . import array, comparison, movement, reduction, slicing
 from .arithmetic import broadcast_shape
 from .indexing import take_along_axis, where

@@ -18,10 +18,9 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, as_ints
+from ..graph.arguments import Ints, as_ints, one_of
 from ..graph.axes import rows_of
 from ..graph.leaf import refuse_too_many
-from ..graph.ranges import one_of
 from .arithmetic import add2, floating, mul2, r_sub_scalar
 from .array import cast, constant
 from .contractions import contraction

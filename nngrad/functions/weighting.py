@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from ..graph import AnyShape, Array, Variable, composite
-from ..graph.arguments import Axes, as_axes, axes_of, axis_of
+from ..graph.arguments import Axes, as_axes
+from ..graph.axes import axes_of, axis_of
 from ..graph.leaf import as_variables
 from ..graph.refusals import explained_by_name
 from .arithmetic import broadcast_shape

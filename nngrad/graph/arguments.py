@@ -1,7 +1,7 @@
 """Static arguments: validate them by the annotations in an op's signature, and make them hashable.
 
 The annotation of a static argument names its kind: `float`, `int`, `bool`, `str`, or one of the kinds below, possibly
-restricted to a range (`ranges.py`). Optional ones are written `kind | None`. A value that does not fit raises a
+restricted to a range: `p: Probability`. Optional ones are written `kind | None`. A value that does not fit raises a
 `TypeError` or `ValueError` that names the op and the argument.
 """
 
@@ -13,14 +13,58 @@ import operator
 from collections.abc import Callable, Sequence
 from fractions import Fraction
 from types import NoneType, UnionType
-from typing import Annotated, Any, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import numpy as np
+from jax import lax
 from jax.typing import DTypeLike
 
 from .ndarray import checked_shape
-from .ranges import Range
 from .spec import DType, dtype_of
+
+
+class Range(NamedTuple):
+    """The range of an argument, for use as `Annotated[int, Range(...)]`."""
+
+    holds: Callable[[Any], bool]
+    demand: str
+    """What an error demands of the argument, after its name."""
+    refused: str
+    """The docstring's clause for values out of range, with {} for the name."""
+
+
+def between(low: float, high: float) -> Range:
+    """From `low` to `high`, both included."""
+    return Range(lambda v: low <= v <= high, f"must be from {low} to {high}", f"`{{}}` is not from {low} to {high}")
+
+
+def at_least(low: float) -> Range:
+    """`low` or more."""
+    return Range(lambda v: v >= low, f"must be at least {low}", f"`{{}}` is below {low}")
+
+
+def one_of(*values: Any) -> Range:
+    """One of the given values."""
+    *most, last = map(repr, values)
+    listed = f"{', '.join(most)} or {last}" if most else last
+    return Range(lambda v: v in values, f"must be {listed}", "there is no such `{}`")
+
+
+_POSITIVE = Range(lambda v: v > 0, "must be positive", "`{}` is not positive")
+_NOT_NEGATIVE = Range(lambda v: v >= 0, "must not be negative", "`{}` is negative")
+
+Positive: TypeAlias = Annotated[float, _POSITIVE]
+NotNegative: TypeAlias = Annotated[float, _NOT_NEGATIVE]
+Probability: TypeAlias = Annotated[float, between(0, 1)]
+Share: TypeAlias = Annotated[
+    float, Range(lambda v: 0 <= v < 1, "must be at least 0 and below 1", "`{}` is not at least 0 and below 1")
+]
+AtLeastOne: TypeAlias = Annotated[int, at_least(1)]
+Size: TypeAlias = Annotated[int, _NOT_NEGATIVE]
+MatmulPrecision: TypeAlias = Annotated[
+    str, one_of("default", "high", "highest", *[preset.name for preset in lax.DotAlgorithmPreset])
+]
+
 
 T = TypeVar("T")
 Coercer: TypeAlias = Callable[[Any], Any]
@@ -344,37 +388,3 @@ def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], An
 def base_of(error: TypeError | ValueError) -> type[TypeError] | type[ValueError]:
     """TypeError or ValueError, whichever `error` is: JAX's subclasses cannot always be made from a message."""
     return TypeError if isinstance(error, TypeError) else ValueError
-
-
-def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
-    """The axes that `axis` names in an array of `ndim` axes, non-negative and ascending; None names all."""
-    if axis is None:
-        return tuple(range(ndim))
-    given = (axis,) if isinstance(axis, int) else axis
-    axes = {axis_of(a, ndim, name) for a in given}
-    if len(axes) != len(given):
-        raise ValueError(f"{name} {axis} names an axis twice")
-    return tuple(sorted(axes))
-
-
-def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
-    """The axis that `axis` names in an array of `ndim` axes, as a non-negative number."""
-    if not -ndim <= axis < ndim:
-        raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
-    return axis % ndim
-
-
-def per_axis(
-    value: int | Sequence[int] | None, name: str, count: int, default: int, lowest: int
-) -> tuple[int, ...]:
-    """`value` with one entry per spatial axis: a single entry holds for all `count` axes, None means `default`."""
-    if value is None:
-        return (default,) * count
-    each = (value,) if isinstance(value, int) else tuple(value)
-    if len(each) == 1:
-        each = each * count
-    if len(each) != count:
-        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one each, or one for all")
-    if min(each, default=lowest) < lowest:
-        raise ValueError(f"{name} must be at least {lowest}, got {each}")
-    return each

@@ -16,14 +16,13 @@ shifted, and those that are shapes get more sizes.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Container, Mapping
+from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
-from .arguments import axes_of
-
 if TYPE_CHECKING:
     from .function import Function
+
 
 Shape = tuple[int, ...]
 Places = tuple[int | None, ...]
@@ -195,3 +194,152 @@ def row_places(f: Function, inputs: Container[int]) -> tuple[Places, ...]:
     return tuple([
         (0 if i in inputs else None, *(None,) * (x.ndim - 1)) if x.ndim else () for i, x in enumerate(f.inputs)
     ])
+
+# ---------------------------------------------------------------- parts
+# Keys of parts of arrays, for ops that split arrays or join them unchanged.
+#
+# A part has a key, as in `x[key]`: for each axis an index, which drops it, or a window `(start, count, step)`; and None
+# for a new axis of size 1.
+
+Key = tuple[Any, ...]
+Keys = Callable[[tuple[Shape, ...], Mapping[str, Any]], tuple[Key, ...]]
+"""From the shapes of the inputs, and the arguments by name, to a key for each part."""
+
+
+def told_by_key(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
+    """For an op with one part, given by its argument `key`."""
+    return (arguments["key"],)
+
+
+def entries(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
+    """For an op that splits its input into the entries along its argument `axis`."""
+    (shape,) = shapes
+    axis = arguments["axis"] % len(shape)
+    return tuple([_across(shape, axis, k) for k in range(shape[axis])])
+
+
+def layers(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
+    """For an op that stacks its inputs along a new axis `axis`."""
+    shape, axis = shapes[0], arguments["axis"] % (len(shapes[0]) + 1)
+    return tuple([_across((*shape[:axis], len(shapes), *shape[axis:]), axis, k) for k in range(len(shapes))])
+
+
+def stretches(shapes: tuple[Shape, ...], arguments: Mapping[str, Any]) -> tuple[Key, ...]:
+    """For an op that concatenates its inputs along their axis `axis`."""
+    axis = arguments["axis"] % len(shapes[0])
+    keys, start = [], 0
+    for shape in shapes:
+        keys.append(_across(shape, axis, (start, shape[axis], 1)))
+        start += shape[axis]
+    return tuple(keys)
+
+
+def _across(shape: Shape, axis: int, entry: Any) -> Key:
+    """The key of everything at `entry` along one axis."""
+    return tuple([entry if a == axis else (0, n, 1) for a, n in enumerate(shape)])
+
+# ---------------------------------------------------------------- channels last
+# Channels-last layouts: axis 1 of an array of three axes or more is moved behind all others.
+#
+# If an op has an argument for the layout, or names axes, it can work on arrays in that layout; the fact `channels_last`
+# gives the arguments for it. Diagonal ops need no such fact. Which backends prefer this layout is not decided here.
+
+Named = Mapping[str, Any]
+Moved = Callable[[tuple[Shape, ...], Named], Named | None]
+"""From the shapes of the inputs, and the arguments by name, to the arguments that change; None if it is impossible."""
+
+
+def last_order(ndim: int) -> tuple[int, ...]:
+    """The permutation that moves axis 1, the channels, behind all others."""
+    return (0, *range(2, ndim), 1) if ndim > 2 else tuple(range(ndim))
+
+
+def first_order(ndim: int) -> tuple[int, ...]:
+    """The inverse permutation, which moves the channels from last back to axis 1."""
+    return (0, ndim - 1, *range(1, ndim - 1)) if ndim > 2 else tuple(range(ndim))
+
+
+def axes_moved_last(entries: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A shape, or any tuple with one entry per axis, with the channels' entry last."""
+    return tuple([entries[a] for a in last_order(len(entries))])
+
+
+def unchanged(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op to which the order of its inputs' axes does not matter."""
+    return {}
+
+
+def with_flag(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op with an argument `channel_last`, and perhaps the `shape` of its result."""
+    if arguments["channel_last"]:
+        return None
+    return {"channel_last": True} | ({"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {})
+
+
+def over_axes(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For a reduction over the axes in an argument `axis`, which vanish unless `keepdims` is true."""
+    ndim, axis = len(shapes[0]), arguments["axis"]
+    order = last_order(ndim)
+    gone = range(ndim) if axis is None else axes_of(axis, ndim)
+    stay = [a for a in range(ndim) if a not in gone]
+    if not arguments["keepdims"] and axes_moved_last(tuple(stay)) != tuple([a for a in order if a in stay]):
+        return None
+    return {"axis": tuple(sorted([order.index(a) for a in gone]))}
+
+
+def along_axis(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op that works along one axis, its argument `axis`, and keeps all axes."""
+    ndim = len(shapes[0])
+    return {"axis": last_order(ndim).index(arguments["axis"] % ndim)}
+
+
+def to_shape(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op that broadcasts its input to its argument `shape`."""
+    shape = arguments["shape"]
+    return {"shape": axes_moved_last(shape)} if len(shapes[0]) in (0, len(shape)) else None
+
+
+def by_key(shapes: tuple[Shape, ...], arguments: Named) -> Named | None:
+    """For an op with a `key` of one window per axis, and perhaps the `shape` of its result."""
+    key = arguments["key"]
+    if not all([isinstance(entry, tuple) for entry in key]):
+        return None
+    shape = {"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {}
+    return {"key": axes_moved_last(key)} | shape
+
+
+# ---------------------------------------------------------------- by number
+
+
+def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> tuple[int, ...]:
+    """The axes that `axis` names in an array of `ndim` axes, non-negative and ascending; None names all."""
+    if axis is None:
+        return tuple(range(ndim))
+    given = (axis,) if isinstance(axis, int) else axis
+    axes = {axis_of(a, ndim, name) for a in given}
+    if len(axes) != len(given):
+        raise ValueError(f"{name} {axis} names an axis twice")
+    return tuple(sorted(axes))
+
+
+def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
+    """The axis that `axis` names in an array of `ndim` axes, as a non-negative number."""
+    if not -ndim <= axis < ndim:
+        raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
+    return axis % ndim
+
+
+def per_axis(
+    value: int | Sequence[int] | None, name: str, count: int, default: int, lowest: int
+) -> tuple[int, ...]:
+    """`value` with one entry per spatial axis: a single entry holds for all `count` axes, None means `default`."""
+    if value is None:
+        return (default,) * count
+    each = (value,) if isinstance(value, int) else tuple(value)
+    if len(each) == 1:
+        each = each * count
+    if len(each) != count:
+        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one each, or one for all")
+    if min(each, default=lowest) < lowest:
+        raise ValueError(f"{name} must be at least {lowest}, got {each}")
+    return each

@@ -15,16 +15,15 @@ from typing import Any, NamedTuple, TypeVar
 
 from .body_op import dependence
 from .engine import engine
-from .exchange import Processes, groups_of
 from .function import next_serials
 from .making import make
 from .ndarray import NdArray
 from .op import Op
 from .options import build_options
-from .origins import Instance
+from .origins import GradientsTaken, Instance
+from .processes import Processes, groups_of
 from .source_location import SourceLocation
 from .spec import Spec, arguments_need_x64
-from .taken import GradientsTaken
 from .variable import Variable, leaf_of
 
 T = TypeVar("T")

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 
 from .block import Block, Step
 from .function import Function
+from .origins import GradientsTaken, GradientTaken
 from .source_location import SourceLocation
 from .spec import Spec
-from .taken import GradientsTaken, GradientTaken
 from .traverse import functions_of
 from .variable import Variable
 

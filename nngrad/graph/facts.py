@@ -12,11 +12,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 if TYPE_CHECKING:
-    from .axes import AxisMap
-    from .exchange import Processes
+    from .axes import AxisMap, Keys, Moved
     from .function import Function
-    from .layouts import Moved
-    from .parts import Keys
+    from .processes import Processes
     from .spec import Spec
     from .variable import Variable
 
@@ -61,7 +59,7 @@ class ResultFacts:
     """For an op on any number of inputs that joins them: returns the op that joins, with the same arguments, this op's
     results on consecutive stretches of them."""
     slice_keys: Keys | None = None
-    """For an op whose outputs are parts of its input: the key of each part (`nngrad.graph.parts`)."""
+    """For an op whose outputs are parts of its input: the key of each part (`nngrad.graph.axes`)."""
     update_keys: Keys | None = None
     """For an op that places its inputs unchanged in an output that is zero elsewhere: the key of each place."""
 
@@ -112,7 +110,7 @@ class AxisFacts:
     depend on every element of the inputs."""
     channels_last: Moved | None = None
     """For an op that is not diagonal: the arguments with which it takes its inputs, and gives its output, with channels
-    last (`nngrad.graph.layouts`)."""
+    last (`nngrad.graph.axes`)."""
 
 
 @dataclass(kw_only=True, eq=False, repr=False)
@@ -144,7 +142,7 @@ class RunFacts:
     So a derivative need not be emitted anew for each number."""
     exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
     """For an op whose forward exchanges arrays with other processes: the group, from its static arguments; None if they
-    name only one process (`nngrad.graph.exchange`)."""
+    name only one process (`nngrad.graph.processes`)."""
     lockstep: bool = False
     """For an op with bodies: every process runs them equally often, whatever its arrays hold."""
     on_cpu: Callable[[Sequence[Spec], Mapping[str, Any]], Callable[..., Any] | None] | None = None

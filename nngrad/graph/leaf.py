@@ -1,23 +1,30 @@
-"""Leaves: convert values to leaves, draw random keys, and read the arrays of leaves."""
+"""Leaves: convert values to leaves, draw random keys, and read the arrays of leaves.
+
+Also the warning for float64 data that turns a graph of float32 parameters into one of float64.
+"""
 
 from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
-from .conversion import refuse_tracer
 from .engine import KeySource, engine
 from .in_place import raw_together
 from .mesh import Mesh
 from .ndarray import NdArray, host_array
+from .options import build_options
 from .process import Process, check_process
-from .spec import DType, Spec
+from .source_location import warn_user
+from .spec import DType, Spec, refuse_tracer
 from .value import values_of
 from .variable import Variable, leaf_of
+
+if TYPE_CHECKING:
+    from .op import Op
 
 
 def drawn_leaf(spec: Spec, source: KeySource, name: str = "") -> Variable:
@@ -136,3 +143,38 @@ def common_floating(values: Iterable[object]) -> DType | None:
     """The common dtype of the floating Variables among `values`; None if there are none."""
     dtypes = {x.spec.dtype for x in values if isinstance(x, Variable) and x.spec.differentiable}
     return functools.reduce(jnp.promote_types, dtypes) if dtypes else None
+
+# ---------------------------------------------------------------- float64 data
+
+
+class Widened(tuple[Spec, ...]):
+    """Specs of results, some of them float64 although some inputs are floating and narrower."""
+
+    __slots__ = ()
+
+
+def marked_if_wide(specs: tuple[Spec, ...], given: tuple[Spec, ...]) -> tuple[Spec, ...]:
+    """The specs of results, as `Widened` if that is so."""
+    narrower = any([s.differentiable and not s.needs_x64 for s in given])
+    return Widened(specs) if narrower and any([s.dtype == np.float64 for s in specs]) else specs
+
+
+def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
+    """Warn the user if a Variable that needs a gradient is promoted by float64 data that needs none.
+
+    A graph that is float64 on purpose has float64 parameters, and does not get the warning.
+    """
+    if build_options().emitting.builder is not None:
+        return
+    floating = [(n, x) for n, x in zip(op.names_of(len(inputs)), inputs, strict=True) if x.spec.differentiable]
+    promoted = [(n, x) for n, x in floating if not x.spec.needs_x64 and x.need_grad]
+    data = [(n, x) for n, x in floating if x.spec.needs_x64 and not x.need_grad] if promoted else []
+    if data:
+        (name, x), (other, narrow) = data[0], promoted[0]
+        called = f" ({narrow.name!r})" if narrow.name else ""
+        warn_user(
+            f"{op.name}: {name} is data of {x.spec}, so all that follows is computed in float64, though "
+            f"{other}{called} is {narrow.spec} and needs a gradient; this is slow. Give the data as np.float32, or "
+            "make Variables within nn.context_scope(nn.get_extension_context('cpu')), where float64 arrays become "
+            f"float32. If float64 is meant, let {other} be float64, or cast it: F.cast({other}, 'float64')"
+        )

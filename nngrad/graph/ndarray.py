@@ -8,11 +8,23 @@ from typing import Any, overload
 import jax
 import numpy as np
 
-from .conversion import array_of, converted, narrowed
 from .engine import CellOperators
 from .mesh import Axes
 from .options import build_options
-from .spec import FLOAT32, SUPPORTED, DType, Shape, Spec, dtype_of, is_differentiable, spec_of, x64_if
+from .spec import (
+    FLOAT32,
+    SUPPORTED,
+    DType,
+    Shape,
+    Spec,
+    array_of,
+    converted,
+    dtype_of,
+    is_differentiable,
+    narrowed,
+    spec_of,
+    x64_if,
+)
 from .thresholds import SMALL_ARRAY
 from .value import Deferred, NotKept, Value, Zeros, on_device, on_host, writing
 

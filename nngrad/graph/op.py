@@ -12,18 +12,17 @@ import numpy as np
 
 from .arguments import plain, text_of_kind
 from .docstrings import Completed, completed_docstring, refused_by, usual_of
-from .exchange import as_one_of, groups_of
 from .facts import Facts, unknown
 from .jaxpr import does_much
-from .leaf import as_operands, as_variables
+from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
 from .process import unharmed
+from .processes import as_one_of, groups_of
 from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
 from .spec import Spec, arguments_need_x64, spec_of, x64_if
 from .spelling import no_such_argument
 from .thresholds import MOST_ANSWERS
 from .variable import Variable
-from .widening import Widened, marked_if_wide, warn_where_widened
 
 if TYPE_CHECKING:  # with defaults, so that `Op` alone is an op of any signature
     from typing_extensions import ParamSpec, TypeVar

@@ -3,6 +3,8 @@
 A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
 and for which gradients. Little of that is ever asked, and many of these gradients are in no result: in a chain of 1,600
 functions, 1,600 of the 4,000 that the rules emit. So they are built on demand.
+
+Also the gradients that were taken in a block, of which it has the functions alone.
 """
 
 from __future__ import annotations
@@ -17,6 +19,7 @@ from .options import contained, switch_to
 
 if TYPE_CHECKING:
     from .block import Block
+    from .spec import Spec
     from .variable import Variable
 
 
@@ -153,3 +156,31 @@ class CallOfInstance(RuleCall):
 
     def __hash__(self) -> int:
         return hash((self._instance, self._number))
+
+# ---------------------------------------------------------------- gradients that were taken
+
+
+class GradientTaken(NamedTuple):
+    """A gradient of <seeds, outputs> with respect to each input, all by value numbers."""
+
+    outputs: tuple[int, ...]
+    inputs: tuple[int, ...]
+    seeds: tuple[int | None, ...]
+    results: tuple[int | None, ...]
+    """None for those not in the block."""
+
+
+class GradientsTaken(NamedTuple):
+    """The gradients taken in a block."""
+
+    block: Block
+    """The block with additional steps, which compute a differentiated output of which only the gradient is used."""
+    each: tuple[GradientTaken, ...]
+
+    def with_inputs(self, inputs: tuple[Spec, ...], places: Sequence[int]) -> GradientsTaken:
+        """The record for the block that `Block.with_inputs` returns."""
+        def placed(taken: GradientTaken) -> GradientTaken:
+            parts: list[Any] = [tuple([places[i] if i is not None and i >= 0 else i for i in part]) for part in taken]
+            return GradientTaken(*parts)
+
+        return GradientsTaken(self.block.with_inputs(inputs, places), tuple(map(placed, self.each)))

@@ -1,22 +1,86 @@
-"""Display Variables and Functions, on one line and as tables in notebooks. Nothing is computed for that."""
+"""Display Variables and Functions, on one line and as tables in notebooks. Nothing is computed for that.
+Names and arguments are text that is printable and short, whatever they hold, and tables escape it."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import html
+import reprlib
+from collections.abc import Collection, Iterable, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .elsewhere import no_attribute
-from .shortening import printable, quoted, value_text
 from .source_location import SourceLocation
-from .tables import html_table, titled
+from .spec import Spec
+from .spelling import no_attribute
 from .traverse import functions_of
 from .value import is_shared, on_host
 
 if TYPE_CHECKING:
     from .function import Function
+    from .op import Op
     from .variable import Variable
+
+LONGEST_NAME = 60
+LONGEST_ARGUMENT = 48
+"""The maximum length of one argument's value."""
+
+
+def printable(text: str, most: int = LONGEST_NAME) -> str:
+    """`text` on one line of at most `most` characters, with unprintable ones escaped as Python does."""
+    if len(text) > most:
+        text = text[: most - 1] + "…"
+    if not text.isprintable():
+        text = "".join([c if c.isprintable() else c.encode("unicode_escape").decode("ascii") for c in text])
+        text = text if len(text) <= most else text[: most - 1] + "…"
+    return text
+
+
+def quoted(text: str, most: int = LONGEST_NAME) -> str:
+    """`text` in quotes, as by `repr`, with at most `most` characters between them."""
+    kept = text[:most]
+    while len(repr(kept)) > most + 2:
+        kept = kept[:-1]
+    return repr(kept if kept == text else kept[:-1] + "…")
+
+
+class _Short(reprlib.Repr):
+    """Abbreviates values of arguments: keeps both ends of long ones, and the outer levels of deep ones."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.maxlevel = 4
+        self.maxtuple = self.maxlist = self.maxdict = self.maxset = self.maxfrozenset = 6
+        self.maxstring = self.maxother = self.maxlong = LONGEST_ARGUMENT
+        self.fillvalue = "…"
+
+
+_short = _Short()
+
+
+def value_text(value: Any) -> str:
+    """The `repr` of a value, shortened; if that fails, its type."""
+    if isinstance(value, np.dtype):
+        text = value.name
+    elif value.__class__ in (int, float, bool, type(None), Spec):
+        text = repr(value)
+    else:
+        text = _short.repr(value)
+    return printable(text, LONGEST_ARGUMENT)
+
+
+def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:
+    """The static arguments of a function, by name, without those that are None or False; with `switches`, for an op
+    whose bodies say the rest, only those that are True."""
+    if not arguments:
+        return ""
+    return ", ".join([
+        f"{name}={value_text(value)}" for name, value in op.named(arguments).items()
+        if value is True or not (switches or value is None or value is False)
+    ])  # fmt: skip
+
+
+# ---------------------------------------------------------------- Variables and Functions
 
 LONGEST = 160
 """The maximum length of a line."""
@@ -161,3 +225,77 @@ def _first(texts: Sequence[str]) -> list[str]:
     """The first few texts, and how many more there are."""
     more = len(texts) - _MOST_SHOWN
     return [*texts[:_MOST_SHOWN], *([f"and {more} more"] if more > 0 else [])]
+
+# ---------------------------------------------------------------- tables
+
+
+def aligned(rows: Sequence[Sequence[str]], numbers: Collection[int] = (), rules: Collection[int] = ()) -> list[str]:
+    """Rows as aligned lines of text.
+
+    Args:
+        rows: The cells of each row.
+        numbers: The columns to align right.
+        rules: The rows below a horizontal rule.
+    """
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = []
+    for i, row in enumerate(rows):
+        if i in rules:
+            lines.append("  ".join(["-" * width for width in widths]))
+        cells = [cell.rjust(w) if k in numbers else cell.ljust(w)
+                 for k, (cell, w) in enumerate(zip(row, widths, strict=True))]  # fmt: skip
+        lines.append("  ".join(cells).rstrip())
+    return lines
+
+
+def unit_of_bytes(nbytes: float) -> tuple[float, str]:
+    """A suitable unit for a number of bytes, and its name."""
+    for size, name in ((1e9, "GB"), (1e6, "MB"), (1e3, "kB")):
+        if abs(nbytes) >= size:
+            return size, name
+    return 1.0, "B"
+
+
+def shown_bytes(nbytes: float, digits: int = 3) -> str:
+    """A number of bytes in a suitable unit."""
+    size, name = unit_of_bytes(nbytes)
+    return f"{nbytes / size:.{digits}g} {name}"
+
+
+_CELL = "padding:.1em .7em .1em 0;border:0;background:none;"
+
+
+def html_table(rows: Iterable[Sequence[str]], head: Sequence[str] = (), numbers: bool = False) -> str:
+    """An HTML table that takes its colours from the page, light or dark.
+
+    Args:
+        rows: The cells of each row, as text.
+        head: The titles of the columns, if any; without them the first cell of each row is a title.
+        numbers: Whether all columns but the first are numbers.
+    """
+    side = "right" if numbers else "left"
+    lines = []
+    if head:
+        lines.append(_row("th", head, side, f"{_CELL}font-weight:bold;opacity:.75;"))
+    for row in rows:
+        if head:
+            lines.append(_row("td", row, side, _CELL))
+        else:
+            lines.append(f"<tr>{_cell('th', row[0], 'left', f'{_CELL}font-weight:normal;opacity:.75;')}"
+                         f"{''.join([_cell('td', text, side, _CELL) for text in row[1:]])}</tr>")  # fmt: skip
+    return f'<table style="border-collapse:collapse;border:0">{"".join(lines)}</table>'
+
+
+def _row(tag: str, texts: Sequence[str], side: str, style: str) -> str:
+    cells = [_cell(tag, text, side if i else "left", style) for i, text in enumerate(texts)]
+    return f"<tr>{''.join(cells)}</tr>"
+
+
+def _cell(tag: str, text: str, side: str, style: str) -> str:
+    style += f"text-align:{side};white-space:pre-wrap;vertical-align:top"  # arrays have several lines
+    return f'<{tag} style="{style}">{html.escape(text)}</{tag}>'
+
+
+def titled(title: str, body: str) -> str:
+    """A table, or another element, below a title."""
+    return f"<div><div><code>{html.escape(title)}</code></div>{body}</div>"

@@ -1,9 +1,23 @@
-"""Suggestions for misspelt names, in error messages."""
+"""Suggestions for misspelt names, in error messages.
+
+Names of other libraries and their counterparts here, for error messages about missing names.
+
+`peers.csv` has a line for each function of F that another library has as well. Each library's column has its name
+there, followed by `:1` if its gradient cannot be differentiated again, and by `:0` if it has none. `elsewhere.csv` has
+names to which no single function of F corresponds: methods of arrays, layers, losses, and other spellings.
+`nnabla.csv` has a line for each public name of nnabla 1.39: its module, its name, its counterpart here and a note. The
+counterpart is an expression such as `nn.timing`; '=' means the same name in the same module, as `nnabla.functions.tanh`
+is `F.tanh`. A name without a counterpart has an empty one, and the note says why.
+"""
 
 from __future__ import annotations
 
+import csv
 import difflib
+import functools
+import sys
 from collections.abc import Iterable
+from pathlib import Path
 
 
 def did_you_mean(name: object, known: Iterable[str]) -> str:
@@ -53,3 +67,109 @@ def raise_misspelt(function: str, given: Iterable[str], options: type) -> None:
     if misspelt is not None:
         raise misspelt from None
 
+# ---------------------------------------------------------------- names of other libraries
+
+
+_PREFIXES = {"nnabla": "nnabla.functions.", "chainer": "chainer.functions.", "pytorch": "torch.", "jax": "jax."}
+"""The prefixes of the names in the columns of `peers.csv`."""
+
+
+@functools.cache
+def peers() -> dict[str, dict[str, str]]:
+    """The lines of `peers.csv`, by function."""
+    return {line["function"]: line for line in _lines("peers.csv")}
+
+
+@functools.cache
+def others() -> dict[str, dict[str, str]]:
+    """The lines of `elsewhere.csv`, by the last parts of names."""
+    return {line["name"]: line for line in _lines("elsewhere.csv")}
+
+
+@functools.cache
+def names_of_nnabla() -> dict[tuple[str, str], dict[str, str]]:
+    """The lines of `nnabla.csv`, by module and name."""
+    return {(line["module"], line["name"]): line for line in _lines("nnabla.csv")}
+
+
+def _lines(table: str) -> list[dict[str, str]]:
+    with Path(__file__).with_name(table).open(encoding="utf-8", newline="") as file:
+        return list(csv.DictReader(file))
+
+
+def _functions_known_as(name: str) -> tuple[str, list[str]]:
+    """The full name of another library's function with this name, and at most two functions of F that do the same."""
+    where = ""
+    functions: list[str] = []
+    for function, line in peers().items():
+        for library, prefix in _PREFIXES.items():
+            known = line[library].partition(":")[0]
+            if known.rpartition(".")[2] == name:
+                where, functions = where or prefix + known, [*functions, function]
+                break
+    whole = [function for function in functions if not function.endswith("_scalar")] or functions
+    return where, whole[:2]
+
+
+def _in_nnabla(module: str, name: str) -> str:
+    """The counterpart of a name of nnabla's that is missing or elsewhere here, as a clause; "" for other names."""
+    line = names_of_nnabla().get((module, name), {"here": "="})
+    if line["here"] == "=":
+        return ""
+    here, note = line["here"], line["note"]
+    said = f"is {here} here" + f" ({note})" * bool(note) if here else f"has no counterpart ({note})"
+    return f"; {module}.{name} {said}; docs/from_nnabla.md lists nnabla's names"
+
+
+def no_attribute(
+    message: str, name: str, known: Iterable[str], fallback: str = "", nnabla: str = "nnabla"
+) -> AttributeError:
+    """The error for a missing attribute `name`, with a hint: the counterpart of another library's name, the function of
+    F, or similar names.
+
+    Args:
+        message: The beginning of the message.
+        name: The missing name.
+        known: The names that exist.
+        fallback: The end of the message if no name is similar.
+        nnabla: The module or class of nnabla that has such names.
+    """
+    line = others().get(name)
+    if end := _in_nnabla(nnabla, name):
+        pass
+    elif line:
+        end = f"; {line['elsewhere']} is {line['here']} here"
+    elif name in peers():
+        end = f"; there is F.{name} in nngrad.functions"
+    else:
+        where, functions = _functions_known_as(name)
+        same = f"; {where} is {' or '.join(f'F.{function}' for function in functions)} here" if functions else ""
+        end = same or did_you_mean(name, known) or fallback
+    return AttributeError(message + end, name=name, obj=None)  # with an object, Python adds names that are spelt alike
+
+
+class ImportsLeadOn:
+    """An import finder that gives failed imports the same hints as missing attributes.
+
+    Python says only "No module named" and "cannot import name", whatever `__getattr__` of a package says. This finder,
+    asked after all others, is the one place where more can be said. It finds nothing, keeps nothing, and concerns only
+    those packages of nngrad that have a `__getattr__`.
+    """
+
+    @staticmethod
+    def find_spec(name: str, path: object = None, target: object = None) -> None:
+        """Let the import fail with Python's own error, or raise one with a hint.
+
+        Raises:
+            ImportError: It names the counterpart of `name`.
+        """
+        package, _, last = name.rpartition(".")
+        module = sys.modules.get(package)
+        if package.partition(".")[0] != __name__.partition(".")[0] or not hasattr(module, "__getattr__"):
+            return
+        try:
+            found = getattr(module, last)
+        except AttributeError as error:
+            raise ImportError(str(error), name=name) from None
+        kind = type(found).__name__
+        raise ImportError(f"{name} is no module but a {kind}: write `from {package} import {last}`", name=name)

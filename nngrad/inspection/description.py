@@ -14,7 +14,7 @@ from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
 from ..graph.closing import Closing
-from ..graph.shortening import argument_text
+from ..graph.shown import argument_text
 from ..graph.source_location import SourceLocation
 from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of

@@ -18,7 +18,7 @@ from ..execution.plans import device_of
 from ..execution.program import platform_of
 from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
-from ..graph.tables import aligned, html_table
+from ..graph.shown import aligned, html_table
 from ..graph.thresholds import LEAST_STEPS
 from .cost import Tally, count
 from .naming import parameter_names

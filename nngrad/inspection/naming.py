@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from backward_registry import registry
 
 from ..graph import Function, Op, Variable
-from ..graph.shortening import printable
+from ..graph.shown import printable
 from ..parameter import every_parameter
 
 if TYPE_CHECKING:

@@ -15,8 +15,8 @@ from ..graph import Variable, apply, contained, leaves_of
 from ..graph.block import Block
 from ..graph.capture import placeholder
 from ..graph.closing import close
-from ..graph.inside_jax import named_axes
 from ..graph.options import switch_to
+from ..graph.process import named_axes
 from ..graph.spec import DType, spec_of
 from .calls import acts, axes_in, spans_devices
 from .opening import Opening

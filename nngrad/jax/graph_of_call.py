@@ -23,9 +23,9 @@ from ..graph.block import Block, bodies_in
 from ..graph.by_jax import along
 from ..graph.capture import placeholder
 from ..graph.closing import close
-from ..graph.inside_jax import named_axes
 from ..graph.jaxpr import holds_tracers, jaxpr_for
 from ..graph.options import switch_to, watching_for_users_code
+from ..graph.process import named_axes
 from ..graph.spec import dtype_of, spec_of
 from ..graph.traverse import among
 from .authors_rules import by_their_rules, with_opaque

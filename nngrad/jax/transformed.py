@@ -20,7 +20,7 @@ from ..execution.compiled import BoundedCache
 from ..functions.jax_functions import Fixed, kept_with
 from ..graph import Variable
 from ..graph.arguments import key_of
-from ..graph.inside_jax import named_axes
+from ..graph.process import named_axes
 from . import builds
 from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled

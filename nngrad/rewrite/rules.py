@@ -14,7 +14,7 @@ from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 from ..graph import Op, Variable
-from ..graph.tables import aligned
+from ..graph.shown import aligned
 
 if TYPE_CHECKING:
     from .builder import HashConsTable

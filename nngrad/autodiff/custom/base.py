@@ -19,11 +19,10 @@ from ...graph import Function, Op, Spec, Variable, spec_of
 from ...graph.arguments import Static, key_of
 from ...graph.axes import AxisMap, row_places
 from ...graph.facts import unknown
-from ...graph.leaf import as_variables
+from ...graph.leaf import as_variables, marked_if_wide
 from ...graph.op import NOT_APPLICABLE
 from ...graph.options import users_code_runs
 from ...graph.spec import x64_if
-from ...graph.widening import marked_if_wide
 from .host import Result, Specs, TracedForward, called_on_host, declared_shapes, shapes_by_running, traced
 
 Arrays = Sequence[Any]

@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from ...graph.inside_jax import taken
+from ...graph.process import taken
 
 
 class _Public:

@@ -17,8 +17,8 @@ import jax
 from jax import lax
 
 from ...graph import Array, Op, Spec, op
+from ...graph.axes import first_order, last_order, to_shape
 from ...graph.block import Block, bodies_in
-from ...graph.layouts import first_order, last_order, to_shape
 from ...graph.thresholds import TALL, WRITTEN_ANEW
 from ..program import Call, block_of, calls_of, without_identities
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from ...graph import Spec
+from ...graph.axes import Keys
 from ...graph.block import has_opaque
-from ...graph.parts import Keys
 from ...graph.thresholds import LEAST
 from ..program import Call
 

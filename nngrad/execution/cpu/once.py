@@ -25,8 +25,8 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from ...graph import Op, Spec, op
-from ...graph.barrier import computed_once, known_after
 from ...graph.block import Block
+from ...graph.for_xla import computed_once, known_after
 from ...graph.thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL
 from ..program import Call, block_of, calls_of, late, makers, without_identities
 from .layouts import with_forward, with_ops

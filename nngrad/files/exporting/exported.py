@@ -17,8 +17,7 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
-from ...graph.conversion import array_of, converted
-from ...graph.spec import dtype_of, x64_if
+from ...graph.spec import array_of, converted, dtype_of, x64_if
 from ...graph.spelling import did_you_mean
 from ..archives import archive_of, members_of
 from ..checked import NotKnownHere, boolean, integer, text

@@ -6,9 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Self, TypeVar
 
 from ...graph import Function, build_options
-from ...graph.options import put_layers
-from ...graph.scopes import without
-from ...graph.tables import aligned
+from ...graph.options import put_layers, without
+from ...graph.shown import aligned
 
 Arrays = tuple[Any, ...]
 Key = TypeVar("Key")
