@@ -21,7 +21,7 @@ FAMILIES = (
     "quantization", "quantized_layers", "attention", "recurrent", "packed_sequences", "loss", "distances",
     "likelihoods", "stochastic", "distributions", "augmentation", "images", "noise", "collectives",
 )  # fmt: skip
-"""The files with the functions, in their order."""
+"""The files that define functions, in order."""
 
 PLAIN = {
     "associative": ("associative_scan",),
@@ -42,7 +42,7 @@ PLAIN = {
     "weighting": ("average",),
     "while_loops": ("while_loop",),
 }  # fmt: skip
-"""What is neither an op nor a composite, by its file: what takes a function, a list, or a number before a Variable."""
+"""Functions, by file, that are neither ops nor composites: they take a function, a list, or first a number."""
 
 
 def names() -> list[str]:

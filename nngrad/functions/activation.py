@@ -205,7 +205,7 @@ mish = of_floats(lambda x: x * lax.tanh(_softplus(x)), "`x * tanh(softplus(x))` 
 
 
 def _softplus(x: jax.Array) -> jax.Array:
-    """log(1 + exp(x)): the exponential is taken of what is not positive."""
+    """log(1 + exp(x)), computed with an exponential of -|x|, which cannot overflow."""
     return lax.max(x, lax.full_like(x, 0)) + lax.log1p(lax.exp(-lax.abs(x)))
 
 

@@ -29,8 +29,8 @@ def floating(x: jax.Array) -> jax.Array:
 def of_floats(
     function: Callable[[jax.Array], jax.Array], doc: str, name: str = "", wide: bool = False, **facts: Any
 ) -> Op[[Array], Variable]:
-    """Make an elementwise op of a `function` on floating arrays. Integers become float32, and so do 16-bit floats if it
-    is `wide`. The op takes the function's name unless another is given, and further facts."""
+    """Make an elementwise op of a `function` on floating arrays. Integers become float32, and with `wide` so do 16-bit
+    floats. The op is named after the function unless `name` is given; `facts` go to the op."""
 
     def forward(x: Array, /) -> jax.Array:
         x = floating(x)
@@ -70,7 +70,7 @@ def broadcast_pair(x0: jax.Array, x1: jax.Array) -> tuple[jax.Array, jax.Array]:
 
 
 def broadcast_shape(**inputs: jax.Array | Variable | None) -> tuple[int, ...]:
-    """The shape that the inputs that are given broadcast to; a ValueError names them if there is none."""
+    """The common shape of all inputs that are not None; a ValueError names them if they do not broadcast."""
     given = {name: x.shape for name, x in inputs.items() if x is not None}
     try:
         return jnp.broadcast_shapes(*given.values())
@@ -107,7 +107,7 @@ def broadcast_scalar(x: jax.Array, val: float | jax.Array) -> tuple[jax.Array, j
 
 
 def _factors(f: Function) -> tuple[int, ...]:
-    """The powers of a product."""
+    """The exponent of each factor of a product."""
     return (1,) * len(f.inputs)
 
 
@@ -182,7 +182,7 @@ def minimum2(x0: Array, x1: Array, /) -> jax.Array:
 
 
 def _unchanged(arguments: tuple[Any, ...], start: int, stop: int, count: int) -> tuple[Any, ...]:
-    """The arguments of a part of a sum or a product; see `Op.fold`."""
+    """The arguments for part of a sum or product; see `Op.fold`."""
     return arguments
 
 
@@ -203,7 +203,7 @@ def add_n(*x: Array) -> jax.Array:
 def mul_n(*x: Array) -> jax.Array:
     """`x[0] * x[1] * ...`, broadcast together, in their common dtype; booleans count as float32.
 
-    Its gradient divides by nothing, and so is right where factors are 0.
+    Its gradient contains no division, so it is right where factors are 0.
 
     Args:
         x: One or more factors, of any shapes that broadcast.
@@ -234,7 +234,7 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
 
 
 def _has_own_way(exponent: Any) -> bool:
-    """Whether a power is computed by multiplication, perhaps with a root."""
+    """Whether a power is computed by multiplication, and a square root for half-integer exponents."""
     return not isinstance(exponent, jax.Array) and abs(exponent) <= 64 and float(2 * exponent).is_integer()
 
 

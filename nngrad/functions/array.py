@@ -79,14 +79,14 @@ def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT3
         start: The first number.
         stop: The end, which is excluded.
         step: The spacing, which may be negative; not 0.
-        dtype: A floating dtype, in which each number is rounded once, or one of integers; by default float32.
+        dtype: A floating dtype, in which each number is rounded once, or an integer dtype; by default float32.
 
     Returns:
-        `(n,)` with `n = ceil((stop - start) / step)`, and 0 if that is negative.
+        `(n,)` with `n = ceil((stop - start) / step)`, or 0 if that is negative.
 
     Raises:
-        ValueError: `step` is 0; or `dtype` is of integers, and `start` or `step` is no whole number, or a number of the
-            result does not fit; or `dtype` is bool.
+        ValueError: `step` is 0; `dtype` is bool; or `dtype` is an integer dtype, and `start` or `step` is not whole or
+            a number of the result does not fit.
     """
     if step == 0:
         raise ValueError("step must not be 0")
@@ -106,14 +106,14 @@ def _whole_numbers(start: float, step: float, n: int, dtype: np.dtype[Any]) -> j
     bounds = np.iinfo(dtype)
     if not (bounds.min <= min(first, last) and max(first, last) <= bounds.max):
         raise ValueError(f"{dtype.name} does not hold the numbers from {first} to {last}")
-    # What wraps round on the way, such as a negative step in an unsigned dtype, does so again.
+    # Intermediate values that wrap around, such as a negative step in an unsigned dtype, wrap back.
     with np.errstate(over="ignore"):
         by, begin = (np.array(k % 2**64, np.uint64).astype(dtype) for k in (int(step), first))
     return lax.add(lax.mul(lax.iota(dtype, n), by), begin)
 
 
 def _wide(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
-    """The dtype in which numbers are computed that come out in `dtype`, rounded once."""
+    """The dtype in which to compute numbers that are then rounded once to `dtype`."""
     if dtype == np.bool_:
         raise ValueError(f"{name} gives numbers; dtype must be of floats or of integers, got bool")
     return np.dtype(np.float64) if dtype == np.float64 else FLOAT32
@@ -127,11 +127,11 @@ def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -
         start: The first number.
         stop: The last number; if `num` is 1 there is only `start`.
         num: The number of values.
-        dtype: A floating dtype, in which each number is rounded once, or one of integers, where they are rounded down
-            as NumPy does; by default float32.
+        dtype: A floating dtype, in which each number is rounded once, or an integer dtype, in which numbers are rounded
+            down as in NumPy; by default float32.
 
     Raises:
-        ValueError: `num` is negative; or `dtype` is of integers, and `start` or `stop` does not fit; or it is bool.
+        ValueError: `num` is negative; `dtype` is bool; or `dtype` is an integer dtype too narrow for `start` or `stop`.
     """
     given = np.dtype(dtype)
     if given.kind in "iu":
@@ -165,14 +165,14 @@ def one_hot(x: Array, /, shape: Shape, dtype: DTypeName = FLOAT32) -> jax.Array:
 
     Args:
         x: Whole numbers `(..., k)`: each row along the last axis is an index into an array of `shape`.
-            Negative ones count from the end; one that is out of range or not whole gives zeros.
+            Negative indices count from the end; a row with an index that is out of range or not whole gives zeros.
         shape: The `k` sizes.
 
     Returns:
         An array `(..., *shape)`.
 
     Raises:
-        ValueError: The last axis of `x` has not one index for each size.
+        ValueError: The last axis of `x` does not have one index for each size.
     """
     if x.ndim == 0 or x.shape[-1] != len(shape):
         raise ValueError(f"the last axis of x, of shape {x.shape}, must have one index for each size in {shape}")
@@ -200,7 +200,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
         For each of `x` an array in the shape of the grid that varies along that axis only.
 
     Raises:
-        ValueError: One of `x` has not just one axis.
+        ValueError: One of `x` does not have exactly one axis.
     """
     for i, each in enumerate(x):
         if each.ndim != 1:
@@ -216,7 +216,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
 
 
 def whole_indices(indices: jax.Array) -> jax.Array:
-    """`indices` as int32; a float that is not a whole number becomes an index out of range of every axis."""
+    """`indices` as int32; a float that is not whole becomes an index that is out of range on every axis."""
     result = lax.convert_element_type(indices, jnp.int32)
     if not jnp.issubdtype(indices.dtype, jnp.floating):
         return result
@@ -248,7 +248,7 @@ def cast(x: AnyArray, /, dtype: DTypeName) -> jax.Array:
 
 
 def in_dtype(x: Variable, dtype: Any) -> Variable:
-    """`x`, cast to the dtype unless it has it already."""
+    """`x`, cast to `dtype` unless it already has that dtype."""
     y: Variable = x if x.dtype == dtype else cast(x, dtype=dtype)
     return y
 
@@ -283,7 +283,7 @@ def matrix_diag_part(x: Array, /) -> jax.Array:
         x: The matrices, `(..., n, n)`.
 
     Raises:
-        ValueError: The last two axes are not of one size.
+        ValueError: The last two axes differ in size.
     """
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
@@ -297,8 +297,8 @@ def trilu(x: Array, /, k: int = 0, upper: bool = True) -> jax.Array:
 
     Args:
         x: The matrices, `(..., m, n)`.
-        k: Which diagonal bounds it: 0 for the main one, above it if positive, below it if negative.
-        upper: Whether it is the upper triangle.
+        k: Which diagonal bounds the triangle: 0 for the main one, above it if positive, below it if negative.
+        upper: Whether to return the upper triangle.
 
     Raises:
         ValueError: `x` has fewer than two axes.
@@ -310,7 +310,7 @@ def trilu(x: Array, /, k: int = 0, upper: bool = True) -> jax.Array:
 
 
 def _band(shape: tuple[int, ...], low: int | None, high: int | None) -> jax.Array:
-    """Where the column less the row is between `low` and `high`."""
+    """True where column - row is between `low` and `high`."""
     rows, columns = (lax.broadcasted_iota(jnp.int32, shape, len(shape) - i) for i in (2, 1))
     offset = lax.sub(columns, rows)
     inside = lax.full(shape, True)

@@ -22,9 +22,9 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
 
         sums = F.associative_scan(lambda a, b: a + b, x)
 
-    As `jax.lax.associative_scan`: entries are combined in pairs, pairs in pairs, and so on, so it takes two calls of
-    `fn` for each doubling of the length, each on many entries at a time. It is composed of ordinary functions, and so
-    are its gradients of any order.
+    As `jax.lax.associative_scan`: entries are combined in pairs, the results in pairs again, and so on. So each
+    doubling of the length takes two more calls of `fn`, each on many entries at a time. The scan and its gradients of
+    any order are composed of ordinary functions.
 
     Args:
         fn: An associative operation: pytrees like `elems`, with any length along `axis`, in and out. It must work on
@@ -76,7 +76,7 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
         levels.append(xs)
         counts.append(count)
     results = levels.pop()
-    for xs, count in zip(reversed(levels), reversed(counts[:-1]), strict=True):  # up: what is between them
+    for xs, count in zip(reversed(levels), reversed(counts[:-1]), strict=True):  # up: the entries between them
         even = cut(xs, 0, 1)
         if count > 2:
             between = combined(cut(results, 0, (count - 1) // 2), cut(xs, 2, count, 2))
@@ -94,7 +94,7 @@ def _cut(x: Variable, axis: int, start: int, stop: int, step: int) -> Variable:
 
 
 def _alternating(even: Variable, odd: Variable, axis: int) -> Variable:
-    """Entries of `even` and of `odd` in turn; `even` may have one more."""
+    """Entries of `even` and `odd` alternately; `even` may have one more entry."""
     count = odd.shape[axis]
     pairs = movement.stack(_cut(even, axis, 0, count, 1), odd, axis=axis + 1)
     joined: Variable = movement.reshape(pairs, shape=(*odd.shape[:axis], 2 * count, *odd.shape[axis + 1 :]))

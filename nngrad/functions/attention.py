@@ -29,8 +29,9 @@ def attention(
         query: (batch, heads, targets, size); floating.
         key: (batch, shared, sources, size), where `shared` divides `heads`: successive heads share a key.
         value: (batch, shared, sources, any size).
-        mask: Broadcasts to (batch, heads, targets, sources). Of bool: True where a target sees a source. Floating:
-            added before the softmax; -inf hides a source. None to hide none. A target with all sources hidden gets 0.
+        mask: Broadcasts to (batch, heads, targets, sources). A bool mask is True where a target sees a source; a
+            floating one is added before the softmax; -inf hides a source. None hides nothing. A target without visible
+            sources gets 0.
         causal: Whether to hide source j from target i where j > i, in addition to `mask`.
         scale: The factor of the products of queries and keys; 1 / sqrt(size) by default.
         dropout: The probability of dropping each weight: 0 <= dropout < 1.
@@ -39,7 +40,7 @@ def attention(
         (batch, heads, targets, size of `value`).
 
     Raises:
-        TypeError: `query`, `key` or `value` is not floating, or `mask` neither that nor of bool.
+        TypeError: `query`, `key` or `value` is not floating, or `mask` is neither floating nor bool.
         ValueError: A shape does not fit, or `dropout` is out of range.
     """
     _check(query, key, value)
@@ -75,7 +76,7 @@ def attention(
 
 
 def _check(query: Variable, key: Variable, value: Variable) -> None:
-    """Refuse arrays that do not fit."""
+    """Raise an error unless dtypes and shapes fit."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not x.spec.differentiable:
             raise TypeError(f"{name} must be floating, got {x.spec}")
@@ -93,7 +94,7 @@ def _check(query: Variable, key: Variable, value: Variable) -> None:
 
 
 def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
-    """A mask that broadcasts to `shape`, with axes of size 1 before those that it has."""
+    """A mask that broadcasts to `shape`, with leading axes of size 1 added."""
     if mask.dtype != np.bool_ and not mask.spec.differentiable:
         raise TypeError(f"mask must be of bool, or floating, got {mask.spec}")
     own = (1,) * (4 - mask.ndim) + mask.shape
@@ -105,8 +106,8 @@ def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
 def _added(
     mask: Variable | None, numbers: Variable | None, sources: int, dtype: np.dtype
 ) -> tuple[Variable | None, Variable | None]:
-    """The additive mask, and which targets see nothing; for these nothing is masked, so that all is finite. A
-    mask of bool is True where a source is seen; targets with numbers see no source with a larger one."""
+    """The additive mask, and which targets see nothing; these are left unmasked to keep all finite. A bool mask is True
+    where a source is seen. A target with a number sees no sources beyond it."""
     if mask is None and numbers is None:
         return None, None
     added = array.constant(0, dtype=dtype)
@@ -122,7 +123,7 @@ def _added(
 
 
 def _weights(products: Variable, added: Variable | None, hidden: Variable | None, dropout: float) -> Variable:
-    """The weights that (batch, heads, targets, sources) products give."""
+    """The attention weights from the products of queries and keys, (batch, heads, targets, sources)."""
     if added is not None:
         products = products + added
     if hidden is not None:
@@ -191,7 +192,7 @@ def scaled_dot_product_attention(
         if key_padding_mask is not None:
             hidden = movement.reshape(key_padding_mask, shape=(batch, 1, 1, sources))
         weights = _weights(products, of.get("mask"), hidden, dropout)
-        # XLA takes longer over a product whose batch axes are not the first, so they are moved afterwards.
+        # XLA is slower at products whose batch axes do not come first, so they are moved afterwards.
         return contractions.einsum(weights, v, equation="bhts,sbhd->bhtd"), weights
 
     y, weights = by_blocks(average, given, sources)
@@ -231,9 +232,9 @@ def multi_head_attention(
         (targets, batch, E_out), and the weights of the average, (batch * heads, targets, sources), or sources + 1.
 
     Raises:
-        TypeError: `num_heads` is no int.
-        ValueError: A shape does not fit, `num_heads` does not divide E and E_v, `dropout` is out of range, or one of
-            `attn_bias_k` and `attn_bias_v` is given and the other is not.
+        TypeError: `num_heads` is not an int.
+        ValueError: A shape does not fit, `num_heads` does not divide E and E_v, `dropout` is out of range, or only one
+            of `attn_bias_k` and `attn_bias_v` is given.
     """
     name = "multi_head_attention"
     num_heads = coerced(as_int, num_heads, f"{name}: num_heads")
@@ -274,7 +275,7 @@ def _projected(inputs: dict[str, Variable], x: str, weight: str, bias: str) -> V
 
 
 def _with_one_more(x: Variable, row: Variable, argument: str) -> Variable:
-    """`x` with one step more, which is `row` for the whole batch."""
+    """`x` with one more step, equal to `row` for the whole batch."""
     if row.shape not in ((x.shape[2],), (1, 1, x.shape[2])):
         raise ValueError(f"{argument} must be of shape {(x.shape[2],)}, got {row.shape}")
     last = movement.broadcast(movement.reshape(row, shape=(1, 1, x.shape[2])), shape=(1, *x.shape[1:]))
@@ -282,5 +283,5 @@ def _with_one_more(x: Variable, row: Variable, argument: str) -> Variable:
 
 
 def _with_column(mask: Variable | None) -> Variable | None:
-    """A mask for one source more, which it does not hide."""
+    """A mask extended by one source, which it does not hide."""
     return None if mask is None else movement.pad(mask, pad_width=(0, 1))

@@ -48,7 +48,7 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
 
 
 def _windows(f: Function) -> tuple[Places, ...]:
-    """The batch axes of both inputs are carried."""
+    """Both inputs carry their batch axes to the output."""
     batch = f.inputs[1].ndim - 1
     return tuple([tuple([a if a < batch else None for a in range(x.ndim)]) for x in f.inputs])
 
@@ -143,15 +143,15 @@ def random_shift(
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
-        shifts: How far it may move along each axis, in either direction; fewer than a sample has axes stand for the
-            last ones. None for 0.
-        border_mode: What comes in: "nearest", the outermost element; "reflect", the elements mirrored at it;
-            "constant", a number.
+        shifts: The largest shift along each axis, in either direction; if there are fewer than a sample has axes, they
+            apply to the last ones. None for 0.
+        border_mode: What fills the vacated positions: "nearest", the outermost element; "reflect", the elements
+            mirrored at it; "constant", a number.
         constant_value: That number.
 
     Raises:
         ValueError: A shift is negative, 2**30 or more, or in mode "reflect" not below the size of the axis; there are
-            more than a sample has axes; there is no such mode; `base_axis` is out of range, or `seed` is below -1.
+            more shifts than axes; `border_mode` is unknown; `base_axis` is out of range; or `seed` is below -1.
     """
     modes = {"nearest": "repeat", "reflect": "reflect", "constant": "constant"}
     if border_mode not in modes:
@@ -175,7 +175,7 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
-        axes: The axes of `x`, one or several of those of a sample; None for the last.
+        axes: One or several of the axes of `x` that belong to a sample; None for the last.
 
     Raises:
         ValueError: An axis is a batch axis, out of range or named twice, `base_axis` is out of range, or `seed` is
@@ -225,8 +225,8 @@ def random_erase(
             nothing had been replaced (an estimator).
 
     Raises:
-        ValueError: `x` has not three axes after those of the batch, `prob` is not from 0 to 1, a range is no pair in
-            ascending order, `n` is negative, or `seed` is below -1.
+        ValueError: `x` does not have three axes after the batch axes, `prob` is not from 0 to 1, a range is not a pair
+            in ascending order, `n` is negative, or `seed` is below -1.
     """
     batch, sample = _split(x, base_axis)
     if len(sample) != 3:
@@ -261,7 +261,7 @@ def random_erase(
 
 
 def _check_range(pair: Any, name: str, least: float) -> None:
-    """Raise ValueError where `pair` is no pair of numbers in ascending order, none below `least`."""
+    """Raise a ValueError unless `pair` is a pair of numbers in ascending order, none below `least`."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not least <= pair[0] <= pair[1] < math.inf:
         raise ValueError(f"{name} must be a least and a greatest number, got {pair!r}")
 
@@ -272,7 +272,7 @@ def _between(u: Variable, bounds: Sequence[float]) -> Variable:
 
 
 def _within(places: Any, length: Variable, part: Variable, size: int) -> Variable:
-    """Where places are within a stretch of a length, which begins at a random part of the room that it leaves."""
+    """Whether places are in a segment of this length on an axis of `size`; `part` of the free space comes before it."""
     length = elementwise.floor(minimum_scalar(length, val=size))
     start = elementwise.floor(part * (size + 1 - length))
     at = as_variable(places)
@@ -286,8 +286,8 @@ def _within(places: Any, length: Variable, part: Variable, size: int) -> Variabl
 def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Variable:
     """`eps x / norm(x)` for each sample: noise for virtual adversarial training (Miyato et al., 2018).
 
-    No gradient passes to `x`. That of `w` is `eps` times what arrives: the direction of the next step of the power
-    iteration. nnabla writes it to the data of `w`; here it is in `w.g` after `backward()`, for `w.d = w.g`.
+    No gradient passes to `x`. The gradient of `w` is `eps` times the incoming one: the direction of the next step of
+    the power iteration. nnabla writes it to the data of `w`; here `w.d = w.g` does so after `backward()`.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating. A sample of zeros stays 0.

@@ -11,12 +11,12 @@ from ..graph.axes import AxisMap, Places, Shape
 
 
 def _inverse(places: Places, ndim: int) -> Places:
-    """For each of `ndim` axes of the output the axis of the input that is carried to it, or None."""
+    """For each of `ndim` axes of the output, the axis of the input that is carried to it, or None."""
     return tuple([places.index(b) if b in places else None for b in range(ndim)])
 
 
 def base_axis_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    """The arguments, with batch axes added, of an op whose samples begin at its argument `base_axis`."""
+    """The arguments, adjusted for new batch axes, of an op whose samples begin at its argument `base_axis`."""
     axis = f.args["base_axis"]
     return {"base_axis": axis + len(size) if axis >= 0 else axis}
 
@@ -25,7 +25,7 @@ def base_axis_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, An
 
 
 def _reshaped(f: Function) -> tuple[Places]:
-    """An axis stays what it is if as many elements lie before it and after it as did."""
+    """An axis is carried to one with the same size and the same number of elements before and after it."""
     before, after = f.inputs[0].shape, f.specs[0].shape
     place = {(math.prod(after[:b]), n): b for b, n in enumerate(after) if n != 1}
     return (tuple([place.get((math.prod(before[:a]), n)) for a, n in enumerate(before)]),)
@@ -69,7 +69,8 @@ REPEATED = AxisMap(places=_repeated)
 
 
 def _windows(key: tuple[Any, ...], shape: Shape) -> tuple[Places, list[int]]:
-    """For each axis of the whole array the axis of the part, if it is taken as a whole, and where its entry is."""
+    """For each axis of the whole array, the axis of the part if it is taken in full; and where the key has its
+    entry."""
     places: list[int | None] = []
     entries: list[int] = []
     part = 0
@@ -110,7 +111,7 @@ PUT = AxisMap(places=_put, leading=_put_leading)
 
 
 def _around_points(f: Function, ndim: int) -> list[int]:
-    """For each axis of the slices at the points the axis of the whole array, of `ndim` axes; -1 for those of the
+    """For each axis of the slices at the points, the axis of the whole array (with `ndim` axes); -1 for the axes of the
     points."""
     own = [a for a, _ in f.args["rows"]]
     rest = [a for a in range(ndim) if a not in f.args["axes"] and a not in own]
@@ -129,7 +130,7 @@ def _points_put(f: Function) -> tuple[Places, Places]:
 
 
 def _points_leading(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    """The same points of each."""
+    """The arguments that index the same points in each element of the batch."""
     lead = len(size)
     moved = {
         "axes": tuple([a + lead for a in f.args["axes"]]),
@@ -147,7 +148,7 @@ POINTS_PUT = AxisMap(places=_points_put, leading=_points_leading, inputs=(0,))
 
 
 def _unchanged(f: Function, size: Shape, shape: Shape) -> Mapping[str, Any]:
-    """For what looks at the last axes alone."""
+    """No change: the op looks at the last axes only."""
     return {}
 
 
@@ -157,7 +158,7 @@ def padded_axes(f: Function) -> tuple[int, int]:
 
 
 def _padded(f: Function) -> tuple[Places]:
-    """An axis without a margin is carried."""
+    """Axes without padding are carried."""
     ndim, widths = f.inputs[0].ndim, f.args["pad_width"]
     first = ndim - len(widths) // 2
     wider = {first + i // 2 for i, width in enumerate(widths) if width}
@@ -167,4 +168,4 @@ def _padded(f: Function) -> tuple[Places]:
 PADDED = AxisMap(places=_padded, leading=_unchanged)
 
 ON_DIAGONAL = AxisMap(places=lambda f: (tuple(range(f.inputs[0].ndim)),), leading=_unchanged)
-"""Each element goes to the diagonal, and 0 beside it."""
+"""Each element goes to the diagonal, with zeros beside it."""

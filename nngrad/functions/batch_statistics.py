@@ -51,7 +51,7 @@ def batch_normalization(
 
     Raises:
         ValueError: The shape of a parameter or a statistic does not fit, an axis is out of range, `eps` is negative,
-            `batch_stat=False` without `mean` and `variance`, `group` does not divide axis 0, or this is one of `axes`.
+            `batch_stat` is False without `mean` and `variance`, `group` does not divide axis 0, or axis 0 is in `axes`.
     """
     return _normalized(
         x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat,
@@ -64,7 +64,7 @@ def _normalized(
     axes: Axes, decay_rate: float, eps: float, batch_stat: bool, output_stat: bool, processes: tuple[int, ...] = (),
     group: int = 1,
 ) -> Normalised:
-    """`batch_normalization` by the statistics of the inputs of several processes, or of this one if none are given."""
+    """`batch_normalization` with statistics over the inputs of `processes`, or of this one alone if there are none."""
     beta, gamma, mean, variance = parameters
     kept = axes_of(axes, x.ndim, "axes")
     shape = kept_shape(x.shape, kept)
@@ -77,7 +77,7 @@ def _normalized(
             raise ValueError(f"{n} of shape {p.shape} does not fit; give it the shape {shape}")
     wide = accurate(x)
     if not batch_stat:
-        assert mean is not None and variance is not None  # or it would have been refused
+        assert mean is not None and variance is not None  # else an error was raised above
         m, v = (movement.reshape(p, shape=shape) if p.shape != shape else p for p in (mean, variance))
         y = standardized(x, wide - m, v, eps, beta, gamma)
         return (y, m, v) if output_stat else y
@@ -100,7 +100,7 @@ def _normalized(
 
 
 def _moments_of_groups(x: Variable, axes: Sizes, group: int) -> tuple[Variable, Variable, Variable]:
-    """`moments` of each of `group` parts of the batch: `x`, and so all three, with the parts as an axis before all."""
+    """`moments` of each of `group` parts of the batch; all three results have the parts as a new first axis."""
     if 0 not in axes:
         raise ValueError("group divides the batch, axis 0, but this is one of axes, which are kept")
     rows = x.shape[0]
@@ -113,7 +113,7 @@ def _moments_of_groups(x: Variable, axes: Sizes, group: int) -> tuple[Variable, 
 def _moments_among(
     x: Variable, axes: tuple[int, ...], processes: tuple[int, ...]
 ) -> tuple[Variable, Variable, Variable]:
-    """`moments` of the inputs of several processes, all of one shape; deviations of this one's."""
+    """`moments` over the inputs of several processes, all of one shape; the deviations are those of this process."""
     share = 1 / len(processes)
     average = collectives.all_reduce(reduction.mean(x, axis=axes, keepdims=True) * share, processes=processes)
     deviation = x - average
@@ -122,7 +122,7 @@ def _moments_among(
 
 
 def _running_updates(statistics: list[tuple[Variable | None, Variable]], decay_rate: float) -> dict[Variable, Variable]:
-    """The next value of each running statistic that is a leaf, from its value and that of the batch."""
+    """The next value of each running statistic that is a leaf, from its value and the batch's."""
     updates = {}
     for leaf, new in statistics:
         if leaf is not None and leaf.parent is None:
@@ -143,11 +143,11 @@ def fused_batch_normalization(
 
     Args:
         z: A term added before the nonlinearity, of the shape of `x`; None for 0.
-        nonlinearity: "relu", the only one there is.
+        nonlinearity: "relu", the only choice.
         ...: As for `batch_normalization`.
 
     Raises:
-        ValueError: As in `batch_normalization`; or `z` has another shape than `x`, or `nonlinearity` another name.
+        ValueError: As in `batch_normalization`; or `z` differs in shape from `x`, or `nonlinearity` is not "relu".
     """
     if z is not None and z.shape != x.shape:
         raise ValueError(f"z of shape {z.shape} must have the shape of x, {x.shape}")
@@ -167,9 +167,9 @@ def sync_batch_normalization(
 ) -> Normalised:
     """`batch_normalization` with statistics over the inputs of all processes of a group.
 
-    Gradients of any order go through the statistics, and are those of the sum of what all processes differentiate: one
-    for `x` has a part from the others, and those for `beta` and `gamma` have to be summed over the processes as all
-    gradients are. With one process all is as in `batch_normalization`.
+    Gradients of any order go through the statistics, and are those of the sum of what all processes differentiate. So
+    the gradient for `x` includes contributions from other processes; those for `beta` and `gamma` have to be summed
+    over the processes, as all gradients are. With one process it is `batch_normalization`.
 
     Args:
         x: As for `batch_normalization`; of one shape in all processes.
@@ -178,7 +178,7 @@ def sync_batch_normalization(
         ...: As for `batch_normalization`.
 
     Raises:
-        TypeError: `comm` is no communicator.
+        TypeError: `comm` is not a communicator.
         ValueError: As in `batch_normalization`; or `comm` has no such group.
     """
     processes: tuple[int, ...] = ()
@@ -197,7 +197,7 @@ def mean_subtraction(
 ) -> Variable:
     """`x` minus the running mean of all batches so far, including this one.
 
-    With `update_running_mean`, where m is the mean of `x` over its batch axes, what is subtracted is
+    With `update_running_mean`, where m is the mean of `x` over its batch axes, it subtracts
 
         next = mean + (m - mean) / (t + 1)
 

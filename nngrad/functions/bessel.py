@@ -18,7 +18,7 @@ from ..graph.arguments import between
 from .arithmetic import floating, of_floats, widened
 
 _FAR = 18.0
-"""Up to here the power series is summed, whose terms are all positive; from here on the recurrence in n is stable."""
+"""Up to here the power series, whose terms are all positive, is summed; beyond, the recurrence in n is stable."""
 _TERMS = 52
 
 
@@ -36,7 +36,7 @@ i1e = of_floats(
 def scaled_bessel_ratio(x: Array, /, order: Annotated[int, between(1, 12)]) -> jax.Array:
     """`exp(-|x|) I_n(x) / x^n`, with I_n the modified Bessel function of order n.
 
-    Up to 18 it is the power series (Abramowitz and Stegun, 9.6.10), beyond that I_(n+1) = I_(n-1) - 2 n / x I_n
+    For |x| up to 18 it is the power series (Abramowitz and Stegun, 9.6.10), beyond that I_(n+1) = I_(n-1) - 2 n / x I_n
     (9.6.26).
 
     Args:

@@ -33,7 +33,7 @@ def integer_quotient(x0: Array, x1: Array, /) -> jax.Array:
         x1: The divisor, of the same dtype and any shape that broadcasts. Division by 0 is undefined.
 
     Raises:
-        TypeError: The dtypes are others, or differ.
+        TypeError: The dtypes are not as described, or differ.
     """
     _check_integers(x0, x1)
     return lax.div(*broadcast_pair(x0, x1))
@@ -50,7 +50,7 @@ def bitwise(x0: Array, x1: Array, /, operation: Annotated[str, one_of(*_OF_TWO)]
             sign", which fills with the highest bit.
 
     Raises:
-        TypeError: The dtypes are others, or differ.
+        TypeError: The dtypes are not as described, or differ.
     """
     _check_integers(x0, x1)
     return _OF_TWO[operation](*broadcast_pair(x0, x1))
@@ -61,12 +61,12 @@ def bits_of(x: Array, /, operation: Annotated[str, one_of(*_OF_ONE)]) -> jax.Arr
     """An operation on the bits of a whole number.
 
     Args:
-        x: Any shape and integer dtype, which the result has too.
-        operation: "not" inverts the bits, "count" counts those that are set, "leading zeros" counts those before the
-            first that is set.
+        x: Any shape and integer dtype, which the result shares.
+        operation: "not" inverts the bits, "count" counts the set bits, "leading zeros" counts the bits above the
+            highest set one.
 
     Raises:
-        TypeError: The dtype is another.
+        TypeError: `x` is not of an integer dtype.
     """
     _check_integers(x, x)
     return _OF_ONE[operation](x)

@@ -20,22 +20,22 @@ class BinAxis(NamedTuple):
     """The bins of K boxes along one axis; all but the sizes are arrays (K, 1)."""
 
     bins: int
-    """How many bins each box has."""
+    """The number of bins of each box."""
     size: int
-    """How many pixels the images have."""
+    """The number of pixels of the images."""
     first: jax.Array
     """Where the first bin begins, in pixels."""
     step: jax.Array
     """The size of a bin."""
     samples: jax.Array
-    """How many samples each of them has."""
+    """The number of samples of each bin."""
 
     def taps(self, sample: Any) -> list[tuple[jax.Array, jax.Array]]:
-        """The pixels before and behind one of the samples in each bin, each with its weight (K, bins)."""
+        """The pixels before and after a sample in each bin, each with its weight (K, bins)."""
         place = lax.broadcasted_iota(self.first.dtype, (self.first.shape[0], self.bins), 1)
         count = jnp.maximum(self.samples, 1)
-        # XLA may round a product and a sum otherwise in each place that it computes them in again: once, so that the
-        # weights are those of the pixels.
+        # XLA may round a product and a sum differently wherever it recomputes them. Computed once, the weights are
+        # consistent with the pixels.
         at = computed_once(lambda first, step, part: first + step * part, self.first, self.step,
                            place + (sample + 0.5) / count)
         near = (at >= -1) & (at <= self.size) & (sample < self.samples)
@@ -51,7 +51,7 @@ class Bins(NamedTuple):
     """The bins of boxes along both axes."""
 
     image: jax.Array
-    """The number of each box's image (K, 1, 1), as int32; -1 where there is none."""
+    """The index of each box's image (K, 1, 1), as int32; -1 where there is no such image."""
     down: BinAxis
     right: BinAxis
 
@@ -59,8 +59,8 @@ class Bins(NamedTuple):
     def of(
         cls, boxes: jax.Array, images: tuple[int, int, int], bins: tuple[int, ...], scale: Any, ratio: int | None
     ) -> Bins:
-        """Those of `boxes` (K, 5) in so many images of a height and a width; a `ratio` that is not positive stands for
-        samples at the distance of pixels."""
+        """The bins of `boxes` (K, 5) in `images`, given as (count, height, width). If `ratio` is not positive, samples
+        are about one pixel apart."""
         boxes = widened(floating(boxes))
         count, *sizes = images
         axes = []
@@ -73,7 +73,7 @@ class Bins(NamedTuple):
         return cls(jnp.where(image < count, image, -1)[:, None, None], *axes)
 
     def taps(self, samples: list[tuple[Any, Any]]) -> tuple[jax.Array, jax.Array]:
-        """Weights and points (1, 4 samples, bins of all boxes) of samples, each given by its number along y and x."""
+        """Weights and points (1, 4 samples, bins of all boxes) of samples, each given by its indices along y and x."""
         weights, points = [], []
         for y, x in samples:
             for row, down in self.down.taps(y):
@@ -85,15 +85,15 @@ class Bins(NamedTuple):
 
 
 _AT_ONCE = 4
-"""How many samples are added in one pass: more of them save passes, and take longer to compile."""
+"""The number of samples added in one pass: a larger one saves passes but takes longer to compile."""
 _MOST_PASSES = 64
-"""Up to so many passes are one after another in the program; where there are more, a loop adds one sample at a time."""
+"""Up to this many passes are unrolled in the program; beyond, a loop adds one sample at a time."""
 
 
 def over_samples(
     bins: Bins, ratio: int | None, start: jax.Array, added: Callable[[jax.Array, jax.Array, jax.Array], jax.Array]
 ) -> jax.Array:
-    """`start`, to which `added` adds for some samples after others, given their weights and points."""
+    """`start`, to which `added` adds a few samples at a time, given their weights and points."""
     known = ratio**2 if ratio and ratio > 0 else 0
     if known > np.iinfo(np.int32).max:
         raise ValueError(f"sampling_ratio {ratio} is too large: a bin has more samples than an int32 counts")

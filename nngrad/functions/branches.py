@@ -36,9 +36,9 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
         The result of the branch.
 
     Raises:
-        TypeError: The index is no integer, or the branches return different structures or dtypes.
+        TypeError: The index is not an integer, or the branches return different structures or dtypes.
         ValueError: There is no branch, the index has axes, the branches return different shapes, or one of them updates
-            what it was given.
+            an operand.
     """
     which = as_variable(index, "index", "switch")
     if which.dtype.kind not in "iu":
@@ -54,7 +54,7 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
 def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any], *operands: Any) -> Any:
     """`true_fun(*operands)` if `pred` is not 0, else `false_fun(*operands)`; only that one runs.
 
-    As `jax.lax.cond`; the documentation of `switch` applies too. Where both sides are cheap, `F.where` is faster.
+    As `jax.lax.cond`; the documentation of `switch` applies too. If both sides are cheap, `F.where` is faster.
 
     Args:
         pred: The condition, a bool or a number of shape ().
@@ -67,7 +67,7 @@ def cond(pred: Any, true_fun: Callable[..., Any], false_fun: Callable[..., Any],
 
     Raises:
         TypeError: The functions return different structures or dtypes.
-        ValueError: `pred` has axes, the functions return different shapes, or one of them updates what it was given.
+        ValueError: `pred` has axes, the functions return different shapes, or one of them updates an operand.
     """
     condition = as_variable(pred, "pred", "cond")
     which = array.cast(comparison.not_equal_scalar(condition, 0), dtype="int32")
@@ -108,7 +108,7 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
     specs = tuple([x.spec for x in variables.values()])
 
     def arranged(each: Captured) -> Block:
-        """With the inputs of all, and first the new values of all leaves that some branch updates."""
+        """A branch that takes the inputs of all, and first returns the new values of all updated leaves."""
         given = (*each.variables, *each.updated, *inputs, *each.keys)
         body = each.body.with_inputs(specs, [place[id(x)] for x in given])
         new = {id(x): number for x, number in zip(each.updated, body.outputs, strict=False)}

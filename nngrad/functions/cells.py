@@ -17,7 +17,7 @@ from ..graph.variable import leaf_of
 from . import array, comparison, indexing, movement, reduction
 from .operators import operators
 
-# In `graph/engine.py` they have the same signatures and docstrings of their own, for editors and checkers of types.
+# `graph/engine.py` declares them with the same signatures and own docstrings, for editors and type checkers.
 
 
 def _reduced(op: Callable[..., Any]) -> Callable[..., Variable]:
@@ -104,7 +104,7 @@ def _at_once(name: str) -> Callable[..., Any]:
 
     def operate(self: NdArray, *other: Any) -> Any:
         if other and isinstance(other[0], Variable):
-            return NotImplemented  # which goes to the Variable
+            return NotImplemented  # the Variable's operator takes over
         given = [leaf_of(x) if isinstance(x, NdArray) else x for x in other]
         result = operators[name](leaf_of(self), *given)
         return result.data if isinstance(result, Variable) else result

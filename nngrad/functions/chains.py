@@ -19,7 +19,7 @@ from .reduction import amax, argmax, logsumexp, sum
 
 
 def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[Any, Any]]:
-    """The scores (steps, batch, labels), and whether a chain is still there at each step."""
+    """The scores (steps, batch, labels), and whether each chain is still running at each step."""
     labels = cost.shape[-1] if cost.ndim else 0
     if cost.shape != (labels, labels) or any(x.ndim != 2 or x.shape[1] != labels for x in xs):
         shapes = ", ".join([str(x.shape) for x in xs])
@@ -35,17 +35,17 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     """Negative log-likelihood of labels in a linear-chain conditional random field (Lafferty et al., 2001).
 
     A path y through the labels has the score `sum over t of xs[t][y_t] + cost[y_(t-1), y_t]`. The loss is the logsumexp
-    of the scores of all paths, by the forward algorithm (a loop), minus the score of `ys`.
+    of the scores of all paths, computed by the forward algorithm (a loop), minus the score of `ys`.
 
     Args:
         cost: (labels, labels): the score of going from the first label to the second.
         xs: For each step the scores of the labels, (batch, labels). The batch may shrink from step to step, as
-            `transpose_sequence` gives it: chains of several lengths, the longest first.
+            `transpose_sequence` returns it for chains of several lengths, the longest first.
         ys: For each step the labels, (batch,).
         reduce: 'mean' over the chains, or 'no' for the loss of each.
 
     Raises:
-        ValueError: The shapes do not fit, a batch grows, or there is no such `reduce`.
+        ValueError: The shapes do not fit, a batch grows, or `reduce` is neither 'mean' nor 'no'.
     """
     if reduce not in ("mean", "no"):
         raise ValueError(f"crf1d: reduce must be 'mean' or 'no', got {reduce!r}")

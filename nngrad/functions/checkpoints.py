@@ -18,7 +18,7 @@ R = TypeVar("R")
 
 
 def is_array(value: Any) -> bool:
-    """Whether an argument of a function of Variables is a Variable or an array, and not a setting."""
+    """Whether an argument of a function of Variables is a Variable or an array rather than a setting."""
     return isinstance(value, Variable) or (hasattr(value, "shape") and hasattr(value, "dtype"))
 
 
@@ -33,12 +33,12 @@ def checkpoint(fun: Callable[P, R]) -> Callable[P, R]:
     steps. Random functions in it draw once for each `forward()`, and a recomputation sees the same draws.
 
     Args:
-        fun: A function of pytrees with Variables, which returns a pytree of Variables. It is run once in each call, on
-            Variables without values; arguments that are no Variables or arrays reach it as they are. What it reads from
-            outside is differentiated as well.
+        fun: A function of pytrees with Variables that returns a pytree of Variables. It runs once in each call, on
+            Variables without values; arguments that are not Variables or arrays are passed unchanged. Gradients also
+            reach the Variables that it reads from outside.
 
     Returns:
-        A function that is called as `fun` is, and returns what that returns.
+        A function with the arguments and results of `fun`.
 
     Raises:
         TypeError: `fun` cannot be called.
@@ -75,8 +75,8 @@ def applied_checkpoint(
     function: Callable[[list[Variable]], tuple[list[Variable], list[Variable]]], inputs: Sequence[Variable],
     written: Callable[..., Any],
 ) -> Sequence[Variable]:  # fmt: skip
-    """The results of a function of Variables, which gives these and the inner values that are kept for gradients, as a
-    checkpoint; `written` is what the user has written."""
+    """The results of a checkpoint of `function`, which returns the results and the inner values to keep for gradients;
+    `written` is the user's own function."""
     count = 0
 
     def flat(given: list[Variable]) -> list[Variable]:

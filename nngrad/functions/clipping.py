@@ -20,10 +20,10 @@ from .reduction import norm
 def clip(x: AnyShape, min: Array | None = None, max: Array | None = None, /) -> Variable:
     """`x` clipped to bounds, either of which may be left out.
 
-    The gradient is 0 where a bound takes the place of `x`, and is shared equally where both are the same.
+    The gradient is 0 where a bound replaces `x`, and is shared equally where they are equal.
 
     Args:
-        min: The lower bound, a number or an array that broadcasts with `x`; None for none.
+        min: The lower bound, a number or an array that broadcasts with `x`; None for no bound.
         max: The upper bound, likewise. Where it is below the lower one, the result is the upper one.
     """
     broadcast_shape(x=x, min=min, max=max)
@@ -63,9 +63,8 @@ def clip_by_norm(x: Floats, clip_norm: Array, /, axis: Axes | None = None) -> Va
 def clip_grad_by_value(x: Floats, min: Array, max: Array, /) -> jax.Array:
     """`x` unchanged; each element of the gradient that passes is clipped to bounds.
 
-    This holds of gradients of every order: a clipped gradient is differentiated as any other result, so that an element
-    at a bound, which does not move, has derivative 0; and what then comes back to `x` is clipped in turn. Tangents pass
-    unchanged.
+    This applies to gradients of every order: a clipped gradient is differentiated as any other result, so an element at
+    a bound has derivative 0; and the gradient that then comes back to `x` is clipped in turn. Tangents pass unchanged.
 
     Args:
         min: The lower bound, a number or an array that broadcasts with `x`.
@@ -78,9 +77,9 @@ def clip_grad_by_value(x: Floats, min: Array, max: Array, /) -> jax.Array:
 def clip_grad_by_norm(x: Floats, /, clip_norm: Positive | None = None, axes: Axes | None = None) -> jax.Array:
     """`x` unchanged; a gradient `g` that passes becomes `clip_norm g / norm(g)`, scaled up or down.
 
-    A gradient of 0 stays 0, and has derivative 0. This holds of gradients of every order: a gradient of given norm is
-    differentiated as any other result, so that only changes of its direction count; and what then comes back to `x` is
-    given that norm in turn. Tangents pass unchanged.
+    A gradient of 0 stays 0, and has derivative 0. This applies to gradients of every order: a scaled gradient is
+    differentiated as any other result, so only changes of its direction count; and the gradient that then comes back to
+    `x` is scaled in turn. Tangents pass unchanged.
 
     Args:
         clip_norm: The Euclidean norm that gradients get; None for 1.
@@ -99,9 +98,9 @@ def _sample_axes(f: Function) -> tuple[Places, ...]:
 
 @op(forwards_inputs=True, axes=AxisMap(places=_sample_axes, leading=base_axis_leading))
 def top_k_grad(x: Array, /, k: int, abs: bool = False, base_axis: int = 1) -> jax.Array:
-    """`x` unchanged; of the gradient that passes, only the `k` largest elements of each sample are kept.
+    """`x` unchanged; the gradient that passes keeps only the `k` largest elements of each sample.
 
-    This holds of gradients of every order. Tangents pass unchanged.
+    This applies to gradients of every order. Tangents pass unchanged.
 
     Args:
         x: `(*batch, *sample)`, where the sample begins at `base_axis`; floating.

@@ -1,9 +1,9 @@
 """Collective communication as differentiable functions; each process has its own graph and arrays.
 
-Process r has its own x_r, and gets y_r. What it differentiates is one term of a sum over all processes, and gradients
+Process r has its own x_r, and gets y_r. Each process differentiates one term of a sum over all processes, and gradients
 are those of the sum. So the gradient of each function here is its transpose, as a matrix on the arrays of all
-processes: what was summed for all comes back summed for all, what was copied is summed, and what was gathered is summed
-and scattered.
+processes: the gradient of `all_reduce` is an `all_reduce`, that of `bcast` a sum, and that of `all_gather` a
+`reduce_scatter`.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from ..graph.processes import AXIS, Processes
 
 
 def _several(arguments: tuple[Any, ...]) -> Processes | None:
-    """The processes, which come first among the static arguments; None for a single one."""
+    """The processes, which are the first static argument; None for a single process."""
     processes: Processes = arguments[0]
     return processes if len(processes) > 1 else None
 
@@ -47,7 +47,7 @@ def _among(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Cal
 
 
 def _rooted(given: Ints, root: int, argument: str) -> int:
-    """`root`, which is the place of one of the processes."""
+    """`root`, checked to be the position of one of the processes."""
     count = len(as_ints(given))
     if not 0 <= root < count:
         raise ValueError(f"{argument}: expected a place among the {count} processes, from 0 on, got {root}")
@@ -63,7 +63,7 @@ def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
         processes: The numbers of the processes, as `comm.find_group("world")` gives them.
 
     Raises:
-        ValueError: A process is there twice or negative, or there is none.
+        ValueError: A process is named twice or is negative, or there is none.
     """
     return _among("all_reduce", processes, lambda: lax.psum(x, AXIS).astype(x.dtype), lambda: x)
 
@@ -87,7 +87,7 @@ def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
     """Sums over processes, y_r = sum_s x_s[r], of which process r gets entry r.
 
     Args:
-        x: As for `all_reduce`; its first axis is as long as there are processes.
+        x: As for `all_reduce`; the size of its first axis is the number of processes.
         processes: As for `all_reduce`; the first gets the sum of x[0].
 
     Raises:
@@ -105,7 +105,7 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
     """The array of one process, y_r = x_src, on every process.
 
     Args:
-        src: The position in `processes` of the one that sends.
+        src: The position in `processes` of the sender.
         ...: As for `all_reduce`.
 
     Raises:
@@ -120,7 +120,7 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
     """The sum over processes, y_dst = sum_s x_s, on one process; the others get zeros.
 
     Args:
-        dst: The position in `processes` of the one that receives.
+        dst: The position in `processes` of the receiver.
         ...: As for `all_reduce`.
 
     Raises:

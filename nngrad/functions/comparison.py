@@ -11,7 +11,7 @@ from ..graph import Array, Op, Variable, op
 from .arithmetic import broadcast_pair, broadcast_scalar, floating
 
 Predicate = Callable[..., jax.Array]
-"""Gives bools: where something holds of its arguments."""
+"""A function of arrays that returns booleans."""
 OfTwo = Op[[Array, Array], Variable]
 OfNumber = Op[..., Variable]
 
@@ -26,7 +26,7 @@ def _as_number(predicate: jax.Array, like: jax.Array) -> jax.Array:
 
 
 def _of_two(name: str, predicate: Predicate, doc: str) -> OfTwo:
-    """The op that says where `predicate` holds of two arrays."""
+    """The op that is 1 where `predicate` holds for two arrays, else 0."""
 
     def forward(x0: Array, x1: Array, /) -> jax.Array:
         return _as_number(predicate(x0, x1), broadcast_pair(x0, x1)[0])
@@ -68,8 +68,8 @@ greater_equal, greater_equal_scalar = _comparison("greater_equal", lax.ge, ">=")
 
 
 def _connective(name: str, connect: Predicate, of_two: str, of_number: str) -> tuple[OfTwo, OfNumber]:
-    """The op that connects the truth of two arrays, broadcast together, and the one for an array and a boolean. The
-    last two arguments say when each of them is 1."""
+    """The logical op for two arrays, broadcast together, and the one for an array and a boolean. The last two arguments
+    are the conditions under which each is 1, for their docstrings."""
 
     def predicate(x0: jax.Array, val: bool) -> jax.Array:
         return connect(holds(x0), lax.full_like(x0, val, dtype=bool))

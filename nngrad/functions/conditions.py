@@ -11,15 +11,15 @@ from . import movement
 
 
 def condition_axes(condition: tuple[int, ...], *values: tuple[int, ...]) -> tuple[int, ...]:
-    """The axes of the result of `where` that a condition's axes are aligned with, counted from the last one. They
-    depend on the shapes of the condition and of the values: for other shapes the same condition may differ."""
+    """The axes of the result of `where` with which a condition's axes are aligned, counted from the last one. They
+    depend on the shapes of the values too, so the same condition may be aligned otherwise with other values."""
     shape, ndim = common_shape(values, "x_true and x_false"), len(condition)
     start = len(shape) if condition == shape[:ndim] else ndim
     return tuple(range(-start, ndim - start))
 
 
 def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int, ...]) -> Variable:
-    """A condition in a shape in which `where` takes its axes for these ones of the result, counted from the last, if it
+    """A condition, reshaped so that `where` aligns it with these axes of the result, counted from the last, when it
     selects from values of such shapes."""
     if condition_axes(condition.shape, *values) == axes:
         return condition
@@ -29,7 +29,7 @@ def condition_at(condition: Variable, axes: tuple[int, ...], *values: tuple[int,
 
 
 def common_shape(shapes: Sequence[tuple[int, ...]], names: str) -> tuple[int, ...]:
-    """The shape that these broadcast to; a ValueError names them by `names` if there is none."""
+    """The common shape to which `shapes` broadcast; a ValueError with `names` if there is none."""
     try:
         shape: tuple[int, ...] = jnp.broadcast_shapes(*shapes)
     except ValueError:

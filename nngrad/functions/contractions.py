@@ -49,8 +49,8 @@ def contraction(
         x: The factors.
         terms: A tuple of index numbers for each of `x`, one for each of its axes. An index that occurs twice in one
             term takes the diagonal.
-        output: The index numbers of the result's axes; the products are summed over all others. One that occurs
-            twice puts the values on the diagonal of zeros.
+        output: The index numbers of the result's axes; the products are summed over all others. One that occurs twice
+            puts the values on a diagonal, with zeros elsewhere.
 
     Raises:
         ValueError: The indices do not fit the shapes.
@@ -77,8 +77,8 @@ def contraction(
 def _product(
     x: Sequence[Array], terms: Tuples, output: tuple[int, ...], matmul_precision: MatmulPrecision | None
 ) -> jax.Array | None:
-    """What `jnp.einsum` makes of two factors that share all that is summed over, in a fraction of the time that tracing
-    that takes; None for others."""
+    """The contraction of two factors that share all summed indices, as `jnp.einsum` gives it but much faster to trace;
+    None for others."""
     if len(x) != 2 or x[0].dtype != x[1].dtype or not jnp.issubdtype(x[0].dtype, jnp.inexact):
         return None
     own = [[i for i in term if i not in other] for term, other in (terms, terms[::-1])]
@@ -97,7 +97,7 @@ def _product(
 def contraction_like(
     f: Function, x: Sequence[Variable], terms: Sequence[Sequence[int]], output: Sequence[int]
 ) -> Variable:
-    """A contraction within a derivative of the product `f`, at the same matrix-multiplication precision."""
+    """A contraction for a derivative of the product `f`, with the same matrix-multiplication precision."""
     y: Variable = contraction(
         *x, terms=tuple(map(tuple, terms)), output=tuple(output), matmul_precision=f.args.get("matmul_precision")
     )
@@ -128,9 +128,9 @@ def einsum(*x: Array, equation: str) -> Variable:
 
     Args:
         x: The operands.
-        equation: As in NumPy. Indices are letters; one that is repeated within an operand takes its diagonal; `...`
-            stands for axes that are broadcast together, and an axis of size 1 is broadcast with the others of its
-            index; without `->` the result has the indices that occur once, in alphabetical order.
+        equation: As in NumPy. Indices are letters; one that is repeated within an operand takes its diagonal. `...`
+            stands for axes that are broadcast together; an axis of size 1 is broadcast against the others of its index.
+            Without `->` the result has the indices that occur once, in alphabetical order.
 
     Raises:
         ValueError: The equation cannot be read, or does not fit the shapes.
@@ -145,8 +145,7 @@ def einsum(*x: Array, equation: str) -> Variable:
 
 @functools.lru_cache(maxsize=1024)
 def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tuples]:
-    """The index numbers of each operand and of the result, and each operand's shape without the axes along which it
-    is repeated."""
+    """The index numbers of each operand and of the result, and each operand's shape without its broadcast axes."""
 
     def fail(why: str) -> ValueError:
         return ValueError(f"einsum: equation {equation!r}: {why}")
@@ -159,7 +158,7 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         letters = text.replace("...", "", 1)
         if not (letters.isalpha() and letters.isascii()) and letters:
             raise fail(f"{text!r} is not made of letters and one '...'")
-    # Axes under an ellipsis have negative numbers, counted from the last: so they line up from the right.
+    # Axes under an ellipsis have negative numbers, counted from the last, so that they align from the right.
     terms = []
     for text, shape in zip(texts, shapes, strict=True):
         before, dots, after = text.partition("...")
@@ -218,7 +217,7 @@ def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
         The other axes of `a`, and then those of `b`.
 
     Raises:
-        ValueError: The axes do not fit.
+        ValueError: The axes are out of range, or differ in number or size.
     """
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):

@@ -23,12 +23,12 @@ from .arithmetic import broadcast_pair
 def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
     """A scalar 0 that depends on all of `x`, so that they are computed and differentiated together.
 
-    Its `forward()` is theirs too. Its dtype is the one that the floating inputs promote to; float32 if there is none.
+    Its `forward()` computes them all. Its dtype is the promotion of the floating inputs; float32 if there are none.
 
     Args:
         x: One or more arrays of any shapes.
-        one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink. Else `nn.grad` has
-            none of them, and `backward()` of the sink starts from the `.grad` of each.
+        one_input_grad: Whether the gradient at each of `x` is ones, whatever arrives at the sink. Otherwise `nn.grad`
+            passes no gradient, and `backward()` of the sink starts from the `.grad` of each of `x`.
     """
     del one_input_grad
     dtypes = [each.dtype for each in x if jnp.issubdtype(each.dtype, jnp.floating)]
@@ -38,7 +38,7 @@ def sink(*x: Array, one_input_grad: bool = True) -> jax.Array:
 @op(elementwise=True, diagonal=True, forwards_inputs=True, constant=True)
 def unlink(x: AnyArray, /) -> jax.Array:
     """`x` unchanged; no gradient passes."""
-    y: jax.Array = lax.stop_gradient(x)  # also where JAX differentiates what a graph computes
+    y: jax.Array = lax.stop_gradient(x)  # also if JAX differentiates the emitted function
     return y
 
 
@@ -70,7 +70,7 @@ def optimization_barrier(*x: Array) -> jax.Array:
     """The first of `x`, bit for bit, computed after all the others.
 
     XLA can neither start computations from its result earlier, nor merge them with equal computations from the first of
-    `x` itself. So it keeps a recomputation from being merged with the computation that it repeats.
+    `x` itself. So a recomputation is not merged with the computation that it repeats.
 
     Args:
         x: The value to pass on, and then the values to be computed before it, of any shapes and dtypes.
@@ -100,11 +100,11 @@ def sharding_constraint(x: AnyArray, /, axes: Static) -> jax.Array:
 def recomputed(x: Array, original: Array, /) -> jax.Array:
     """`x`, recomputed in place of the equal value `original`, which then need not be stored.
 
-    Gradients pass to `original`, as if nothing had been computed again.
+    Gradients pass to `original`, as if nothing had been recomputed.
 
     Args:
         x: The value.
-        original: The value that it repeats, of the same shape and dtype.
+        original: The equal value, of the same shape and dtype.
 
     Raises:
         ValueError: The shapes or dtypes differ.
@@ -116,13 +116,13 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
 
 
 def computed_again(f: Function) -> tuple[Variable, Variable] | None:
-    """For a function that has a value computed again in place of an equal one: the value, and the equal one."""
+    """The recomputed value and the original one, if `f` replaces one by the other; else None."""
     return (f.inputs[0], f.inputs[1]) if f.op is recomputed else None
 
 
 def input_passed_on(op: Op) -> int | None:
-    """For an op that computes nothing, but says when or where something is computed: which input it gives, or is equal
-    to what it gives. None for other ops."""
+    """For an op that only says when or where something is computed: the index of the input that it returns, or that
+    equals its result. None for other ops."""
     return 1 if op is recomputed else 0 if op is optimization_barrier else None
 
 
@@ -187,20 +187,20 @@ def assign(dst: Array, src: Array, /) -> Variable:
 
 
 Create = Callable[[tuple[Variable, ...]], Variable]
-"""Makes an `optimization_barrier` of what it passes on, and what comes before it in time."""
+"""Makes an `optimization_barrier` of the value to pass on, followed by the values to compute before it."""
 
 
 class Recomputation:
-    """Functions that repeat others, and begin when some Variables are there, such as gradients that have arrived. Those
-    that read nothing but what was there before read one of their inputs behind a barrier: else they would be the
-    functions that they repeat, and the compiler would compute them once, and keep the results."""
+    """Recomputed functions, which must not start before some tokens, such as incoming gradients, are available. A
+    function that reads none of these reads one of its inputs behind a barrier. Otherwise it would equal the function
+    that it repeats, and the compiler would compute both once and keep the result."""
 
     def __init__(self, tokens: Sequence[Variable]) -> None:
         self._tokens = tuple(tokens)
         self._tied: dict[Variable, Variable] = {}
 
     def begun(self, inputs: Sequence[Variable], among: Iterable[int], create: Create) -> list[Variable]:
-        """The inputs for a function that begins: the smallest `among` them is there after the tokens only."""
+        """The inputs for such a function; the smallest of those `among` them waits for the tokens."""
         k = min(among, key=lambda k: inputs[k].spec.nbytes or math.inf)
         x = inputs[k]
         if x not in self._tied:

@@ -82,8 +82,8 @@ def _filter_cost(f: Function) -> int:
 
 
 def _is_exchanged(data: Sequence[int], weight: Sequence[int], arguments: Mapping[str, Any]) -> bool:
-    """Whether XLA's compiler for CPUs exchanges the two, turns the data round, and makes a loop of the product, since
-    the kernel has more elements than the data have places. The library for convolutions is much faster."""
+    """Whether XLA on CPUs swaps data and kernel, since the kernel is larger than the data, and reverses the data. It
+    then compiles the convolution as a loop, which is much slower than the library for convolutions."""
     spatial = _spatial(arguments["channel_last"])
     places = data[spatial]
     is_turned = arguments["group"] == 1 and not has_name(places) and math.prod(places) > 1
@@ -95,7 +95,7 @@ def _product_on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Call
 
 
 def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **arguments: Any) -> jax.Array:
-    """With its zeros x has as many places as the kernel."""
+    """The product with x padded explicitly, so that it is no smaller than the kernel."""
     ends = [(0, 0, 0)] * x.ndim
     ends[_spatial(channel_last)] = [(p, p, 0) for p in as_ints(pad)]
     none = (0,) * (x.ndim - 2)
@@ -104,7 +104,7 @@ def _product_of_padded(x: Any, weight: Any, pad: Ints, *, channel_last: bool, **
 
 
 def _padded(x: jax.Array, ends: list[tuple[int, int, int]]) -> jax.Array:
-    """With zeros that XLA cannot know: it would draw them into the convolution, and exchange that after all."""
+    """`x`, padded with zeros unknown to XLA: it would fold known ones into the convolution, and swap it after all."""
     return lax.pad(x, known_after(lax.full((), 0, x.dtype), x), ends)
 
 
@@ -130,7 +130,7 @@ def convolve(
     Args:
         x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`.
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
-        pad: Zeros added at both ends of each spatial axis, one entry for each axis, as in the next two.
+        pad: Zeros added at both ends of each spatial axis. One entry for each axis, here and in the next two.
         stride: Step of the kernel.
         dilation: Spacing between the kernel's elements.
         group: Number of groups of channels, each convolved separately.
@@ -150,15 +150,15 @@ def convolve(
     )  # fmt: skip
 
 
-# Both transposes are those of the undilated product. Differentiating them once more comes back to the product itself,
-# where nested transposition inside XLA's vocabulary would pile one dilation on another, several times slower.
+# Both transposes are those of the undilated product. Differentiating them again leads back to the product itself,
+# whereas nested transposition by XLA's rules would pile up dilations, and be several times slower.
 
 
 def _data_grad(
     y: Any, weight: Any, /, keeps_places: bool, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int,
     channel_last: bool, matmul_precision: str | None,
 ) -> jax.Array:
-    """What `convolve_data_grad` computes; y gets zeros at its ends if XLA shall not exchange it with the kernel."""
+    """`convolve_data_grad`; with `keeps_places`, y is padded so that XLA does not swap it with the kernel."""
     y, weight = alike(floating(y), floating(weight))
     spatial = _spatial(channel_last)
     more = missing_places(y.shape[spatial], weight.shape[spatial]) if keeps_places else (0,) * (y.ndim - 2)
@@ -202,8 +202,8 @@ def convolve_data_grad(
         shape: The shape of x and of the result.
         ...: As for `convolve`.
     """
-    # With strides and groups XLA ends the process at some strides as long as the kernel, when it has exchanged it with
-    # y: it takes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
+    # With groups and some strides equal to the kernel's size, XLA crashes after it has swapped the kernel with y: it
+    # mistakes such an axis for that of the groups (seen in JAX 0.8 to 0.10).
     return _data_grad(y, weight, group > 1 and max(as_ints(stride), default=1) > 1, shape, pad, stride, dilation, group,
                       channel_last, matmul_precision)  # fmt: skip
 
@@ -213,7 +213,7 @@ def convolve_filter_grad(
     y: Array, x: Array, /, shape: Shape, pad: Ints, stride: Ints, dilation: Ints, group: int, channel_last: bool,
     matmul_precision: MatmulPrecision | None = None,
 ) -> jax.Array:
-    """The transpose of `convolve` in its second input: the gradient in the weight.
+    """The transpose of `convolve` in its second input: the gradient with respect to the weight.
 
     Args:
         y: Of the shape that `convolve` returns.
@@ -228,7 +228,7 @@ def convolve_filter_grad(
     return transposed(product, shape, y, "y")
 
 
-# ---------------------------------------------------------------- what is made of them
+# ---------------------------------------------------------------- layers
 
 
 @composite
@@ -272,8 +272,8 @@ def deconvolution(
         stride: Step of that convolution: the spacing of the copies of the kernel in the result.
         dilation: Spacing between the kernel's elements; 1 by default, as for the stride.
         group: Number of groups of channels.
-        output_padding: Additional length of each spatial axis of the result, smaller than its stride (a strided
-            convolution maps several sizes to one); 0 by default.
+        output_padding: Additional length of each spatial axis of the result, below the stride (a strided convolution
+            maps several sizes to one); 0 by default.
         ...: As for `convolution`.
 
     Returns:

@@ -18,7 +18,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
     """Cumulative sum along an axis: `y[k] = x[0] + ... + x[k]`.
 
     Args:
-        x: Any shape of at least one axis; booleans are counted as int32, and 16-bit floats added up as float32.
+        x: Any shape of at least one axis; booleans count as int32, and 16-bit floats are added in float32.
         axis: The axis; None for the first.
         exclusive: Whether each sum excludes the element at its own position.
         reverse: Whether the sum runs from the end.
@@ -33,7 +33,7 @@ def cumsum(x: Array, /, axis: int | None = None, exclusive: bool = False, revers
 def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, reverse: bool = False) -> jax.Array:
     """Cumulative product along an axis: `y[k] = x[0] * ... * x[k]`.
 
-    Its gradient divides by nothing, and so is right where elements are 0.
+    Its gradient contains no division, so it is right where elements are 0.
 
     Args:
         x: Any shape of at least one axis; booleans are taken as int32.
@@ -50,8 +50,8 @@ def cumprod(x: Array, /, axis: int | None = None, exclusive: bool = False, rever
 def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> jax.Array:
     """The linear recurrence `y[k] = a[k] y[k - 1] + b[k]` along an axis, with `y[-1] = 0`.
 
-    A running product's gradient is one of these, and so is its own. It takes O(log n) steps: the maps `y -> a y + b`
-    compose associatively (Blelloch, "Prefix sums and their applications", 1990).
+    The gradient of `cumprod` is such a recurrence, and so is that of a recurrence. It takes O(log n) steps, since the
+    maps `y -> a y + b` compose associatively (Blelloch, "Prefix sums and their applications", 1990).
 
     Args:
         a: The factor of the previous value, of any shape of at least one axis.

@@ -29,11 +29,11 @@ from .spectra import eigh, svd
 def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     """The eigenvalues and eigenvectors of each symmetric matrix in the last two axes: `x v = v diag(w)`.
 
-    The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal, the vectors
-    are not unique, and the gradient is right for what does not depend on the choice among them: for functions that are
-    symmetric in the equal eigenvalues, as their sum is, and for projections on all their vectors. Further derivatives
-    there are NaN, unless what arrives at the eigenvalues does not depend on them. Smooth functions of equal
-    eigenvalues are best written without them, as a trace, `batch_det` or `batch_logdet`.
+    The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal, their
+    vectors are not unique, and the gradient is right for functions that do not depend on the choice: those that are
+    symmetric in the equal eigenvalues, such as their sum, and projections onto the span of their vectors. Higher
+    derivatives there are NaN, unless the gradient that arrives at the eigenvalues does not depend on them. Smooth
+    functions of equal eigenvalues are best written without them, as a trace, `batch_det` or `batch_logdet`.
 
     Args:
         x: (*batch, n, n); only the symmetric part is used.
@@ -55,8 +55,8 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
 def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
     """The singular values and vectors of each matrix in the last two axes: `x = u diag(s) vh`.
 
-    Where singular values are equal, or one is 0 and the matrix is not square, derivatives are as those of `batch_eigh`
-    where eigenvalues are equal.
+    Where singular values are equal, or one is 0 and the matrix is not square, derivatives behave as those of
+    `batch_eigh` at equal eigenvalues.
 
     Args:
         x: (*batch, m, n).
@@ -76,7 +76,7 @@ def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
 def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     """The QR factors of each matrix in the last two axes: `x = q r`, with `q' q = 1` and upper triangular `r`.
 
-    It is differentiable where the first min(m, n) columns are independent.
+    It is differentiable if the first min(m, n) columns are linearly independent.
 
     Args:
         x: (*batch, m, n).
@@ -105,8 +105,8 @@ def _pinv_cost(f: Function) -> int:
 def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
     """The Moore-Penrose pseudoinverse `p` of each matrix in the last two axes.
 
-    `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those along which the rank stays
-    what it is; where the rank is less than both sizes, the pseudoinverse has no others.
+    `x p x = x` and `p x p = p`, and `x p` and `p x` are symmetric. Derivatives are those at constant rank; where the
+    rank is less than both sizes, the pseudoinverse has no others.
 
     Args:
         x: (*batch, m, n), floating; 16-bit floats are decomposed in float32.
@@ -127,7 +127,7 @@ def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
 
 
 def _matrices_in(x: Variable) -> Variable:
-    """`x`, which holds matrices, in a dtype in which they can be factored."""
+    """`x`, a stack of matrices, in a dtype in which they can be factored."""
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
     return accurate(x)
@@ -139,7 +139,7 @@ def _like(y: Variable, x: Variable) -> Variable:
 
 
 def _cofactor_cost(f: Function) -> int:
-    """The decomposition and the changes of basis, and then what is summed over as many indices as there are inputs."""
+    """The decomposition and the changes of basis, and then a sum over one index for each input."""
     (*batch, n, _), order = f.inputs[0].shape, len(f.inputs)
     summed = math.factorial(order) * order * n**order + n ** (order + 1) if order > 1 else 0
     return math.prod(batch) * (8 * n**3 * order + summed)
@@ -149,14 +149,14 @@ def _cofactor_cost(f: Function) -> int:
 def batch_cofactor(*x: Array) -> jax.Array:
     """The cofactors of matrices: first derivatives of determinants; or, along directions, higher derivatives.
 
-    For one matrix it is det(x) inv(x)' where x has an inverse. For x, h1, ..., hk it is the derivative of the matrix of
-    cofactors of x along all of h1, ..., hk. That is a form which is symmetric in the directions, and closed under
-    differentiation: its gradients are such forms with another direction, or one more.
+    For one matrix it is det(x) inv(x)' where x has an inverse. For x, h1, ..., hk it is the derivative of the cofactor
+    matrix of x along all of h1, ..., hk. That form is symmetric in the directions and closed under differentiation: its
+    gradients are such forms with another direction, or one more.
 
-    With x = u s v, P[i, j, ...] the product of all singular values but those of i, j, ..., and directions in these
-    bases, it is u y v det(u v), where `sum of y g` is the sum over all i, j, ... that differ of P[i, j, ...] times the
-    determinant with rows and columns i, j, ..., the first row of which is of g and each other one of a direction. No
-    division occurs. It takes n^(k + 2) operations with k directions, where there are some.
+    Let x = u s v, let P[i, j, ...] be the product of all singular values except i, j, ..., and take directions in these
+    bases. The result is u y v det(u v). Here `sum of y g` is the sum over all distinct i, j, ... of P[i, j, ...] times
+    a determinant with rows and columns i, j, ...: its first row is from g and each other one from a direction. No
+    division occurs. With k > 0 directions it takes n^(k + 2) operations.
 
     Args:
         x: (*batch, n, n), the matrices and then any number of directions, all of one shape.
@@ -187,13 +187,13 @@ def batch_cofactor(*x: Array) -> jax.Array:
 
 
 def _other_products(s: Any, order: int) -> Any:
-    """For each `order` indices that differ the product of all of `s` but those; 0 where two are the same."""
+    """For each `order` distinct indices, the product of all of `s` except those; 0 where two indices are equal."""
     n = s.shape[-1]
     if order == 1:
         ones = jnp.ones_like(s[..., :1])
         below = jnp.cumprod(jnp.concatenate([ones, s[..., :-1]], -1), -1)
         return below * jnp.cumprod(jnp.concatenate([ones, s[..., :0:-1]], -1), -1)[..., ::-1]
-    shape = (n,) * (order + 1)  # the last index is that of the factors
+    shape = (n,) * (order + 1)  # the last index runs over the factors
     index = [lax.broadcasted_iota(jnp.int32, shape, axis) for axis in range(order + 1)]
     is_left_out = functools.reduce(operator.or_, [index[i] == index[-1] for i in range(order)])
     factors = jnp.where(is_left_out, 1, s.reshape(*s.shape[:-1], *(1,) * order, n))

@@ -34,7 +34,7 @@ _CELLS = AxisMap(
 def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
     """The pixels of images at given rows and columns; 0 beyond their borders.
 
-    Linear in `x`; `rows` and `columns` say where, and get no gradient.
+    Linear in `x`; the positions `rows` and `columns` get no gradient.
 
     Args:
         x: (B, H, W, C).
@@ -52,13 +52,13 @@ def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
     batch, height, width, channels = x.shape
     if batch * (height + 2) * (width + 2) > _LARGEST:
         raise ValueError(f"x of shape {x.shape} has more cells than an int32 counts")
-    # A margin of zeros all around stands for all that lies outside: no element need be looked at twice.
+    # A border of zeros stands for all pixels outside, so one gather is enough.
     x = lax.pad(x, x.dtype.type(0), ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
     flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
     places = _within(rows, height) * (width + 2) + _within(columns, width)
     places = places + lax.broadcasted_iota(jnp.int32, places.shape, 0) * ((height + 2) * (width + 2))
     taken = lax.GatherDimensionNumbers(offset_dims=(rows.ndim,), collapsed_slice_dims=(0,), start_index_map=(0,))
-    mode = lax.GatherScatterMode.CLIP  # what is made of NaN may be any number
+    mode = lax.GatherScatterMode.CLIP  # a NaN position converts to an arbitrary number
     return lax.gather(flat, lax.expand_dims(places, (rows.ndim,)), taken, (1, channels), mode=mode)
 
 
@@ -66,7 +66,7 @@ _LARGEST = 2**31 - 1
 
 
 def _within(places: jax.Array, size: int) -> jax.Array:
-    """Places on an axis of `size`, and one more at both ends, counted from the first of these."""
+    """Positions on an axis of `size`, clipped to one beyond either end and counted from the one before the start."""
     number = places.dtype.type
     clipped = lax.clamp(number(-1), places, number(size))
     return lax.convert_element_type(clipped, jnp.int32) + 1
@@ -76,11 +76,11 @@ def _within(places: jax.Array, size: int) -> jax.Array:
 def put_cells(y: Array, rows: Array, columns: Array, /, shape: Shape) -> jax.Array:
     """Images with each of `y` added to the pixel at its row and column: the transpose of `take_cells`.
 
-    Linear in `y`; `rows` and `columns` say where, and get no gradient.
+    Linear in `y`; the positions `rows` and `columns` get no gradient.
 
     Args:
         y: (B, *places, C).
-        rows: As for `take_cells`; what lies beyond the borders is left out.
+        rows: As for `take_cells`; elements beyond the borders are dropped.
         shape: The shape of the result, (B, H, W, C).
         ...: As for `take_cells`.
     """
@@ -98,17 +98,16 @@ def deformable_convolution(
 ) -> Variable:
     """2-D convolution in which each kernel element reads `x` at its own position, shifted by `offset`.
 
-    Between four cells x is interpolated bilinearly, with zeros beyond its borders (Dai et al., 2017), and with a mask
-    what is read is multiplied by it (Zhu et al., 2019). At offsets where a place meets a row or column of cells the
-    derivative is that towards larger offsets.
+    x is interpolated bilinearly between four pixels, with zeros beyond its borders (Dai et al., 2017). A mask
+    multiplies the values read (Zhu et al., 2019). At offsets where a position is exactly on a row or column of pixels,
+    the derivative is that towards larger offsets.
 
     Args:
         x: (*batch, C, H, W), or (*batch, H, W, C) if `channel_last`.
         weight: (out, C/group, *kernel), or (out, *kernel, C/group) if `channel_last`.
-        offset: (*batch, 2 * deformable_group * K, h, w), where K elements of the kernel have a row's and a column's
-            offset each, in this order, for one group of channels after another; channels last if `channel_last`.
-            (h, w) is the size of the result; or that of x, as in nnabla, and then the elements count that lie the
-            steps of `stride` apart.
+        offset: (*batch, 2 * deformable_group * K, h, w), or channels last if `channel_last`: for each group of channels
+            and each of the K kernel elements, the offset of the row and that of the column. (h, w) is the size of the
+            result; or, as in nnabla, that of x, of which every `stride`-th element is used.
         mask: (*batch, deformable_group * K, h, w), or channels last; None for ones.
         bias: (out,); None for no bias.
         base_axis: Number of batch axes; from the end of the axes of x if negative.
@@ -137,7 +136,7 @@ def deformable_convolution(
         _at_windows(f"{what}", value, (x.shape[0], deformable_group, k, each), x.shape[1:3], sizes, window[1])
         for what, value, each in (("offset", offset, 2), ("mask", mask, 1)) if value is not None
     ]
-    moves = accurate(taken[0])  # or places on large images could not be told from each other
+    moves = accurate(taken[0])  # else nearby positions on large images would coincide
     places = _places((height, width), sizes, window, moves.dtype)
     rows, columns = (place + moves[..., i] for i, place in enumerate(places))
     read = _interpolated(_by_group(x, deformable_group), rows, columns, taken[1][..., 0] if mask is not None else None)
@@ -151,7 +150,7 @@ def deformable_convolution(
 
 
 def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Variable:
-    """`value` with its batch axes, which x has too, made one."""
+    """`value` with its batch axes, which x shares, flattened into one."""
     if value.ndim != len(batch) + 3 or value.shape[: len(batch)] != batch:
         raise ValueError(f"{name} of shape {value.shape} must have x's batch axes {batch}, and 3 axes more")
     return reshape(value, shape=(math.prod(batch), *value.shape[len(batch) :]))
@@ -185,7 +184,7 @@ def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, w
 def _at_windows(
     name: str, value: Variable, parts: tuple[int, int, int, int], of_x: Any, sizes: Any, stride: tuple[int, ...]
 ) -> Variable:
-    """What there is for each window, as (B, group, *sizes, k, each), of an input with channels last that may have the
+    """The entries for each window, as (B, group, *sizes, k, each), of an input with channels last that may have the
     size of x."""
     batch, groups, k, each = parts
     expected = (batch, *sizes, groups * k * each)
@@ -202,7 +201,7 @@ def _at_windows(
 
 
 def _places(kernel: tuple[int, int], sizes: tuple[int, int], window: Any, dtype: Any) -> tuple[Variable, Variable]:
-    """The rows, and the columns, that the elements of the kernel have without offsets, with axes for (*sizes, k)."""
+    """The rows and the columns of the kernel's elements without offsets, with axes for (*sizes, k)."""
     pad, stride, dilation = window
     firsts = [np.arange(n) * s - p for n, s, p in zip(sizes, stride, pad, strict=True)]
     rows, columns = (each.ravel() for each in np.indices(kernel))
@@ -220,7 +219,7 @@ def _by_group(x: Variable, groups: int) -> Variable:
 
 
 def _interpolated(x: Variable, rows: Variable, columns: Variable, factor: Variable | None) -> Variable:
-    """x (B, H, W, C) between its cells, at rows and columns with B places; times a factor for each place."""
+    """x (B, H, W, C), interpolated at rows and columns (B, *places), times a factor for each place."""
     rows, columns = (reshape(places, shape=(x.shape[0], *places.shape[2:])) for places in (rows, columns))
     top, left = (elementwise.floor(control.unlink(places)) for places in (rows, columns))
     down, right = rows - top, columns - left

@@ -19,18 +19,18 @@ from .movement import concatenate
 from .sets import known_values
 from .slicing import take_slices
 
-# ---------------------------------------------------------------- which boxes are kept
+# ---------------------------------------------------------------- selection of boxes
 
 
 class _Boxes(NamedTuple):
-    """Boxes (groups, N), which reach from `lows` to `highs` (groups, N, 2)."""
+    """Boxes (groups, N) that extend from `lows` to `highs` (groups, N, 2)."""
 
     lows: Any
     highs: Any
     areas: Any
 
     def ranked(self, order: jax.Array) -> _Boxes:
-        """Boxes (batch, N) in as many orders (batch, classes, N), as (batch classes, N)."""
+        """Boxes (batch, N), reordered for each class by `order` (batch, classes, N): (batch * classes, N)."""
         index = lax.reshape(order, (order.shape[0], order.shape[1] * order.shape[2]))
         taken = [
             jnp.take_along_axis(each, index if each.ndim == 2 else index[..., None], axis=1)
@@ -40,8 +40,8 @@ class _Boxes(NamedTuple):
         return _Boxes(*[lax.reshape(each, (*groups, *each.shape[2:])) for each in taken])
 
     def kept(self, alive: jax.Array, threshold: float, chained: bool) -> jax.Array:
-        """Of the `alive` boxes (groups, N), sorted best first, those that no better one overlaps by more than a
-        threshold of intersection by union; if `chained` only better ones that are kept themselves count."""
+        """Which of the `alive` boxes (groups, N), sorted best first, are kept: those whose intersection over union with
+        every better box is within the threshold. If `chained`, only better boxes that are kept themselves count."""
         place = lax.broadcasted_iota(jnp.int32, alive.shape, 1)
         count = jnp.max(jnp.where(alive, place + 1, 0), initial=0)
 
@@ -60,7 +60,7 @@ class _Boxes(NamedTuple):
 
 
 def _ranked(scores: jax.Array) -> jax.Array:
-    """The places of scores along the last axis, the highest first; of equal ones the first."""
+    """The indices that sort scores in descending order along the last axis; the sort is stable."""
     place = lax.broadcasted_iota(jnp.int32, scores.shape, scores.ndim - 1)
     order: jax.Array = lax.sort((lax.neg(scores), place), dimension=scores.ndim - 1, num_keys=1)[1]
     return order
@@ -74,7 +74,7 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
         ...: As for `nms_detection2d`.
 
     Returns:
-        bool (batch, N, 1 + classes): of the objectness, and of the score of each class.
+        bool (batch, N, 1 + classes): for the objectness, and for the score of each class.
     """
     if x.ndim != 3 or x.shape[2] < 6:
         raise ValueError(f"x of shape {x.shape} must be (batch, N, 5 + classes), with a class or more")
@@ -134,12 +134,12 @@ def ranked_boxes(
 
 @op
 def selected_rows(numbers: Array, /, size: Size, whole: bool = False) -> jax.Array:
-    """The places of what `ranked_boxes` has selected, each with its number.
+    """The positions of the boxes that `ranked_boxes` has selected, each with its box index.
 
     Args:
-        numbers: int32 (batch, classes, N), of which the negative ones are left out.
-        size: How many rows are returned; where there are fewer, the rest is -1.
-        whole: Whether all rows are -1 where there are not just `size` of them.
+        numbers: int32 (batch, classes, N); negative ones are skipped.
+        size: The number of rows returned; missing rows are -1.
+        whole: Whether all rows are -1 unless exactly `size` boxes are selected.
 
     Returns:
         int32 (size, 3): batch, class, number.
@@ -165,8 +165,8 @@ def nms_detection2d(
     gradients.
 
     Args:
-        x: (batch, N, 5 + classes): for each box x and y of its middle, width, height, objectness, and the
-            probability of each class.
+        x: (batch, N, 5 + classes): for each box x and y of its centre, width, height, objectness, and the probability
+            of each class.
         thresh: The threshold: smaller objectness and scores become 0; None for 0.5.
         nms: The intersection over union above which one of two boxes is dropped; None for 0.45.
         nms_per_class: Whether boxes are compared by their scores, class by class. False compares them by objectness,
@@ -177,7 +177,7 @@ def nms_detection2d(
         Of the shape of `x`: boxes, objectness, and scores.
 
     Raises:
-        ValueError: x has not three axes, the last one with more than five entries.
+        ValueError: x does not have three axes, the last with more than five entries.
     """
     mask = nms_mask(
         x, thresh=0.5 if thresh is None else thresh, nms=0.45 if nms is None else nms,
@@ -208,16 +208,16 @@ def onnx_non_max_suppression(
         iou_threshold: The intersection over union above which the box with the lower score is dropped; None for 0.
         score_threshold: A box with a lower score is not selected; None for 0.
         size: The number of rows returned; None for as many as are selected when the function is applied. If more are
-            selected, the first ones are returned; if fewer, the rest is -1. With None, all is -1 in a later `forward()`
-            that selects another number.
+            selected, the first ones are returned; if fewer, missing rows are -1. With None, a later `forward()` that
+            selects another number gives -1 everywhere.
 
     Returns:
-        int32 (size, 3): the element of the batch, the class and the number of each box that is selected, in this
-        order, but with higher scores first.
+        int32 (size, 3): batch item, class and box index of each selected box, sorted by batch item, class, and
+        descending score.
 
     Raises:
-        ValueError: The shapes do not fit, an argument is out of range, or `size` is not given where there are no values
-            yet, as in the body of a loop.
+        ValueError: The shapes do not fit, an argument is out of range, or `size` is not given where values are not
+            known, as in the body of a loop.
     """
     numbers = ranked_boxes(
         boxes, scores, center_point_box=center_point_box or 0,

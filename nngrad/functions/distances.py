@@ -21,7 +21,7 @@ from .reduction import mean, norm, sum
 
 MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
 SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
-"""Whether a loss is a number, or there is one for each sample."""
+"""Whether a loss is reduced to a number, or returned for each sample."""
 
 
 def reduced_loss(loss: Variable, reduce: str) -> Variable:
@@ -87,7 +87,7 @@ def triplet(
         anchor: (triples, n).
         positive: The samples to be near, of the same shape.
         negative: The samples to be far, of the same shape.
-        margin: How much farther they should be; positive.
+        margin: How much farther the negative samples should be; positive.
         reduce: 'mean', or 'no' for the loss of each triple.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
@@ -124,17 +124,17 @@ def discriminative_margin_based_clustering_loss(
 
     Args:
         embeddings: (batch, max_embedding_dim, height, width).
-        labels: (batch, height, width): 1, 2, ... for the instances; all else belongs to none.
+        labels: (batch, height, width): 1, 2, ... for the instances; other pixels belong to none.
         delta_v: The distance from its centre, not negative, up to which a pixel has no loss.
         delta_d: Half the distance beyond which two centres have no loss.
-        max_embedding_dim: The number of channels, and of instances that are looked for.
+        max_embedding_dim: The number of channels, and the largest number of instances.
         norm: The norm of distances: 1 or 2.
         alpha: The weight of the first loss.
         beta: The weight of the second loss.
         gamma: The weight of the third loss.
 
     Returns:
-        The loss of pixels far from their centres, that of centres near each other, and the size of the centres.
+        The loss of pixels far from their centres, that of centres near each other, and the norm of the centres.
     """
     k = max_embedding_dim
     if embeddings.ndim != 4 or embeddings.shape[1] != k or labels.shape != (embeddings.shape[0], *embeddings.shape[2:]):

@@ -1,8 +1,8 @@
 """Samples of the binomial, gamma and beta distributions, and weighted random choices.
 
 Samples of the gamma distribution are differentiated with respect to its shape by implicit reparameterisation (Figurnov,
-Mohamed and Mnih, 2018): as the shape moves, a sample moves so that as much of the distribution stays below it. To any
-order, as the integrals of which that derivative is made have derivatives of the same kind.
+Mohamed and Mnih, 2018): as the shape moves, a sample moves so that as much of the distribution stays below it. This
+works to any order, since that derivative is made of integrals whose derivatives are of the same kind.
 """
 
 from __future__ import annotations
@@ -52,8 +52,8 @@ def binomial(
 def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
     """The logarithm of samples of the gamma distribution with shape `k` and scale 1, determined by `key`.
 
-    The logarithm has all digits where the sample itself is too small for its dtype. The derivative with respect to `k`
-    is that of the sample that has as much of the distribution below it.
+    The logarithm is accurate even where the sample itself underflows. Its derivative with respect to `k` moves the
+    sample so that as much of the distribution stays below it.
 
     Args:
         k: The shape of each sample's distribution, positive; where it is not, the sample is NaN.
@@ -70,12 +70,12 @@ def log_gamma_sample(key: Array, k: Array, /) -> jax.Array:
 
 
 _MOST_ROUNDS = 64
-"""In each round an element is drawn with a probability of 0.95 or more."""
+"""The largest number of rounds of rejection; each accepts an element with probability 0.95 or more."""
 
 
 def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
     """Logarithms of samples for positive shapes, by rejection (Marsaglia and Tsang, A simple method for generating
-    gamma variables, 2000): d (1 + c x)^3 with a normal x; for shapes below 1 from those of the shape k + 1."""
+    gamma variables, 2000): d (1 + c x)^3 with a normal x. Those for shapes k below 1 come from the shape k + 1."""
     key, last = jax.random.split(key)
     below = k < 1
     d = jnp.where(below, k + 1, k) - 1 / 3
@@ -94,14 +94,14 @@ def _log_gamma(key: jax.Array, k: jax.Array) -> jax.Array:
     start = np.int32(0), lax.full_like(k, np.nan), lax.full_like(k, True, dtype=bool)
     _, y, _ = lax.while_loop(lambda state: (state[0] < _MOST_ROUNDS) & jnp.any(state[2]), draw, start)
     y = y + lax.log(d)
-    # Not 0, which has no logarithm.
+    # In (0, 1]: 0 has no logarithm.
     u = lax.convert_element_type(1 - jax.random.uniform(last, k.shape, jnp.float32), k.dtype)
     return jnp.where(below, y + lax.log(u) / k, y)
 
 
 _MOVED = Primitive("moved_with_the_shape")
-"""Samples, with their derivative by the shapes for JAX, which may differentiate what a graph computes: in a rejection
-it finds none. It is no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
+"""Samples, with their derivative with respect to the shapes for when JAX differentiates the emitted function: it cannot
+differentiate the rejection loop. Not a `custom_jvp`: JAX loses such rules when it differentiates a loop twice."""
 
 
 def _moves(along: Any, y: Any, k: Any, _: Any) -> Any:
@@ -117,13 +117,13 @@ mlir.register_lowering(_MOVED, mlir.lower_fun(lambda k, y: y, multiple_results=F
 
 
 _NODES = {4: 48, 8: 96}
-"""How many places of an integrand, by the bytes of the dtype, make the integral exact to rounding, or nearly so."""
+"""The number of nodes, by the bytes of the dtype, that makes the integral exact, or almost, up to rounding."""
 
 
 @functools.cache
 def _quadrature(count: int) -> tuple[list[float], list[float]]:
-    """Places and weights for an integral from 0 on of what decays as an exponential: the double exponential formula,
-    with x = exp(t - exp(-t)) (Takahasi and Mori, 1974)."""
+    """Nodes and weights for an integral over [0, inf) of a function that decays exponentially: the double exponential
+    formula, with x = exp(t - exp(-t)) (Takahasi and Mori, 1974)."""
     t = np.linspace(-3.5, 5.2, count)
     x = np.exp(t - np.exp(-t))
     return x.tolist(), ((t[1] - t[0]) * x * (1 + np.exp(-t))).tolist()
@@ -133,12 +133,12 @@ def _quadrature(count: int) -> tuple[list[float], list[float]]:
 def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax.Array:
     """The integral of w^order (exp(w) - 1)^power exp(k w - z (exp(w) - 1)), over positive or over negative w.
 
-    That is part of an integral over the gamma distribution with shape `k`, in the variable w = log(t / z). Where `z` is
-    at least `k` it is taken over all positive w; else over all negative ones, and has the other sign.
+    It is part of an integral over the gamma distribution with shape `k`, in the variable w = log(t / z). Where `z` is
+    at least `k`, w is positive; elsewhere w is negative, and the integral has the opposite sign.
 
     Args:
         k: The shape, positive.
-        z: The place, not negative, of a shape that broadcasts with that of `k`.
+        z: The point, not negative, of a shape that broadcasts with that of `k`.
         order: The power of w.
         power: The power of exp(w) - 1.
     """
@@ -146,17 +146,17 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
     dtype = k.dtype
     k, z = widened(k), widened(z)
     below = z < k
-    # Over how far the integrand goes, roughly: it decays as an exponential in -w below, and in exp(w) - 1 above.
+    # One over the rough extent of the integrand: it decays exponentially, in -w below and in exp(w) - 1 above.
     rate = lax.abs(k - z) + lax.sqrt(z / 2)
     near = 1 / rate
     scale = jnp.where(below, jnp.where(near > 1, lax.max(near, 1 / k), near), jnp.where(z > 1, near, 1 / z))
-    scale = lax.stop_gradient(scale)  # where JAX differentiates: the integral does not depend on it
+    scale = lax.stop_gradient(scale)  # if JAX differentiates this: the integral does not depend on it
     places, weights = (jnp.asarray(each, k.dtype) for each in _quadrature(_NODES[k.dtype.itemsize]))
     k, z, below, scale = (lax.expand_dims(each, (each.ndim,)) for each in (k, z, below, scale))
     along = scale * places
     w = jnp.where(below, -along, lax.log1p(along))
     growth = jnp.where(below, lax.expm1(w), along)
-    # Above, dw is d(exp(w) - 1) / exp(w).
+    # Where w is positive, dw = d(exp(w) - 1) / exp(w).
     terms = lax.exp(jnp.where(below, k, k - 1) * w - z * growth)
     terms = terms * lax.integer_pow(w, order) * lax.integer_pow(growth, power)
     total = jnp.sum(terms * (weights * scale), axis=-1)
@@ -185,8 +185,8 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
         raise ValueError(f"without replace there are no {count} choices among {w.shape[-1]}")
     wide = lax.convert_element_type(w, jnp.float32)
     logits = lax.log(lax.max(wide, lax.full_like(wide, 0)))
-    # The largest of logits with noise of Gumbel's distribution is a choice by weights; the k largest are k of them
-    # without replacement (Yellott, 1977).
+    # With Gumbel noise on the logits, the largest is a choice by weights, and the k largest are k choices without
+    # replacement (Yellott, 1977).
     if replace:
         drawn = jax.random.categorical(typed_key(key), logits, axis=-1, shape=(count, *w.shape[:-1]))
         return lax.convert_element_type(jnp.moveaxis(drawn, 0, -1), jnp.int32)
@@ -211,7 +211,7 @@ def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1)
 def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int = -1) -> Variable:
     """Samples of the gamma distribution, drawn anew at every `forward()`.
 
-    They are differentiated with respect to `k` and `theta`, to any order, where these are Variables: as these move, a
+    They are differentiated with respect to `k` and `theta`, to any order, where these are Variables: as these change, a
     sample moves so that as much of the distribution stays below it.
 
     Args:
@@ -235,8 +235,8 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
 def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
     """Samples of the beta distribution, drawn anew at every `forward()`.
 
-    They are g / (g + h) with samples g and h of gamma distributions, and so are their derivatives with respect to
-    `alpha` and `beta`, to any order, where these are Variables.
+    They are g / (g + h) with samples g and h of gamma distributions. Where `alpha` and `beta` are Variables, they have
+    derivatives with respect to them, to any order.
 
     Args:
         alpha: First shape of the distribution, positive: a number or a Variable.
@@ -251,14 +251,14 @@ def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: 
         ValueError: A number is not positive, the shapes do not broadcast, or `seed` is below -1.
     """
     (alpha, beta), shape = _parameters("rand_beta", {"alpha": alpha, "beta": beta}, shape)
-    # One key for both, as a stream with a seed of its own would give two calls the same.
+    # One key for both: with a given seed, two calls would draw the same samples.
     both = movement.stack(repeated(alpha, shape), repeated(beta, shape), axis=0)
     first, second = movement.split(log_gamma_sample(key_leaf(seed, "rand_beta"), both), axis=0)
     return activation.sigmoid(first - second)
 
 
 def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], tuple[int, ...]]:
-    """The parameters of a distribution as Variables, and the shape of what is drawn."""
+    """The parameters of a distribution as Variables, and the shape of the samples."""
     for argument, value in given.items():
         if isinstance(value, bool) or not isinstance(value, int | float | Variable):
             raise TypeError(f"{name}: {argument} must be a number or a Variable, got {value!r}")
@@ -278,7 +278,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
     """Random elements of the last axis of `x`, with probabilities proportional to `w`.
 
     They are drawn anew at every `forward()`. The gradient goes to the elements that were chosen; that with respect to
-    the weights is 0, as a choice does not move with them.
+    the weights is 0, since a choice does not move with them.
 
     Args:
         x: `(..., n)`.
@@ -290,8 +290,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
         `(..., *shape)`.
 
     Raises:
-        ValueError: The shapes differ, there are no elements, or fewer than wanted without `replace`; or `seed` is below
-            -1.
+        ValueError: The shapes differ, there are no elements, or too few without `replace`; or `seed` is below -1.
     """
     if x.shape != w.shape:
         raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")

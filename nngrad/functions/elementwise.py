@@ -113,7 +113,7 @@ atan = of_floats(lax.atan, "The angle in [-pi/2, pi/2] whose tangent is `x`.", t
 def atan2(x0: Array, x1: Array, /) -> jax.Array:
     """The angle in [-pi, pi] of the point with abscissa `x1` and ordinate `x0`, broadcast together.
 
-    Where both are 0 there is no derivative; it counts as 0.
+    Where both are 0 there is no derivative; 0 is used.
 
     Args:
         x0: Ordinates, of any shape; integers are taken as float32.
@@ -130,7 +130,7 @@ def sinc_derivative(x: Array, /, order: Annotated[int, between(0, 200)] = 1) -> 
     """The derivative of `sin(x) / x` of an order from 0 to 200, accurate near 0 too.
 
     Args:
-        order: How often `sin(x) / x` is differentiated: its computation is as long as the order is high.
+        order: The order of the derivative; computation time grows in proportion.
     """
     return _sinc_derivative(floating(x), order)
 
@@ -159,7 +159,7 @@ def _sinc_derivative(x: jax.Array, order: int) -> jax.Array:
 
 
 def _sine_derivatives(x: jax.Array) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
-    """The sine and its first three derivatives, after which they repeat."""
+    """The sine and its first three derivatives; the fourth is the sine again."""
     sine, cosine = lax.sin(x), lax.cos(x)
     return sine, cosine, -sine, -cosine
 
@@ -178,7 +178,7 @@ atanh = of_floats(
     unbounded=True, precision="high",
 )  # fmt: skip
 
-# ---------------------------------------------------------------- nothing
+# ---------------------------------------------------------------- identity
 
 
 @op(elementwise=True, diagonal=True, linear=True, forwards_inputs=True)

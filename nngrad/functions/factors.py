@@ -1,7 +1,7 @@
 """Matrix factors and solves with them: the ops behind `batch_solve` and `triangular_solve`.
 
-The factors only help to compute a solve, and no gradient flows through them. A solve also takes the matrix, and its
-rule gives the whole dependence on it. So every derivative of a solve is made of solves with the same factors.
+The factors only speed up a solve; no gradient flows through them. A solve also takes the matrix, and its rule gives the
+whole dependence on it. So every derivative of a solve is made of solves with the same factors.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ _MATRICES = rowwise("(m,n)->(m,n)")
 
 
 def nan_of_matrix(a: Any, *results: Any) -> tuple[Any, ...]:
-    """Arrays that were computed from each matrix by elimination: NaN where the matrix has one, which CUDA's elimination
-    loses: it looks for pivots by comparing, and gives zeros for a matrix of NaN."""
+    """The results of elimination, with NaN for each matrix that contains one. CUDA's elimination loses NaN: it finds
+    pivots by comparison, and gives zeros for a matrix of NaN."""
     lost = jnp.isnan(a).any((-2, -1))
     return tuple([jnp.where(lost.reshape(*lost.shape, *(1,) * (y.ndim - lost.ndim)), math.nan, y) for y in results])
 
@@ -36,7 +36,7 @@ def _factor_cost(f: Function) -> int:
 def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
     """The LU factors of matrices (*batch, n, n), with row exchanges: `a[permutation] = L U`.
 
-    As one array L is below the diagonal, its own of ones left out, and then U; the order of rows is (*batch, n).
+    One array holds L below the diagonal, without its ones, and U; the permutation of rows is (*batch, n).
     """
     a = widened(a)
     lu, _, permutation = lax.linalg.lu(a)
@@ -45,14 +45,13 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
 def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The LU factors of square matrices, as `lu_factor` gives them but differentiable, and pivots before the
-    permutation."""
+    """The LU factors of square matrices, as `lu_factor` but differentiable; the pivots come before the permutation."""
     lu, pivots, permutation = lax.linalg.lu(a)
     return *nan_of_matrix(a, lu), pivots, permutation
 
 
 def _columns_and_rows(f: Function) -> tuple[Places, ...]:
-    """Right sides keep their leading axes and columns, matrices their leading axes."""
+    """Right-hand sides keep their leading axes and columns, matrices their leading axes."""
     ndim = f.inputs[0].ndim
     given = [tuple(range(ndim - 2)) for _ in f.inputs[1:]]
     matrices = [(*places, *(None,) * (x.ndim - len(places))) for places, x in zip(given, f.inputs[1:], strict=True)]
@@ -68,8 +67,8 @@ _solve_axes = AxisMap(places=_columns_and_rows, leading=lambda f, size, shape: {
 
 @op(linear=True, reads=3, axes=_solve_axes, cost=_solve_cost, precision="high")
 def lu_solve(b: Array, lu: Array, permutation: Array, a: Array, /, transposed: bool = False) -> jax.Array:
-    """`x`, (*batch, n, m), with `a x = b`, or `a' x = b`, by the factors of `a`, as `lu_factor` gives them. The
-    matrices `a` are there for the gradient: nothing is computed from them."""
+    """`x`, (*batch, n, m), with `a x = b`, or `a' x = b` if `transposed`, from the factors that `lu_factor` returns.
+    The matrices `a` only serve the gradient."""
     y = widened(b)
     if transposed:
         y = _by_triangle(lu, y, lower=False, transposed=True, unit_diagonal=False)
@@ -95,8 +94,8 @@ def _by_triangle(a: Any, b: Any, lower: bool, transposed: bool, unit_diagonal: b
 def solve_triangle(
     b: Array, a: Array, /, lower: bool = True, transposed: bool = False, unit_diagonal: bool = False
 ) -> jax.Array:
-    """`x`, (*batch, n, m), with `t x = b`, or `t' x = b`, where `t` is a triangle of `a`; if it is so said, with ones
-    on its diagonal."""
+    """`x`, (*batch, n, m), with `t x = b`, or `t' x = b` if `transposed`, where `t` is a triangle of `a`, perhaps with
+    a unit diagonal."""
     y = _by_triangle(widened(a), widened(b), lower, transposed, unit_diagonal)
     return lax.convert_element_type(y, b.dtype)
 
@@ -110,7 +109,6 @@ def tall_qr(x: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(elementwise=True, diagonal=True, reads=1)
 def differentiated_if(x: Array, factor: Array, /) -> jax.Array:
-    """`x` itself. What is differentiated through it is multiplied by `factor`, which is 1, or NaN where a derivative is
-    not known."""
+    """`x` itself. Derivatives through it are multiplied by `factor`: 1, or NaN where a derivative is not known."""
     same: jax.Array = x
     return same

@@ -1,7 +1,7 @@
 """Ordinary differential equations: Runge-Kutta steps from the state at one time to that at another.
 
-A field is a function of a state, a vector, and a time. `integrated` goes along it by functions of the graph, which can
-be differentiated as they are; as one function, whose derivatives are flows of other fields, it is in `bodies/flows.py`.
+A field is a function of a state (a vector) and a time. `integrated` composes its flow of functions of the graph, which
+are differentiable as they are; in `bodies/flows.py` it is one op, whose derivatives are flows of other fields.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ Field = Callable[[Variable, Variable], Variable]
 
 
 class Tableau(NamedTuple):
-    """An explicit Runge-Kutta method: k_i = f(y + h sum_j a_ij k_j, t + c_i h), and h sum_i b_i k_i is the step."""
+    """An explicit Runge-Kutta method: k_i = f(y + h sum_j a_ij k_j, t + c_i h); the step is h sum_i b_i k_i."""
 
     a: tuple[tuple[float, ...], ...]
     b: tuple[float, ...]
     error: tuple[float, ...] = ()
-    """The weights that give the difference to the step of a method of lower order."""
+    """The weights of the difference to the step of a lower-order method."""
 
     @property
     def c(self) -> tuple[float, ...]:
@@ -45,7 +45,7 @@ FIXED = {
     "heun": Tableau(((), (1.0,)), (1 / 2, 1 / 2)),
     "rk4": Tableau(((), (1 / 2,), (0.0, 1 / 2), (0.0, 0.0, 1.0)), (1 / 6, 1 / 3, 1 / 3, 1 / 6)),
 }
-"""Methods that take steps of one length."""
+"""Methods with a constant step size."""
 
 DORMAND_PRINCE = Tableau(
     (
@@ -60,7 +60,7 @@ DORMAND_PRINCE = Tableau(
     (35 / 384, 0.0, 500 / 1113, 125 / 192, -2187 / 6784, 11 / 84, 0.0),
     (71 / 57600, 0.0, -71 / 16695, 71 / 1920, -17253 / 339200, 22 / 525, -1 / 40),
 )
-"""Dormand and Prince (1980): of order 5, with an error estimate; the last stage is the first one of the next step."""
+"""Dormand and Prince (1980): order 5, with an error estimate; the last stage is the first one of the next step."""
 
 
 class FlowSteps(NamedTuple):
@@ -69,9 +69,9 @@ class FlowSteps(NamedTuple):
     method: str
     """'dopri5', or a key of `FIXED`."""
     number: int
-    """How many steps there are; for 'dopri5', how many there may be."""
+    """The number of steps; for 'dopri5', the largest number."""
     rtol: float
-    """For 'dopri5': the error of a step, relative to the state,"""
+    """For 'dopri5': the tolerated error of a step, relative to the state,"""
     atol: float
     """and absolute."""
 
@@ -85,7 +85,7 @@ def _weighted(weights: Sequence[float], ks: Sequence[Variable]) -> Variable:
 
 
 def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variable, first: Variable) -> list[Variable]:
-    """k_1, which is known, and all that follow."""
+    """All stages: k_1, which is given as `first`, and those after it."""
     ks = [first]
     for row, c in zip(tableau.a[1:], tableau.c[1:], strict=True):
         ks.append(field(y + h * _weighted(row, ks), t + c * h))
@@ -93,10 +93,9 @@ def _stages(field: Field, tableau: Tableau, y: Variable, t: Variable, h: Variabl
 
 
 def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
-    """The state at the time `end`, from that at the time `start`; NaN where the step limit is exceeded.
+    """The state at the time `end`, from the state `y` at the time `start`; NaN if the step limit is exceeded.
 
-    If it is `bounded`, a number of steps that is not known before is a loop of as many as may be, which has all
-    gradients.
+    With `bounded`, an adaptive number of steps is a loop with an upper bound, which has gradients of every order.
     """
     if steps.method == "dopri5":
         return _adaptive(field, y, start, end, steps, bounded)
@@ -114,14 +113,14 @@ def integrated(field: Field, y: Variable, start: Variable, end: Variable, steps:
 
 
 def _size(y: Variable) -> Variable:
-    """The root of the mean square; a state that is empty has none."""
+    """The root mean square; 0 for an empty state."""
     square: Variable = mean(y * y) if y.size else constant(0.0, (), y.dtype)
     return square**0.5
 
 
 def _adaptive(field: Field, y: Variable, start: Variable, end: Variable, steps: FlowSteps, bounded: bool) -> Variable:
-    """Steps of Dormand and Prince as long as the error that is estimated allows. How long they are is taken as given by
-    gradients, but for the last one, which ends where it has to."""
+    """Steps of Dormand and Prince, as long as the error estimate allows. Gradients treat their lengths as constants,
+    except for the last step, which ends at `end`."""
     one, direction = constant(1.0, (), y.dtype), unlink(sign(end - start))
     first = field(y, start)
 

@@ -36,14 +36,14 @@ def fft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: boo
     Args:
         x: (*batch, *sizes, 2), with 1 to 3 sizes.
         signal_ndim: The number of axes to transform.
-        normalized: Whether the result is divided by the square root of their product.
+        normalized: Whether the result is divided by the square root of the product of the sizes.
 
     Returns:
         The shape of x.
 
     Raises:
-        ValueError: The last axis of x has not 2 elements, `signal_ndim` is not from 1 to 3, or x has too few axes or is
-            empty along them.
+        ValueError: The last axis of x does not have 2 elements, `signal_ndim` is not from 1 to 3, or x has too few axes
+            or an empty one.
     """
     return _transformed(x, signal_ndim, lax.FftType.FFT, -0.5 if normalized else 0)
 
@@ -53,7 +53,7 @@ def ifft(x: Array, /, signal_ndim: Annotated[int, between(1, 3)], normalized: bo
     """The inverse of `fft` with the same arguments.
 
     Args:
-        normalized: Whether the sum is divided by the square root of the product of the sizes, rather than by it.
+        normalized: Whether the sum is divided by the square root of the product of the sizes instead of the product.
         ...: As for `fft`.
 
     Returns:
@@ -82,7 +82,7 @@ def _transformed(
 
 
 def _wide(x: jax.Array) -> jax.Array:
-    """`x` in a dtype that there are transforms in."""
+    """`x` in a dtype that transforms support."""
     return lax.convert_element_type(x, jnp.promote_types(x.dtype, jnp.float32))
 
 
@@ -130,7 +130,7 @@ def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array
             f"size {size // 2 + 1} for size={size}"
         )
     real, imaginary = alike(floating(real), floating(imaginary))
-    # The inverse transform takes the frequencies above n // 2 to be as those below it.
+    # The inverse transform takes the frequencies above n // 2 to be the conjugates of those below.
     shares = (size / _counts(size)).astype(_wide(real).dtype)
     y = lax.complex(_wide(real) * shares, _wide(imaginary) * shares)
     x: jax.Array = lax.fft(y, lax.FftType.IRFFT, (size,))
@@ -138,7 +138,7 @@ def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array
 
 
 def _counts(size: int) -> Any:
-    """For each frequency of real rows of `size` how many there are of it, with that of the other sign."""
+    """For each frequency of real rows of `size`, how often it occurs, counting its negative: 1 or 2."""
     counts = np.full(size // 2 + 1, 2.0)
     counts[0] = 1
     if size % 2 == 0:
@@ -146,12 +146,12 @@ def _counts(size: int) -> Any:
     return counts
 
 
-# ---------------------------------------------------------------- windows that move
+# ---------------------------------------------------------------- sliding windows
 
 
 @op(linear=True, axes=rowwise("(t)->(f,s)"))
 def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
-    """The frames of `size` elements of the last axis that begin at multiples of `stride`, as far as they fit.
+    """The frames of `size` elements of the last axis that begin at multiples of `stride` and fit.
 
     Args:
         x: (*batch, t), with t not less than `size`.
@@ -181,7 +181,7 @@ def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
 
 
 _MOST_SLICES = 32
-"""Into so many slices arrays are cut, which are quick to move; more would take long to compile."""
+"""Arrays are cut into up to this many slices, which are fast to move; more would take long to compile."""
 
 
 @op(linear=True, axes=rowwise("(f,s)->(t)", shape="shape"))
@@ -196,7 +196,7 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
 
 
 _WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
-"""The mean of each window, about which it is a cosine."""
+"""The constant term of each window; the rest is a cosine."""
 Window: TypeAlias = Annotated[str, one_of(*_WINDOWS)]
 
 
@@ -209,21 +209,21 @@ def stft(
 
     Args:
         x: (*batch, t).
-        window_size: Length of the window, at most `fft_size`; it is padded with zeros on both sides equally.
+        window_size: Length of the window, at most `fft_size`; zeros pad it to that length, equally on both sides.
         stride: Step of the window.
         fft_size: Length of the transform, at most 2**27.
         window_type: "hanning", "hamming", or "rectangular" or None for ones; the first two are periodic.
-        center: Whether windows are centred at the multiples of `stride`: then x is padded by `fft_size // 2`.
-        pad_mode: How it is padded, as `mode` of `pad`.
-        as_istft_backward: Whether this is the transpose of `istft` with the other arguments, of which x is a
-            gradient. For nnabla's sake: gradients of `istft` do not need it.
+        center: Whether windows are centred at multiples of `stride`; then both ends of x are padded by `fft_size // 2`.
+        pad_mode: How x is padded, as `mode` of `pad`.
+        as_istft_backward: Whether to compute the transpose of `istft` with the other arguments, where x is a gradient
+            of its result. For nnabla's sake: gradients of `istft` do not need it.
 
     Returns:
         A tuple of the real and the imaginary part, (*batch, fft_size // 2 + 1, number of windows).
 
     Raises:
-        ValueError: An argument is out of range, there is no such window, or x is too short; or with
-            `as_istft_backward` x has not the length of what `istft` gives, or that would refuse the arguments.
+        ValueError: An argument is out of range, `window_type` is unknown, or x is too short; or with
+            `as_istft_backward`, `istft` would refuse the arguments or not return the length of x.
     """
     window = _window(window_size, fft_size, window_type)
     margin = fft_size // 2 if center else 0
@@ -251,23 +251,23 @@ def istft(
 ) -> Variable:
     """The inverse of `stft`: windowed inverse transforms, added and divided by the sum of squared windows.
 
-    Of all signals it is the one whose transform is nearest to what is given (Griffin and Lim, 1984).
+    It is the signal whose transform is nearest to the given one (Griffin and Lim, 1984).
 
     Args:
         y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
         y_i: The imaginary part, of the same shape.
         center: As for `stft`: the padding is cut off.
-        pad_mode: As for `stft`. It matters with `as_stft_backward` alone: what was in margins is not in the result.
-        as_stft_backward: Whether this is the transpose of `stft` with the other arguments, of which y_r and y_i are
-            gradients. For nnabla's sake: gradients of `stft` do not need it.
+        pad_mode: As for `stft`. It only matters with `as_stft_backward`, since padding is not part of the result.
+        as_stft_backward: Whether to compute the transpose of `stft` with the other arguments, where y_r and y_i are
+            gradients of its results. For nnabla's sake: gradients of `stft` do not need it.
         ...: As for `stft`.
 
     Returns:
         (*batch, t) with t = stride * (number of windows - 1) + fft_size, less `2 * (fft_size // 2)` if `center`.
 
     Raises:
-        ValueError: An argument is out of range, there is no such window, the shapes do not fit, or squared windows sum
-            to 0 somewhere, where no inverse is.
+        ValueError: An argument is out of range, `window_type` is unknown, the shapes do not fit, or squared windows sum
+            to 0 somewhere, so that no inverse exists.
     """
     window = _window(window_size, fft_size, window_type)
     if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != fft_size // 2 + 1 or y_r.shape[-1] == 0:
@@ -303,7 +303,7 @@ def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
 
 
 def _shares(window: Any, count: int, stride: int, margin: int) -> Any:
-    """One over the sums of `count` squared windows, each `stride` further than the one before, without margins."""
+    """One over the sum of `count` squared windows, each `stride` after the one before, without margins."""
     length = (count - 1) * stride + len(window)
     refuse_too_many(length, stride=stride)
     total = np.zeros(length)

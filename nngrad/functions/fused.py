@@ -23,7 +23,7 @@ def fused_convolution(
 ) -> Variable:
     """`nonlinearity(batch_normalization(convolution(pad(x), weight, bias)) + z)`.
 
-    All but the convolution may be left out.
+    Everything but the convolution is optional.
 
     Args:
         beta: As for `batch_normalization`, one number for each output channel. If this and the next three are None,
@@ -31,14 +31,14 @@ def fused_convolution(
         z: A term added before the nonlinearity, of the shape of the result; None for 0.
         pad: Padding at both ends of each spatial axis; 0 by default.
         nonlinearity: "identity", "relu", "sigmoid", "tanh", "leaky_relu", "elu" or "relu6".
-        nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if there is none, their default.
+        nonlinearity_args: (alpha,) for "leaky_relu" and "elu"; if empty, their default.
         pad_mode: As `mode` of `pad`.
         constant_value: As for `pad`.
         ...: As for `convolution` and `batch_normalization`.
 
     Raises:
-        ValueError: As in the functions that it is made of; some of the four of the normalisation are missing, the
-            shape of `z` does not fit, there is no such nonlinearity, or it takes other arguments.
+        ValueError: As in the functions of which it is composed; or only some of the four arrays of the normalisation
+            are given, the shape of `z` does not fit, `nonlinearity` is unknown, or it takes other arguments.
     """
     if nonlinearity not in _NONLINEARITIES:
         raise ValueError(f"nonlinearity must be one of {', '.join(_NONLINEARITIES)}, got {nonlinearity!r}")

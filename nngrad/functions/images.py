@@ -27,8 +27,8 @@ def image_augmentation(
 ) -> Variable:
     """Images, each randomly transformed as the arguments allow.
 
-    A window of `shape` is taken at a random place of the image, which is scaled, rotated, stretched and distorted
-    around the middle of that window, with linear interpolation and 0 beyond the margins. Then the values are changed to
+    A window of `shape` is taken at a random position of the image, which is scaled, rotated, stretched and distorted
+    around the centre of that window, with linear interpolation and 0 beyond the margins. Then the values are changed to
     `(y - contrast_center) c + contrast_center + b`, and noise is added. Gradients of every order see the same draws.
 
     Args:
@@ -39,11 +39,11 @@ def image_augmentation(
         max_scale: The largest magnification.
         angle: The largest angle of a rotation, in radians, in either direction.
         aspect_ratio: The largest factor by which height and width are stretched against each other.
-        distortion: The greatest distortion, in either direction: points are moved away from the middle, by this part of
-            their distance at the middle of an edge, and growing with its square.
+        distortion: The largest distortion, in either direction: points move away from the centre by a share of their
+            distance. The share grows with the square of the distance, and is this at the middle of an edge.
         flip_lr: Whether to mirror half of the images left to right.
         flip_ud: Whether to mirror half of the images top to bottom.
-        brightness: The largest number b that is added or subtracted.
+        brightness: The largest magnitude of the number b.
         brightness_each: Whether it is drawn for each channel.
         contrast: The largest factor c; its inverse is the smallest.
         contrast_center: The value that contrast leaves unchanged.
@@ -54,7 +54,7 @@ def image_augmentation(
         `(*batch, *shape)`.
 
     Raises:
-        ValueError: `x` has fewer than three axes, `shape` other channels, or a number is out of its range.
+        ValueError: `x` has fewer than three axes, `shape` differs in channels, or a number is out of range.
     """
     if x.ndim < 3:
         raise ValueError(f"x {x.shape} must have axes for channels, height and width")
@@ -68,7 +68,7 @@ def image_augmentation(
         raise ValueError(f"min_scale must be positive and at most max_scale, got {min_scale} and {max_scale}")
     x = x if x.spec.differentiable else array.cast(x, FLOAT32)
     batch, channels = x.shape[:-3], wanted[0]
-    # Places are computed in float32 for 16-bit images too.
+    # Positions are computed in float32 for 16-bit images too.
     wide = x.dtype if x.dtype.itemsize > 2 else FLOAT32
     draws = _Draws(key_leaf(seed, "image_augmentation"), math.prod(batch), wide)
     y = movement.reshape(x, shape=(draws.images, *x.shape[-3:]))
@@ -83,7 +83,7 @@ def image_augmentation(
             rows = rows * draws.sign(2)
         if flip_lr:
             columns = columns * draws.sign(3)
-        # How far the middle of the window may be from that of the image.
+        # How far the centre of the window may be from that of the image.
         room = [
             0.5 * (n + 2 * margin - m / factor)
             for n, m, margin, factor in zip(y.shape[2:], size, margins, (scale * stretch, scale / stretch), strict=True)
@@ -104,7 +104,7 @@ def image_augmentation(
 
 
 class _Draws(NamedTuple):
-    """Random numbers per image, or per channel: those drawn with the same index are equal."""
+    """Random numbers per image, or per channel; equal indices give equal numbers."""
 
     key: Variable
     images: int
@@ -126,7 +126,7 @@ class _Draws(NamedTuple):
 
 
 def _turned(size: tuple[int, int], draws: _Draws, angle: float, distortion: float) -> tuple[Variable, Variable]:
-    """Where the rows and columns of the result are, from its middle, before they are scaled."""
+    """The rows and columns of the result relative to its centre, rotated and distorted, before scaling."""
     rows, columns = (np.arange(n, dtype=draws.dtype) - draws.dtype.type((n - 1) / 2) for n in size)
     down, right = as_variable(rows[:, None]), as_variable(columns[None, :])
     if distortion:
@@ -141,7 +141,7 @@ def _turned(size: tuple[int, int], draws: _Draws, angle: float, distortion: floa
 
 
 def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
-    """`x` at places between its pixels, linearly; 0 outside."""
+    """`x`, interpolated linearly at positions between its pixels; 0 outside."""
     count, channels, *sizes = x.shape
     whole = (count, 1, *np.broadcast_shapes(rows.shape, columns.shape)[-2:])
     places = math.prod(whole[2:])

@@ -20,7 +20,7 @@ def gammainc(x: Array, /, a: Positive) -> jax.Array:
 
     Args:
         x: Any shape, not negative; integers are taken as float32.
-        a: The exponent, above 0. It is a number: there is no closed form of a derivative in it.
+        a: The exponent, above 0. It is a number, since the derivative in it has no closed form.
     """
     x = floating(x)
     wide = widened(x)

@@ -15,25 +15,25 @@ Entry = int | Window | None
 
 
 class IndexKey(NamedTuple):
-    """A resolved key: a basic one, then index arrays into the axes of its result."""
+    """A resolved key: a basic key, then index arrays into the axes of its result."""
 
     basic: tuple[Entry, ...]
     axes: tuple[int, ...]
     """Axes of the basic result that arrays pick from; none if the key is basic."""
     indices: tuple[Any, ...]
-    """For each of `axes` an int32 array of indices that are not negative, or a Variable."""
+    """For each of `axes`, an int32 array of nonnegative indices, or a Variable."""
     at: int
     """Where the axes of the index arrays go among the other axes of the result."""
 
 
 def resolve(key: Any, shape: tuple[int, ...]) -> IndexKey:
-    """The `key` of `x[key]` for an `x` of `shape`. IndexError: an index is out of range or not an index at all."""
+    """The `key` of `x[key]`, resolved for an `x` of `shape`. IndexError: an index is out of range or not an index."""
     entries = _with_ellipsis([_entry(k) for k in (key if isinstance(key, tuple) else (key,))], shape)
     advanced = any(isinstance(e, np.ndarray | Variable) for e in entries)
     basic: list[Entry] = []
     axes: list[int] = []
     indices: list[Any] = []
-    groups = 0  # Runs of neighbouring picks: if there are several, their axes come first in the result.
+    groups = 0  # Runs of adjacent index arrays: if there are several, their axes come first in the result.
     picking = False
     at = axis = 0
     for e in entries:
@@ -111,14 +111,14 @@ def _entry(k: Any) -> Any:
 
 
 def _consumed(e: Any) -> int:
-    """How many axes of x an entry stands for; `...` counts as none."""
+    """The number of axes of x that an entry consumes; 0 for `...`."""
     if e is None or e is Ellipsis:
         return 0
     return e.ndim if isinstance(e, np.ndarray) and e.dtype == bool else 1
 
 
 def _with_ellipsis(entries: list[Any], shape: tuple[int, ...]) -> list[Any]:
-    """`entries` with exactly one `...`, at the end where there was none."""
+    """`entries` with exactly one `...`, added at the end if there was none."""
     count = sum(e is Ellipsis for e in entries)
     if count > 1:
         raise IndexError("a key may hold only one '...'")

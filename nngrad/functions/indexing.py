@@ -23,7 +23,7 @@ from .reduction import values_or_indices
 
 
 def _selected(f: Function) -> tuple[Places, ...]:
-    """As axes broadcast, but a condition may be aligned with the first ones."""
+    """As for broadcasting, but a condition may be aligned with the first axes."""
     ndim = f.specs[0].ndim
     axes = condition_axes(*[x.shape for x in f.inputs])
     return (tuple([ndim + a for a in axes]), *[tuple(range(ndim - x.ndim, ndim)) for x in f.inputs[1:]])
@@ -35,10 +35,10 @@ def _selected(f: Function) -> tuple[Places, ...]:
 def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
     """`x_true` where `condition` is not 0, else `x_false`.
 
-    Where a value is not taken its gradient is 0, even if what arrives is infinite.
+    Where a value is not taken its gradient is 0, even if the incoming one is infinite.
 
     Args:
-        condition: Of the shape of the first axes of the result, with each element selecting all below it; or else of a
+        condition: Of the shape of the first axes of the result, so that each element selects whole slices; or of a
             shape that broadcasts with the result as in NumPy.
         x_false: Any shape that broadcasts with that of `x_true`; the result has their common dtype.
     """
@@ -56,7 +56,7 @@ def where(condition: Array, x_true: AnyShape, x_false: Array, /) -> jax.Array:
 
 @op
 def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
-    """Whether each value stays when several are put at the same point: true for the last one.
+    """Whether each value survives when several are put at the same point: true for the last one.
 
     Args:
         indices: Whole numbers `(*points, k)`: an index into each of the `k` sizes; negative ones count from
@@ -67,7 +67,7 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
         bool `(*points,)`.
 
     Raises:
-        TypeError: The last axis of `indices` has not one index for each size.
+        TypeError: The last axis of `indices` does not have one index for each size.
     """
     points = indices.shape[:-1]
     turn = lax.reshape(lax.iota(jnp.int32, math.prod(points)), points)
@@ -82,16 +82,16 @@ def latest_points(indices: Array, /, shape: Shape) -> jax.Array:
 
 @op
 def extreme_points(x: Array, y: Array, indices: Array, /, axes: Ints, largest: bool = True) -> jax.Array:
-    """The larger of the element there and the values put there, at given points; ties share the gradient.
+    """At given points, the maximum of the element there and the values put there; ties share the gradient.
 
     Args:
-        x: What is there.
+        x: The original array.
         y: The slices that are put: the axes of the points, then those of `x` that are not indexed. Its dtype is that of
             `x`.
         indices: Whole numbers `(*points, k)`: for each point an index into each of the `k` axes. Negative ones count
-            from the end, and what lies outside is left out.
+            from the end; points out of range are ignored.
         axes: The `k` axes of `x` that are indexed.
-        largest: False for the smaller.
+        largest: False for the minimum.
     """
     axes = as_ints(axes)
     points = indices.ndim - 1
@@ -112,8 +112,8 @@ def gather(
 
     Args:
         x: Any array.
-        Indices: Whole numbers, of any shape; negative ones count from the end, and where one is out of range, or not
-            whole, there is NaN.
+        Indices: Whole numbers, of any shape; negative ones count from the end. One that is out of range, or not whole,
+            gives NaN.
         axis: The axis; by default the first after the batch axes.
         batch_dims: The number of leading axes that `x` and `Indices` share; by default none.
 
@@ -137,7 +137,7 @@ def gather(
     y = slicing.take_points(x, points, axes=(axis,), outside=math.nan, rows=rows)
     if axis == batch:
         return y
-    # The points are together; those axes of x that lie between the batch and the axis go back there.
+    # The axes of the points are adjacent; the axes of x between the batch and the axis move back before them.
     between = tuple(range(Indices.ndim, Indices.ndim + axis - batch))
     lead = range(batch)
     return movement.transpose(y, axes=(*lead, *between, *range(batch, Indices.ndim), *range(between[-1] + 1, y.ndim)))
@@ -149,8 +149,8 @@ def gather_nd(data: Array, indices: Array, /) -> Variable:
 
     Args:
         data: Any array.
-        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
-            from the end, and out of range there is NaN.
+        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count from the
+            end, and one out of range gives NaN.
 
     Returns:
         `(*points, *data.shape[k:])`.
@@ -170,11 +170,11 @@ def scatter_nd(
 
     Args:
         data: `(*points, *shape[k:])`.
-        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count
-            from the end, and what is out of range is left out.
+        indices: Whole numbers `(k, *points)`: an index into each of the first `k` axes; negative ones count from the
+            end, and points out of range are ignored.
         shape: The result's shape, with zeros at all other points; None for that of `out`.
         out: A Variable with the values at all other points. If it is a leaf, `forward()` writes the result to it.
-        add: Whether the slices are added to the values there. Else they replace them; the last one at a point wins.
+        add: Whether the slices are added to the values there; else they replace them, and the last one at a point wins.
 
     Raises:
         ValueError: Neither `shape` nor `out` is given, or the shapes do not fit.
@@ -211,9 +211,9 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
 
     Args:
         x0: The array to add to; along other axes it may be larger than `indices`, and the rest stays unchanged.
-        indices: Whole numbers, with as many axes as `x0`; negative ones count from the end, and what is out of range
-            is left out.
-        x1: The values to add, with as many axes as `x0`; it may be larger than `indices`, and the rest is ignored.
+        indices: Whole numbers, with as many axes as `x0`; negative ones count from the end, and those out of range are
+            ignored.
+        x1: The values to add, with as many axes as `x0`; if it is larger than `indices`, the rest is ignored.
         axis: The axis of `x0` that is indexed; None for the first.
 
     Raises:
@@ -244,8 +244,8 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
 
     Args:
         x: Any array.
-        indices: Whole numbers, with as many axes as `x`; but for the axis the sizes are those of `x`, or 1 on either
-            side. Negative ones count from the end, and where one is out of range, or not whole, there is NaN.
+        indices: Whole numbers, with as many axes as `x`; except along the axis, sizes are those of `x`, or 1 on either
+            side. Negative ones count from the end. One that is out of range, or not whole, gives NaN.
 
     Raises:
         ValueError: The axis is out of range, or the other axes do not agree.
@@ -264,13 +264,13 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
 
 
 def along(indices: Variable, axis: int) -> tuple[Variable, tuple[tuple[int, int], ...]]:
-    """The points that `indices` names along `axis`, and the `rows` that they are in along all other axes."""
+    """The points that `indices` name along `axis`, and the `rows` that place them along all other axes."""
     points = movement.reshape(indices, shape=(*indices.shape, 1))
     return points, tuple([(i, i) for i in range(indices.ndim) if i != axis])
 
 
 def _points_last(indices: Variable, ndim: int) -> tuple[Variable, tuple[int, ...]]:
-    """Points that come along the first axis, along the last one; and the axes that they index."""
+    """Indices with the coordinates moved from the first axis to the last; and the axes that they index."""
     if indices.ndim == 0 or indices.shape[0] > ndim:
         raise ValueError(f"indices {indices.shape} must hold one index for each of at most {ndim} axes first")
     return movement.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
@@ -304,7 +304,7 @@ def _sorted(x: jax.Array, axis: int, reverse: bool) -> tuple[jax.Array, jax.Arra
     """Sorted values and their indices: one sort for both, so that XLA merges the two ops."""
     a = axis_of(axis, x.ndim)
     index = lax.broadcasted_iota(jnp.int32, x.shape, a)
-    if reverse:  # twice, so that equal elements keep their order
+    if reverse:  # reversed before and after, so that equal elements keep their order
         x, index = lax.rev(x, (a,)), lax.rev(index, (a,))
     y, order = lax.sort((x, index), dimension=a, num_keys=1)
     return (lax.rev(y, (a,)), lax.rev(order, (a,))) if reverse else (y, order)
@@ -349,7 +349,7 @@ def top_k_data(
         x: `(*batch, *sample)`, where the sample begins at `base_axis`.
         k: The number of elements.
         abs: Whether elements are compared by magnitude.
-        reduce: Whether the result is `(*batch, k)`, largest first. Else it has the shape of `x`, and 0 at all other
+        reduce: Whether the result is `(*batch, k)`, largest first. Else it has the shape of `x`, with 0 for all other
             elements.
         largest: False for the smallest.
         with_index: Whether the elements' indices `(*batch, k)` in the flattened sample are returned too.

@@ -10,7 +10,7 @@ from .control import unlink
 
 
 def inlined(body: Block, inputs: Sequence[Variable]) -> list[Variable]:
-    """The outputs of a body applied to these inputs, as functions of the graph under construction."""
+    """The outputs of a body applied to `inputs`, as functions of the graph under construction."""
     values: list[Variable] = []
     places = body.places or (None,) * len(body.steps)
     for (op, arguments, ins), place in zip(body.steps, places, strict=True):

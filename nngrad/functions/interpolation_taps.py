@@ -1,4 +1,4 @@
-"""Interpolation at evenly spaced positions: which elements each result is made of, and their weights."""
+"""Interpolation at evenly spaced positions: the elements that contribute to each result, and their weights."""
 
 from __future__ import annotations
 
@@ -28,15 +28,15 @@ class Kernel(NamedTuple):
 
 
 class Taps(NamedTuple):
-    """For each element of the result the elements it is a sum of (size, count), and their weights, which are all 0
-    where there are none."""
+    """For each element of the result, the indices of the elements that it sums, (size, count), and their weights; all
+    weights are 0 if there are none."""
 
     indices: np.ndarray
     weights: np.ndarray
 
 
 _MOST = 2**24
-"""How many elements an axis may have that is interpolated, before or after it."""
+"""The largest size of an interpolated axis, before or after."""
 MODES = ("nearest", "linear", "cubic")
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
@@ -81,9 +81,9 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
 
 
 def _filled(indices: np.ndarray, weights: np.ndarray) -> Taps:
-    """The same taps without weights of 0, but for rows that have no others: in their place the largest one of the row
-    is taken in halves, which is exact. What has no weight must not matter, be it infinite, and to ask for each element
-    whether it has one would take as long as the rest."""
+    """The same taps without weights of 0, except in rows of zeros. Each 0 is replaced by half of the row's largest
+    weight, taken twice, which is exact. An element without weight must not matter even if it is infinite, and to mask
+    such elements would take as long as the rest."""
     rows = np.arange(len(weights))
     while True:
         empty = (weights == 0) & weights.any(1, keepdims=True)
@@ -96,8 +96,8 @@ def _filled(indices: np.ndarray, weights: np.ndarray) -> Taps:
 
 
 def positions(grid: Grid) -> np.ndarray:
-    """Where the elements of the result are. What is a whole or a half number but for rounding is taken for it, since
-    'nearest' depends on that."""
+    """The positions of the result's elements. Those within rounding of a whole or half number are set to it, since
+    'nearest' depends on it."""
     at = grid.offset + grid.step * np.arange(grid.size)
     halves = np.round(2 * at) / 2
     return np.where(np.abs(at - halves) < 1e-6, halves, at)

@@ -1,13 +1,13 @@
 """The ops that stand for a user's JAX function and its derivatives.
 
-A function f that was traced is differentiated by two ops, which are closed under differentiation. With x the inputs
-that gradients reach, v1 ... vk directions in their space and y a weight for each output:
+Two ops differentiate a traced function f, and are closed under differentiation. With x the inputs that gradients reach,
+v1 ... vk directions in their space and y a weight for each output:
 
     jax_derivative(x, v1 ... vk)      = D^k f(x)[v1 ... vk]                          (f itself for k = 0)
     jax_gradient(x, v1 ... vk, y)     = the gradient of <y, D^k f(x)[v1 ... vk]> in x, or in one of the v
 
-The derivative of the second along w is the first with one more direction, or with w in the place of a v. So only
-forward-mode derivatives are nested, and reverse mode is applied once, outside, at every order.
+The derivative of the second along w is the first with one more direction, or with w in place of a v. So only
+forward-mode derivatives are nested, and reverse mode is applied once, outermost, at every order.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ from ..graph.jaxpr import ONE_WAY, holds_tracers, jaxpr_for, primitives_in
 from .jaxpr_structure import READS_AROUND, Positions, TracedFunction
 
 _COLUMNS = 128
-"""How many columns of a Jacobian forward mode computes at a time."""
+"""The number of columns of a Jacobian that forward mode computes at a time."""
 
 
 def inputs_of(fun: TracedFunction, order: int, weighted: bool = False) -> tuple[Spec, ...]:
-    """The inputs of `jax_derivative`: those of `fun`, and the directions. For `jax_gradient` weights come last."""
+    """The inputs of `jax_derivative`: those of `fun`, then directions; for `jax_gradient` also the weights."""
     weights = tuple([s for s in fun.outputs if s.differentiable]) if weighted else ()
     return fun.inputs + tuple([fun.inputs[i] for i in fun.active]) * order + weights
 
 
 def row_inputs(fun: TracedFunction, order: int, wrt: Positions | None) -> Positions:
-    """Which inputs of `jax_derivative`, or of `jax_gradient` by `wrt`, have rows that are known to be independent."""
+    """The inputs of `jax_derivative`, or of `jax_gradient` with `wrt`, whose rows are known to be independent."""
     if not fun.rows or (wrt is not None and any([fun.active[i] not in fun.rows for i in wrt])):
         return ()
     having = [i in fun.rows for i in range(len(fun.inputs))]
@@ -58,7 +58,7 @@ _ROWS = AxisMap(places=_row_places)
 
 
 class Sized(Op):
-    """An op that finds the shapes of its outputs from its arguments, without a trace."""
+    """An op that infers the specs of its outputs from its arguments, without tracing."""
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output."""
@@ -69,7 +69,7 @@ class Sized(Op):
         return tuple([s for s in fun.outputs if order == 0 or s.differentiable])
 
     def is_heavy(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> bool:
-        """Whether the function that it stands for is: its derivatives do as much for each element."""
+        """Whether the traced function is heavy: its derivatives do as much work per element."""
         return bool(arguments[0].heavy)
 
 
@@ -79,7 +79,7 @@ def sized(type_name: str) -> Callable[[Callable[..., Any]], Sized]:
 
 
 def _custom(op: Sized) -> Sized:
-    """The same op for functions with `custom_jvp` or `custom_vjp` in them: its derivative need not be the true one."""
+    """The same op for functions that contain `custom_jvp` or `custom_vjp`: its derivative need not be the true one."""
 
     @functools.wraps(op.forward)
     def forward(*x: Array, **arguments: Any) -> Any:
@@ -93,8 +93,8 @@ def _custom(op: Sized) -> Sized:
 def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, ...]:
     """The derivative of a JAX function along `order` directions: D^order fun(x)[v1 ...]; the function itself for 0.
 
-    Its inputs are those of `fun`, and then for each direction one array for each of its `active` inputs. It gives all
-    outputs for order 0, else the derivatives of the floating ones.
+    Its inputs are those of `fun`, then for each direction one array per `active` input. It returns all outputs for
+    order 0, else the derivatives of the floating ones.
     """
     if order:
         fun.check_rules()
@@ -106,9 +106,9 @@ def jax_derivative(*x: Array, fun: Static, order: int = 0) -> tuple[jax.Array, .
 def jax_gradient(*x: Array, fun: Static, order: int, slot: int, wrt: Static, columns: bool) -> tuple[jax.Array, ...]:
     """The gradient of <y, D^order fun(x)[v1 ...]> in x (slot 0) or in the direction v of number `slot`.
 
-    Its inputs are those of `jax_derivative`, and then a weight y for each floating output; it gives one array for each
-    of the active inputs `wrt`. With `columns` JAX is asked for forward mode, one column of the Jacobian for each
-    element of these; else for reverse mode.
+    Its inputs are those of `jax_derivative`, then a weight y for each floating output; it returns one array for each of
+    the active inputs `wrt`. With `columns` it uses JAX's forward mode, one column of the Jacobian for each element of
+    these inputs; else reverse mode.
     """
     fun.check_rules()
     count, first = len(inputs_of(fun, order)), len(fun.inputs) + (slot - 1) * len(fun.active)
@@ -125,7 +125,7 @@ custom_jax_gradient = _custom(jax_gradient)
 
 
 def _derivative(fun: TracedFunction, order: int, *x: Any) -> tuple[Any, ...]:
-    """The derivatives of the floating outputs along `order` directions, or these outputs."""
+    """The derivatives of the floating outputs along `order` directions; for 0 the outputs themselves."""
     if order == 0:
         return tuple([y for y, s in zip(fun(*x), fun.outputs, strict=True) if s.differentiable])
     last = len(x) - len(fun.active)
@@ -133,7 +133,7 @@ def _derivative(fun: TracedFunction, order: int, *x: Any) -> tuple[Any, ...]:
 
 
 def _by_columns(function: Callable[..., Any], at: Sequence[Any], place: int, ys: Sequence[Any]) -> Any:
-    """The gradient of <ys, function(at)> in one of its inputs by forward mode: a derivative for each element of it."""
+    """The gradient of <ys, function(at)> in one input, by forward mode: one derivative for each of its elements."""
     x = at[place]
 
     def element(k: Any) -> Any:
@@ -147,8 +147,8 @@ def _by_columns(function: Callable[..., Any], at: Sequence[Any], place: int, ys:
 
 @functools.lru_cache(maxsize=512)
 def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> TracedFunction:
-    """`jax_derivative` or `jax_gradient` as a function to be differentiated by itself: where JAX has no forward mode
-    for `fun`, or what moves there is not what moved before."""
+    """`jax_derivative` or `jax_gradient` as a traced function of its own, to be differentiated where JAX has no forward
+    mode for `fun`, or where other inputs move than before."""
     weighted = op is jax_gradient
     inputs = inputs_of(fun, order, weighted)
     closed = jaxpr_for(op.traceable((fun, order, *arguments)), inputs)
@@ -162,7 +162,7 @@ def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> 
 
 
 def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
-    """Whether the gradient takes forward mode, since JAX has no reverse mode for `fun`. NotImplementedError: it has
+    """Whether the gradient needs forward mode because JAX has no reverse mode for `fun`. NotImplementedError: it has
     neither."""
     everything = tuple(range(len(fun.active)))
     reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
@@ -186,14 +186,14 @@ def has_derivative(fun: TracedFunction, order: int) -> bool:
 
 @functools.lru_cache(maxsize=1024)
 def follows_what_moves(fun: TracedFunction) -> bool:
-    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or refuses that all do."""
+    """Whether derivatives of `fun` depend on which inputs move: a rule inside is told, or raises if all of them do."""
     if not fun.custom or fun.is_told:
         return fun.is_told
     if not set(fun.closed_over).isdisjoint(fun.active):
         return True
     try:
         return _refusal(jax_gradient, fun, 0, 0, tuple(range(len(fun.active))), False) is not None
-    except Exception:  # the rule's own, which it raises where it is asked for what nobody wants
+    except Exception:  # raised by the rule for a derivative that nobody wants
         return True
 
 

@@ -36,23 +36,23 @@ class Traced(NamedTuple):
 
     closed: ClosedJaxpr
     arrays: list[Given]
-    """The arrays that it was traced for."""
+    """The array arguments for which it was traced."""
     results: Any
-    """The pytree of what it returns."""
+    """The pytree structure of its results."""
     key: Key
-    """All that it computes, with the arrays that it closes over as they were then."""
+    """The structure of its computation, and the arrays in its closure at the time."""
 
 
 class Trace(NamedTuple):
-    """The part of a trace that is kept."""
+    """The cached part of a trace."""
 
     key: Key
-    """The key that identifies it when a trace gives it again."""
+    """The key by which a later trace recognises it."""
     function: Any
     constants: tuple[Variable, ...]
-    """The arrays that it closes over."""
+    """The arrays in its closure."""
     results: Any
-    """The pytree of what it returns."""
+    """The pytree structure of its results."""
 
 
 @dataclasses.dataclass(frozen=True)
@@ -69,11 +69,11 @@ class Given(NamedTuple):
 
     spec: Spec
     weak: bool
-    """Whether it is a Python number, whose dtype gives way to others'."""
+    """Whether it is a Python number, whose dtype is weak."""
     active: bool
     """Whether gradients can reach it."""
     has_rows: bool
-    """Whether its first axis is one of rows."""
+    """Whether its first axis holds independent rows."""
 
 
 class JaxFunction:
@@ -93,7 +93,7 @@ class JaxFunction:
         functools.update_wrapper(self, fun, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
-        """`fun` on Variables, arrays and numbers, in pytrees; it returns a pytree of Variables."""
+        """Apply `fun` to pytrees of Variables, arrays and numbers; the result is a pytree of Variables."""
         given = self._marked(args), self._marked_names(kwargs)
         leaves, tree = jax.tree.flatten(given)
         if any(map(is_key, leaves)):
@@ -112,7 +112,7 @@ class JaxFunction:
         return jax.tree.unflatten(trace.results, self._outputs(trace, inputs))
 
     def _outputs(self, trace: Trace, inputs: list[Variable]) -> Iterable[Variable]:
-        """What a function that was traced gives."""
+        """The outputs of a traced function."""
         op = custom_jax_derivative if trace.function.custom else jax_derivative
         outputs: tuple[Variable, ...] = apply(op, (*trace.constants, *inputs), (trace.function, 0))
         return outputs
@@ -140,26 +140,26 @@ class JaxFunction:
         return Given(x.spec, False, False, has_rows), x
 
     def _trace(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Trace:
-        """What the function computes now: what is known of it where tracing it gives what it gave before."""
+        """A trace of the function as it is now; the cached one if it computes the same."""
         traced = self.traced(tree, described, needs_x64)
         kind, key = (tree, described, named_axes()), traced.key
         trace = self._traces.get(kind)
         if trace is None or trace.key != key:
-            let_own_arrays(traced.closed)  # only where it is kept: the key has what is in them
+            let_own_arrays(traced.closed)  # only if it is cached: the key holds their contents
             trace = self._trace_of(key, traced)
             self._keep(kind, trace)
         return trace
 
     def _keep(self, kind: Hashable, trace: Trace) -> None:
-        """Let a trace be found again by the kind of its arguments."""
+        """Cache a trace by the kind of its arguments."""
         if len(self._traces) >= _MOST_TRACES:
             self._traces.clear()
         self._traces[kind] = trace
 
     def traced(self, tree: Any, described: tuple[Fixed | Given, ...], needs_x64: bool) -> Traced:
-        """What tracing the function gives now, for arguments of a kind. Where an author's rule reads an array that the
-        function computes of constants, these are computed at once: such a rule is run again for derivatives, when a
-        tracer of the first trace is of no use."""
+        """Trace the function for arguments of a kind. If a custom derivative rule inside reads an array that the
+        function computes from constants, such arrays are computed eagerly: the rule runs again for derivatives, when a
+        tracer of the first trace is no longer valid."""
         found = self._traced(tree, described, needs_x64)
         if not reads_around(found.key[0]):
             return found
@@ -200,7 +200,7 @@ class JaxFunction:
                 raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
-        # Copied, since somebody may write to it; in the dtype that it was traced as, which depends on x64.
+        # Copied, since the user may write to it; in the dtype of the trace, which depends on x64.
         consts = [
             np.array(c, v.aval.dtype) if isinstance(c, np.ndarray) else c
             for c, v in zip(closed.consts, closed.jaxpr.constvars, strict=True)
@@ -209,11 +209,11 @@ class JaxFunction:
         return Traced(closed.replace(consts=consts), arrays, results_tree, key)
 
     def _returned(self, results: Any) -> Any:
-        """The results of `fun`, as arrays that Variables hold."""
+        """The results of `fun`, as arrays that Variables can hold."""
         return results
 
     def _trace_of(self, key: Key, traced: Traced) -> Trace:
-        """The part of a trace that is kept."""
+        """The cached part of a trace."""
         closed, arrays, results, _ = traced
         lifted = tuple([i for i, const in enumerate(closed.consts) if _is_supported(const.dtype)])
         constants = tuple([leaf_of(NdArray.from_numpy_array(closed.consts[i], closed.consts[i].dtype)) for i in lifted])
@@ -222,7 +222,7 @@ class JaxFunction:
         return Trace(key, TracedFunction(self.name, closed, lifted, active, rows, key[0]), constants, results)
 
     def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
-        """For each leaf whether it is in an argument that has rows."""
+        """For each leaf, whether it belongs to an argument with rows."""
         count = len(given[0])
         if not all([0 <= i < count for i in self._rows]):
             raise ValueError(f"{self._kind}({self.name}): rows {self._rows} must be some of the {count} arguments")
@@ -230,7 +230,7 @@ class JaxFunction:
         return [*itertools.chain(*numbered), *[False] * len(jax.tree.leaves(given[1]))]
 
     def _check_rows(self, inputs: list[tuple[int, ...]], results: list[tuple[int, ...]]) -> None:
-        """Raise unless all that has rows has equally many."""
+        """Raise a ValueError unless all arrays with rows have equally many."""
         if len({shape[:1] or None for shape in (*inputs, *results)}) > 1 or not inputs[0]:
             shapes = ", ".join(map(str, (*inputs, *results)))
             raise ValueError(
@@ -243,7 +243,7 @@ class JaxFunction:
 
 
 _MOST_TRACES = 256
-"""For how many combinations of shapes it is known what tracing a function gave."""
+"""The largest number of cached traces of a function."""
 
 
 @explained_by_name
@@ -265,21 +265,20 @@ def jax_function(
 
     Gradients reach the Variables among the arguments; what `fun` closes over is constant. Reverse mode is used where
     JAX has it. Elsewhere (`lax.while_loop`) the gradient is computed in forward mode, at the cost of one run of `fun`
-    for each element of the arguments that are differentiated by. The work about doubles with each further order, in
-    either mode.
+    for each element of the arguments to differentiate. The work about doubles with each further order, in either mode.
 
     Args:
         fun: The function of arrays.
-        static_argnums: The positional arguments that are passed to `fun` unchanged; they must be hashable.
-        static_argnames: The keyword arguments that are. Functions and strings always are.
-        rows: The positional arguments whose arrays have rows along their first axis, if row b of each result depends on
-            row b of these alone, and on the other arguments. This tells `nn.jacobian` and the like, which require it,
-            that rows are independent.
+        static_argnums: The positional arguments that reach `fun` unchanged; they must be hashable.
+        static_argnames: The keyword arguments that do. Functions and strings always do.
+        rows: The positional arguments whose arrays have rows along their first axis, if row b of each result depends
+            only on row b of these and on the other arguments. `nn.jacobian` and the like need to be told that rows are
+            independent.
 
     Raises:
-        TypeError: `fun` is not callable, `rows` are no positions, a static argument is not hashable, or an output has a
-            dtype that a Variable cannot hold. What `fun` itself raises is passed on, with a note.
-        ValueError: (when it is called) What has rows has not equally many.
+        TypeError: `fun` is not callable, `rows` are not positions, a static argument is not hashable, or an output has
+            a dtype that a Variable cannot hold. Exceptions of `fun` itself are passed on, with a note.
+        ValueError: (when it is called) The numbers of rows differ.
         NotImplementedError: (from `grad`) JAX can differentiate `fun` in neither mode.
     """
     return JaxFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "jax_function"))
@@ -288,7 +287,7 @@ def jax_function(
 def options_as_tuples(
     fun: Any, static_argnums: Any, static_argnames: Any, rows: Any, owner: str
 ) -> tuple[tuple[int, ...], tuple[str, ...], tuple[int, ...]]:
-    """The options of `jax_function` as tuples. TypeError: `fun` is not callable, or `rows` are no positions."""
+    """The options of `jax_function` as tuples. TypeError: `fun` is not callable, or `rows` are not positions."""
     if not callable(fun):
         raise TypeError(f"fun: expected a function of JAX arrays, got {fun!r}")
     nums = (static_argnums,) if isinstance(static_argnums, int) else tuple(static_argnums)
@@ -300,19 +299,19 @@ def options_as_tuples(
 
 
 _known: WeakKeyDictionary[Any, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
-"""What is known of functions: what tracing has given, say. A loop that wraps a function anew finds it again."""
+"""Caches of functions, such as their traces. A loop that wraps a function anew finds them again."""
 _knowing = threading.Lock()
 
 
 def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
-    """A table for what is known of a function with these options. It is kept for as long as the function lives, or the
-    object that it is a method of, and must not refer to these."""
+    """A cache for a function with these options. It lives as long as the function, or the object whose method that is,
+    and must not refer to either."""
     owner = getattr(fun, "__self__", None) if inspect.ismethod(fun) else None
     method = getattr(fun, "__func__", None)
     try:
         with _knowing:
             return _known.setdefault(fun if owner is None else owner, {}).setdefault((method, *options), {})
-    except TypeError:  # it cannot be hashed, or not be referred to weakly
+    except TypeError:  # not hashable, or without weak references
         return {}
 
 
@@ -343,12 +342,12 @@ def _name_of(fun: Any) -> str:
 
 
 def _number(value: bool | int | float, needs_x64: bool) -> np.ndarray[Any, Any]:
-    """A Python number as JAX would take it."""
+    """A Python number as the array that JAX would make of it."""
     return np.asarray(value) if needs_x64 else np.asarray(host_array(value, None))
 
 
 def _needs_x64(leaf: Any, floating: DType | None) -> bool:
-    """Whether a leaf of the arguments takes 64 bits: a Variable, or an array that does not become `floating`."""
+    """Whether a leaf of the arguments needs 64 bits: a Variable, or an array that is not cast to `floating`."""
     dtype = getattr(leaf, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.itemsize < 8:
         return False

@@ -34,19 +34,19 @@ from ..graph.process import unharmed
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
-"""Bytes up to which an array that is baked into a function is compared by its values, and not by identity."""
+"""Up to this many bytes, an array in a function's closure is compared by value instead of by identity."""
 
 _MOST_DERIVATIVES = 4
-"""Each order of some functions has another call in it whose derivative is set, so nothing is below so many."""
+"""The largest depth of nested custom derivatives. Some functions have a further call with one at each order."""
 
 Positions = tuple[int, ...]
 Around = tuple[Hashable, ...]
-"""The structures of calls whose derivatives something was met in, one within the other."""
+"""The structures of the calls whose nested derivatives contain something, outermost first."""
 
 
 _jitted: WeakKeyDictionary[Jaxpr, dict[bool, Hashable]] = WeakKeyDictionary()
-"""The structures of functions under `jax.jit`, without derivatives and with them. JAX traces such a function once:
-its rules are taken then too."""
+"""The structures of functions under `jax.jit`, with and without derivatives. JAX traces such a function once, and its
+rules are read then too."""
 
 
 class ByIdentity:
@@ -65,8 +65,8 @@ class ByIdentity:
 
 
 def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]:
-    """Returns what `jaxpr` computes, as nested tuples without names: primitives, their parameters, and wiring. What
-    authors have set as derivatives of functions inside has a part in it, if `derivatives`."""
+    """The computation of `jaxpr` as nested tuples without names: primitives, their parameters, and wiring. If
+    `derivatives`, it includes the custom derivatives of functions inside."""
     token = _derivatives.set({})
     try:
         return _structure_of(jaxpr, derivatives, ())
@@ -75,7 +75,7 @@ def structure_of(jaxpr: Jaxpr, derivatives: bool = True) -> tuple[Hashable, ...]
 
 
 def _structure_of(jaxpr: Jaxpr, derivatives: bool, around: Around) -> tuple[Hashable, ...]:
-    """The same of what was met `around`, in derivatives. It recurses into the functions inside (bodies of loops,
+    """The same, within the derivatives of the structures `around`. It recurses into inner functions (bodies of loops,
     branches), which are nested a few levels deep at most."""
     numbers: dict[Any, int] = {}
     contexts: dict[int, str] = {}
@@ -83,7 +83,7 @@ def _structure_of(jaxpr: Jaxpr, derivatives: bool, around: Around) -> tuple[Hash
     def number(v: Any) -> Hashable:
         if isinstance(v, Literal):
             value = np.asarray(v.val)
-            return str(v.aval), b"nan" if value.ndim == 0 and value != value else value.tobytes()  # every NaN is one
+            return str(v.aval), b"nan" if value.ndim == 0 and value != value else value.tobytes()  # all NaNs are equal
         return numbers.setdefault(v, len(numbers))
 
     def context(eqn: Any) -> str:
@@ -114,7 +114,7 @@ def _parameters(eqn: Any, derivatives: bool, around: Around) -> Hashable:
 
 
 def structure_of_called(call: Any, derivatives: bool = True) -> Hashable:
-    """The structure of what a call computes."""
+    """The structure of the function that a call runs."""
     inner = called_function(call)
     if inner is None or name_of(call) != "jit":
         return frozen(inner, derivatives)
@@ -125,8 +125,8 @@ def structure_of_called(call: Any, derivatives: bool = True) -> Hashable:
 
 
 def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ()) -> Hashable | None:
-    """What a call computes whose derivative its author has set, and what that computes. JAX makes objects of the rules
-    anew in each trace, so these cannot be compared. None where what they compute does not tell all."""
+    """The structure of a call with a custom derivative, and that of the derivative. JAX creates the rules as new
+    objects in each trace, so the objects themselves cannot be compared. None if structures are not enough."""
     inner = called_function(call)
     if inner is None:
         return None
@@ -134,7 +134,7 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
     if not derivatives:
         return computed
     derivative = None
-    if computed not in around and len(around) < _MOST_DERIVATIVES:  # what it is the derivative of is not taken again
+    if computed not in around and len(around) < _MOST_DERIVATIVES:  # not within its own derivative
         known = _derivatives.get({})
         key = name_of(call), computed, around, rules_of(call, lambda value: frozen(value, False))
         if key not in known:
@@ -144,7 +144,7 @@ def structure_of_rules(call: Any, derivatives: bool = True, around: Around = ())
 
 
 _derivatives: ContextVar[dict[Hashable, Hashable]] = ContextVar("derivatives")
-"""Within one structure, the derivatives that authors' rules have: programs call the same function in many places."""
+"""Cached custom derivatives within one structure: programs call the same function in many places."""
 
 
 READS_AROUND = (
@@ -155,15 +155,14 @@ READS_AROUND = (
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class OfDerivative:
-    """The structure of a rule that is called within a derivative."""
+    """The structure of a rule that is called within another derivative."""
 
     structure: Hashable
 
 
 def reads_around(structure: Hashable) -> bool:
-    """Whether an author's rule inside reads a tracer of the trace that it was written in, or of one around that. What
-    rules within derivatives read, as that of `jax.scipy.special.expn` its order, does not count: it is the derivative's
-    own."""
+    """Whether a custom rule inside reads a tracer of the enclosing trace, or of one around it. Tracers read by rules
+    within derivatives do not count, such as the order of `jax.scipy.special.expn`: they belong to the derivative."""
     return any([isinstance(x, ByIdentity) and isinstance(x.value, jax.core.Tracer) for x in jax.tree.leaves(structure)])
 
 
@@ -172,7 +171,7 @@ def _by_name(eqn: Any, derivatives: bool, around: Around) -> Hashable:
 
 
 def structure_anew(jaxpr: Jaxpr) -> tuple[Hashable, ...]:
-    """The same with all rules as they are now, also of what JAX has traced once."""
+    """The same with all rules as they are now, even in functions that JAX has already traced."""
     _jitted.clear()
     return structure_of(jaxpr)
 
@@ -182,17 +181,17 @@ def _derivative_in(call: Any, around: Around) -> Hashable | None:
         return None
     try:
         closed = derivative_of(call)
-    except Exception:  # there is none, as of some of JAX's own, or the rule raises whatever it does
+    except Exception:  # no derivative, as for some of JAX's own functions, or the rule raises an error of its own
         return None
     found = _structure_of(closed.jaxpr, True, around), tuple([key_of_array(c) for c in closed.consts])
     return OfDerivative(found) if len(around) > 1 else found
 
 
 def derivative_of(call: Any) -> ClosedJaxpr:
-    """The derivative of a call whose author has set it, as the rule is now: along tangents, or back from them."""
+    """The custom derivative of a call, by the rule as it is now: forward (JVP) or reverse (VJP)."""
     run = jaxpr_as_fun(alone(call))
     abstract = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.invars]
-    first, count = count_closed_over(call), len(abstract)  # no rule is for what is closed over
+    first, count = count_closed_over(call), len(abstract)  # rules do not differentiate the closure
     forward = name_of(call) == "custom_jvp_call"
     moved = abstract[first:] if forward else [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype) for v in call.outvars]
     if forward:
@@ -211,8 +210,8 @@ def _tangent_dtype(dtype: Any) -> Any:
 
 
 def _filled_at_once(equations: list[Any], results: list[Any]) -> list[Any]:
-    """The same equations, in which an array that is filled with one number is so in one step: `jax.vmap` widens such
-    arrays in a step of its own for each axis."""
+    """The same equations, with each array that is filled with one number made in one step: `jax.vmap` adds a step per
+    axis."""
     filled: dict[Any, Literal] = {}
     found = []
     for equation in equations:
@@ -241,7 +240,7 @@ def frozen(value: Any, derivatives: bool = True, around: Around = ()) -> Hashabl
     if isinstance(value, dict):
         return tuple([(frozen(k, derivatives), frozen(v, derivatives, around)) for k, v in value.items()])
     if isinstance(value, float):
-        return type(value), repr(value)  # 0.0 and -0.0 are equal, and are not the same
+        return type(value), repr(value)  # 0.0 == -0.0, but they differ
     if isinstance(value, np.ndarray | np.generic) and value.nbytes <= _SMALL:
         return str(value.dtype), value.shape, value.tobytes()
     try:
@@ -258,7 +257,7 @@ def key_of_array(array: Any) -> Hashable:
 
 
 def is_opaque(array: Any) -> bool:
-    """Whether the values of an array cannot be read, as those of random keys."""
+    """Whether the values of an array cannot be read, such as those of random keys."""
     return bool(jnp.issubdtype(array.dtype, jax.dtypes.extended))
 
 
@@ -271,13 +270,13 @@ def array_value(array: Any) -> Hashable:
 
 
 def is_told_what_moves(jaxpr: Jaxpr) -> bool:
-    """Whether an author's rule inside is told which inputs move, and at which results a gradient arrives."""
+    """Whether a custom rule inside is told which inputs move, and which results have a gradient (`symbolic_zeros`)."""
     return any([parameters_of(eqn).get("symbolic_zeros") for eqn in equations_in(jaxpr)])
 
 
 class TracedFunction:
-    """A JAX function as it was traced for inputs of certain shapes and dtypes. The arrays that it closes over are its
-    first inputs, so that two which differ in nothing but these are equal, and share an executable."""
+    """A JAX function traced for inputs of certain shapes and dtypes. The arrays in its closure become its first inputs,
+    so functions that differ only in these arrays are equal and share an executable."""
 
     __slots__ = (
         "_baked", "_hash", "_jaxpr", "_key", "_results", "active", "closed_over", "custom", "heavy", "inputs",
@@ -285,7 +284,7 @@ class TracedFunction:
     )  # fmt: skip
 
     opaque = True
-    """Whether it holds code of the user's, which may call functions on the host."""
+    """Whether it contains user code, which may call functions on the host."""
 
     def __init__(
         self, name: str, closed: ClosedJaxpr, lifted: Positions, active: Positions, rows: Positions = (),
@@ -299,14 +298,14 @@ class TracedFunction:
         self._results = tuple(range(len(self.outputs)))
         self.active = tuple([i + len(lifted) for i in active])
         self.reachable = self.active
-        """The inputs that gradients may reach; `active` are fewer in what `with_moving` gives."""
+        """The inputs that gradients may reach; `with_moving` narrows `active`."""
         self.is_told = is_told_what_moves(closed.jaxpr)
         self.rows = tuple([i + len(lifted) for i in rows])
         self.custom = not CUSTOM_RULES.isdisjoint(primitives_in(closed.jaxpr))
         reaching = reaching_closed_over(closed.jaxpr) if self.custom else ()
         places = (*lifted, *range(len(closed.consts), len(closed.consts) + len(closed.jaxpr.invars)))
         self.closed_over = tuple([i for i, place in enumerate(places) if place in reaching])
-        """The inputs of which what authors' rules inside close over is computed: JAX raises where these move."""
+        """The inputs on which the closures of custom rules inside depend: JAX raises if these move."""
         self.heavy = does_much(closed.jaxpr)
         structure = structure or structure_of(closed.jaxpr)
         baked = tuple([(i, ByIdentity(c)) for i, c in self._baked.items()])
@@ -327,7 +326,7 @@ class TracedFunction:
         return tuple([results[i] for i in self._results])
 
     def with_moving(self, active: Positions, results: Positions) -> TracedFunction:
-        """It as JAX sees it where these inputs alone move, and all that is read are these of its results."""
+        """The same function, in which only the inputs `active` move and only these `results` are read."""
         if active == self.active and len(results) == len(self.outputs):
             return self
         narrowed = copy.copy(self)
@@ -338,8 +337,8 @@ class TracedFunction:
         return narrowed
 
     def check_rules(self) -> None:
-        """Raise unless rules that authors have set for functions inside compute what they did where it was applied. JAX
-        runs some of them where a derivative is compiled, and that would be found again for what was applied then."""
+        """Raise a RuntimeError if custom rules inside have changed since the function was applied. JAX runs some rules
+        only when a derivative is compiled, and the executable would be cached for the earlier rules."""
         if self.custom and self._has_changed():
             raise RuntimeError(
                 f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
@@ -350,7 +349,7 @@ class TracedFunction:
         structure = self._key[0]
         if structure_anew(self._jaxpr) == structure:
             return False
-        with jax.ensure_compile_time_eval():  # as it was traced where a rule reads what is computed around it
+        with jax.ensure_compile_time_eval():  # traced like this if a rule reads values computed around it
             return bool(structure_anew(self._jaxpr) != structure)
 
     def __eq__(self, other: object) -> bool:

@@ -11,8 +11,8 @@ import numpy as np
 
 @jax.tree_util.register_pytree_node_class
 class KeyData:
-    """Random keys among arguments and results, as their data, and the name of what draws with them. In a pytree they
-    are a node; where the data become an array, there are the keys in its place."""
+    """Random keys among arguments and results, as their data and the name of their generator. They are a node of a
+    pytree; unflattening it with an array as data gives back the keys."""
 
     __slots__ = ("data", "implementation")
 
@@ -32,7 +32,7 @@ class KeyData:
     def tree_unflatten(cls, implementation: str, parts: Any) -> Any:
         """Keys, or a placeholder for them."""
         (data,) = parts
-        if getattr(data, "dtype", None) == jax.dtypes.float0:  # their tangents
+        if getattr(data, "dtype", None) == jax.dtypes.float0:  # tangents of keys
             return np.zeros(data.shape[:-1], jax.dtypes.float0)
         if isinstance(data, jax.Array):
             return jax.random.wrap_key_data(data, impl=implementation)
@@ -40,6 +40,6 @@ class KeyData:
 
 
 def is_key(value: Any) -> bool:
-    """Whether `x` is an array of random keys, or the description of one."""
+    """Whether `value` is an array of random keys, or describes one."""
     dtype = getattr(value, "dtype", None)
     return not isinstance(dtype, np.dtype | None) and bool(jnp.issubdtype(dtype, jax.dtypes.prng_key))

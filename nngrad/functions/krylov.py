@@ -1,7 +1,7 @@
 """Matrix-free linear solvers: conjugate gradients, BiCGSTAB and GMRES.
 
 `jax.scipy.sparse.linalg` has these too. But there JAX always transposes the matrix, which not every function on arrays
-allows, and products are not counted. Here each method improves an approximation and restarts from its result until the
+allows, and does not count products. Here each method improves an approximation and restarts from its result until the
 residual, computed by its definition, is small enough. So rounding errors in a recursively updated residual cannot pass
 for convergence.
 """
@@ -25,7 +25,7 @@ class KrylovSolution(NamedTuple):
     residual: jax.Array
     """The norm of b - A x."""
     steps: jax.Array
-    """How many products with the matrix it took, int32."""
+    """The number of products with the matrix, int32."""
 
 
 def euclidean_norm(x: Any) -> Any:
@@ -34,8 +34,8 @@ def euclidean_norm(x: Any) -> Any:
 
 
 def solved(method: str, product: Product, b: Any, start: Any, target: Any, most: int) -> KrylovSolution:
-    """`x` with `A x = b`, by a key of `METHODS`. It ends when the norm of the residual is at most `target`, or after
-    `most` products, and the few that complete a step."""
+    """`x` with `A x = b`, by a key of `METHODS`. Iteration ends when the norm of the residual is at most `target`, or
+    with the step that reaches `most` products."""
     improve = METHODS[method]
 
     def goes_on(state: tuple[Any, ...]) -> Any:
@@ -76,7 +76,7 @@ def _bicgstab(product: Product, x: Any, r: Any, target: Any, steps: Any, most: i
 
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, r, _, along, steps = state
-        # Where r has nothing of the shadow left it breaks down, and has to be begun anew from where it is.
+        # When r becomes orthogonal to the shadow residual, the method breaks down and restarts from the current x.
         return (euclidean_norm(r) > target) & (jnp.abs(along) > jnp.finfo(r.dtype).tiny) & (steps < most)
 
     def step(state: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -97,11 +97,11 @@ def _bicgstab(product: Product, x: Any, r: Any, target: Any, steps: Any, most: i
 
 
 _BASIS = 30
-"""The most vectors of a basis of GMRES."""
+"""The largest number of basis vectors in GMRES."""
 
 
 def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
-    """Saad and Schultz (1986): one basis, orthogonalised twice, and the best that is made of it."""
+    """Saad and Schultz (1986): one basis, orthogonalised twice, and the best approximation in it."""
     del target, most
     n = r.shape[0]
     count = min(_BASIS, n)
@@ -117,7 +117,7 @@ def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int)
         rest = basis @ w
         w, parts = w - rest @ basis, parts + rest
         length = euclidean_norm(w)
-        # Nothing but rounding is left where the basis holds all that can be reached: a vector of zeros then.
+        # If the basis spans the Krylov space, only rounding errors are left, which become a vector of zeros.
         alone = length <= smallest * before
         w = jnp.where(alone, 0, w / jnp.where(alone, 1, length))
         column = lax.dynamic_update_index_in_dim(parts, jnp.where(alone, 0, length), k + 1, 0)
@@ -134,8 +134,8 @@ def _gmres(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int)
 
 
 def _iterate(product: Product, x: Any, r: Any, target: Any, steps: Any, most: int) -> tuple[Any, Any]:
-    """x = J x - b again and again, for A = J - 1 where J contracts, as that of a fixed point that is found in this way:
-    an implicit gradient by the method of Christianson (1994)."""
+    """The fixed-point iteration x = J x - b, for A = J - 1 where J is a contraction, such as the Jacobian at a fixed
+    point: an implicit gradient by the method of Christianson (1994)."""
 
     def goes_on(state: tuple[Any, ...]) -> Any:
         _, r, before, steps = state
@@ -155,4 +155,4 @@ METHODS: dict[str, Callable[[Product, Any, Any, Any, Any, int], tuple[Any, Any]]
     "gmres": _gmres,
     "iterate": _iterate,
 }
-"""Each improves `x`, given the residual there, and adds to the number of products. The last is for fixed points."""
+"""Each improves `x`, given its residual, and adds to the number of products. The last one is for fixed points."""

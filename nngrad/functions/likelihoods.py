@@ -71,7 +71,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
 
 
 def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
-    """The products of each of `x`, (batch, n), with those rows of `weights` that (batch, k) `rows` name."""
+    """The products of each row of `x`, (batch, n), with the rows of `weights` that `rows`, (batch, k), name."""
     products = batch_matmul(embed(rows, weights), reshape(x, shape=(*x.shape, 1)))
     return reshape(products, shape=rows.shape)
 
@@ -84,7 +84,7 @@ def _check_words(function: str, x: Variable, t: Variable, weights: Variable) -> 
 
 @composite
 def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo = "mean") -> Variable:  # noqa: N803
-    """A cross entropy over sampled classes instead of all (Ji et al., 2016).
+    """A cross entropy over sampled classes instead of all classes (Ji et al., 2016).
 
     `-log p(t) - sum log(1 - p(s))` over the samples s, with the softmax p over target and samples of `x W'`.
 
@@ -117,8 +117,8 @@ def negative_sampling(
         x: (batch, n).
         t: (batch,), the targets; -1 means no loss.
         W: (classes, n).
-        sampler: A function of a shape that returns integers of that shape, as `lambda s: F.randint(0, n, s)`, which
-            draws anew at each `forward()`; an array that it returns is drawn once.
+        sampler: A function of a shape that returns integers of that shape. `lambda s: F.randint(0, n, s)` draws anew at
+            each `forward()`; an array that it returns is drawn once.
         sample_size: The number of rows sampled for each target.
         reduce: 'sum', or 'no' for the loss of each sample of the batch.
         return_samples: Whether the classes are returned too, (batch, 1 + sample_size), the target first.

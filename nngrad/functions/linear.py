@@ -23,7 +23,7 @@ from .movement import reshape, transpose
 
 
 def _matrix_indices(f: Function) -> Indices:
-    """Rows, what is summed over, columns; and then the leading axes."""
+    """The indices of rows, of the sum, and of columns; then those of leading axes."""
     batch = range(3, len(f.specs[0].shape) + 1)
     a, b = [tuple(batch)[len(batch) - (x.ndim - 2) :] for x in f.inputs]
     turned_a, turned_b, _ = f.arguments
@@ -114,7 +114,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
             raise ValueError(
                 f"weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
             )
-        # Axes of the batch stay apart: to be one with others, one that is divided over devices would be gathered.
+        # Batch axes stay separate: to be merged with others, one that is sharded over devices would be gathered.
         if shape != (*batch, size) or not batch:
             x = reshape(x, shape=(*batch, size) if batch else (1, size))
         if len(w) != 2:
@@ -131,10 +131,10 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
 
 @composite
 def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
-    """NumPy's `dot`: sums products over the last axis of `a` and the last but one of `b`, or its only one.
+    """NumPy's `dot`: sums products over the last axis of `a` and the second last of `b`, or its only one.
 
     Args:
-        a: (*p, k), or a number, which multiplies the other.
+        a: (*p, k), or a number, which multiplies `b`.
         b: (*q, k, n) or (k,), or a number.
         out: An NdArray or a Variable of the result's shape. The product is computed at once and written to it, and
             nothing is returned.
@@ -143,7 +143,7 @@ def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
         (*p, *q, n); (*p) where `b` has one axis.
 
     Raises:
-        TypeError: `out` is neither.
+        TypeError: `out` is neither an NdArray nor a Variable.
         ValueError: The axes that are multiplied differ in size, or the result does not fit `out`.
     """
     y = _dot(a, b)
@@ -181,11 +181,11 @@ def matmul(a: Array, b: Array, /) -> Variable:
     """NumPy's `matmul`, the operator `@`: products of the matrices in the last two axes; leading axes broadcast.
 
     Args:
-        a: (*batch, m, k); or (k,), which counts as a row, and that axis is dropped again.
-        b: (*batch, k, n); or (k,), which counts as a column, and that axis is dropped again.
+        a: (*batch, m, k); or (k,), which counts as a row; that axis is then dropped.
+        b: (*batch, k, n); or (k,), which counts as a column; that axis is then dropped.
 
     Returns:
-        (*batch, m, n), without the axes that are dropped.
+        (*batch, m, n), without the dropped axes.
 
     Raises:
         ValueError: An input has no axes, or the shapes do not fit.
@@ -206,7 +206,7 @@ def matmul(a: Array, b: Array, /) -> Variable:
 
 
 def _rows(x0: Any, count: int) -> Any:
-    """`x0` as row numbers, in which whatever is not a row of `count` is `count`."""
+    """`x0` as row numbers; `count` stands for anything that is not one of `count` rows."""
     rows = lax.convert_element_type(x0, jnp.int64 if x0.dtype.itemsize == 8 else jnp.int32)
     valid = lax.bitwise_and(lax.ge(rows, lax.full_like(rows, 0)), lax.lt(rows, lax.full_like(rows, count)))
     if is_floating(x0):
@@ -223,8 +223,8 @@ def _embedded(f: Function) -> tuple[Places, Places]:
 def embed(x0: Array, w: Array, /) -> jax.Array:
     """Embedding lookup `w[x0]`: the rows of `w` at the indices `x0`.
 
-    What `x0` holds is not known until the graph runs: a number that is negative, not whole, or not smaller than
-    `w.shape[0]` gives a row of NaN (of the lowest value if `w` holds integers), and no gradient.
+    Values of `x0` are only known when the graph runs. One that is negative, not whole, or at least `w.shape[0]` gives a
+    row of NaN (of the lowest value if `w` holds integers), and no gradient.
 
     Args:
         x0: Row numbers, of any shape: whole numbers of an integer or floating dtype.
@@ -238,7 +238,7 @@ def embed(x0: Array, w: Array, /) -> jax.Array:
     """
     if w.ndim < 1:
         raise ValueError("w must have at least one axis")
-    if w.size == 0 or x0.size == 0:  # jnp.take makes nothing of the former
+    if w.size == 0 or x0.size == 0:  # jnp.take refuses the former
         outside = jnp.nan if is_floating(w) else jnp.iinfo(jnp.int32 if w.dtype == bool else w.dtype).min
         return lax.full((*x0.shape, *w.shape[1:]), outside, w.dtype)
     return jnp.take(w, _rows(x0, w.shape[0]), axis=0, mode="fill")
@@ -250,7 +250,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 
     Args:
         gy: A gradient of what `embed` returns: (*x0.shape, *row).
-        x0: Row numbers, as `embed` takes them; what is no row of the result is left out.
+        x0: Row numbers, as for `embed`; those that are not rows of the result are ignored.
         shape: The shape of `w` and of the result: (rows, *row).
     """
     shape = as_shape(shape)
@@ -263,7 +263,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 
 
 def square_matrices(x: Any) -> Any:
-    """`x` in a dtype in which matrices can be factored: at least float32."""
+    """`x`, in a dtype in which matrices can be factored: at least float32."""
     if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
         raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
     return widened(floating(x))

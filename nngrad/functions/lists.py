@@ -99,7 +99,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
     return tuple([x if x.shape == shape else broadcast(x, shape=shape) for x in each])
 
 
-# ---------------------------------------------------------------- parting
+# ---------------------------------------------------------------- splitting
 
 
 @explained_by_name
@@ -132,7 +132,7 @@ def split_axis(
         force_tuple: Whether a single part is returned as a tuple of one.
 
     Raises:
-        ValueError: The axis is out of range, or the parts do not come out.
+        ValueError: The axis is out of range, or cannot be split in this way.
     """
     (x,) = as_variables((x,), ("x",), "split_axis")
     axis = axis_of(as_int(axis), x.ndim, "split_axis: axis")
@@ -168,7 +168,7 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
         (len(xs), length, *step).
 
     Raises:
-        ValueError: A sequence is longer, or the steps are of several shapes.
+        ValueError: A sequence is longer than `length`, or steps differ in shape.
     """
     each = variables_of(xs, "pad_sequence")
     for i, x in enumerate(each):
@@ -192,10 +192,10 @@ def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
         xs: A list of arrays (steps, *step), the longest first.
 
     Returns:
-        As many arrays as the longest has steps.
+        One array for each step of the longest sequence.
 
     Raises:
-        ValueError: A sequence is longer than the one before it, or the steps are of several shapes.
+        ValueError: A sequence is longer than the one before it, or steps differ in shape.
     """
     each = variables_of(xs, "transpose_sequence")
     steps = pad_sequence(each)

@@ -33,7 +33,7 @@ def step_keys(key: Array, /, length: int) -> jax.Array:
     return jax.random.key_data(jax.random.split(typed_key(key), length))
 
 
-# ---------------------------------------------------------------- as they are called
+# ---------------------------------------------------------------- public functions
 
 
 @explained_by_name
@@ -48,29 +48,28 @@ def scan(
     As `jax.lax.scan`: `body` gets the carry and a slice of `xs`, and returns the carry for the next step and an output,
     which is stacked. It is called once, on Variables without values, to record the computation of a step. Gradients of
     any order reach `init`, `xs` and all that the body reads from outside. Random functions in it draw at each step, and
-    gradients see the same draws. A leaf that a function in it updates, as batch normalisation does, is updated at each
-    step.
+    gradients see the same draws. A leaf that it updates, as batch normalisation does, is updated at each step.
 
     Args:
-        body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The carry that it returns
-            has the structure, shapes and dtypes of the one that it got; `y` may be None.
+        body: `body(carry, x)` returns `(carry, y)`, pytrees of Variables, arrays and numbers. The new carry has the
+            structure, shapes and dtypes of the old one; `y` may be None.
         init: The first carry, a pytree.
-        xs: A pytree of the arrays to scan along their first axes; None if there are none, and `length` is the number of
-            steps. The body gets slices without that axis.
+        xs: A pytree of the arrays to scan along their first axes. The body gets slices without that axis. None for no
+            arrays; then `length` must be given.
         length: The number of steps; by default, the length of the first axes.
-        reverse: Go through `xs` from its end. Slice i still gives entry i of the stacks.
+        reverse: Whether to go through `xs` from its end. Slice i still gives entry i of the stacks.
         unroll: How many steps the compiler unrolls: more take longer to compile, and may run faster.
         truncate: Truncated back-propagation: the steps are cut into stretches of this length, counted from the last
-            step, and no gradient passes through the carry from one stretch to the one before it. Values are the same.
-            Gradients of every order are then those of a loop in which these carries are constants.
+            step, and no gradient passes through the carry from one stretch to the one before it. Values do not change.
+            Gradients of every order are those of a loop in which these carries are constants.
 
     Returns:
         The last carry, and the stacks, each with the steps along its first axis.
 
     Raises:
-        TypeError: An argument is not what it should be, or the body returns something else than a pair, or a carry of
-            another structure or dtype.
-        ValueError: The lengths do not fit, a carry changes its shape, or the body updates what it was given.
+        TypeError: An argument has a wrong type, or the body does not return a pair, or a carry of another structure or
+            dtype.
+        ValueError: The lengths do not fit, a carry changes its shape, or the body updates one of its arguments.
     """
     return scanned(check_body(body, "body", "scan"), init, xs, length, reverse, unroll, "scan", body, truncate)
 
@@ -128,7 +127,7 @@ def scanned(
 
 
 def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
-    """For each step whether a stretch of `truncate` steps begins with it, but for the first of all."""
+    """For each step, whether a stretch of `truncate` steps begins with it; not for the first stretch."""
     checked_count(truncate, "scan: truncate", others=" or None")
     before = np.arange(count)
     begins = (before > 0) & ((count - before) % int(truncate) == 0)
@@ -139,8 +138,8 @@ def _stretches(truncate: int, count: int, reverse: bool) -> list[Variable]:
 def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T) -> T:
     """A loop over the integers from `lower` to `upper`, which is excluded.
 
-    As `jax.lax.fori_loop`, with bounds that are known: `body(i, carry)` returns the carry for the next step. The
-    documentation of `scan` applies too.
+    As `jax.lax.fori_loop` with constant bounds: `body(i, carry)` returns the carry for the next step. The documentation
+    of `scan` applies too.
 
     Args:
         lower: The first number.
@@ -152,7 +151,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
         The last carry.
 
     Raises:
-        TypeError: A bound is no int, or the carry changes its structure or a dtype.
+        TypeError: A bound is not an int, or the carry changes its structure or a dtype.
         ValueError: A carry changes its shape.
     """
     try:
@@ -216,7 +215,7 @@ def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: i
 
 
 def check_body(function: Any, name: str, owner: str) -> Callable[..., Any]:
-    """The argument `name` of `owner`, which must be a function."""
+    """The argument `name` of `owner`, checked to be callable."""
     if not callable(function) or isinstance(function, Variable):
         raise TypeError(f"{owner}: {name} must be a function of Variables, got {_short(function)}")
     checked: Callable[..., Any] = function
@@ -245,7 +244,7 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
 
 
 def _short(value: Any) -> str:
-    """A value in a message."""
+    """A value, shortened for a message."""
     if isinstance(value, tuple | list):
         return f"a {type(value).__name__} of {len(value)}"
     return repr(value)

@@ -39,13 +39,13 @@ def checked_axis(x: Any, target: Any, axis: int | None) -> int:
 
 
 def hits(target: Any, classes: int, axis: int) -> tuple[Any, Any, Any]:
-    """Masks along `axis` of the label's class, of negative labels, and of labels that fit no class."""
+    """Masks along `axis`: the label's class, negative labels, and labels that fit no class."""
     if target.dtype == bool or (not is_floating(target) and target.dtype.itemsize < 4):
         target = lax.convert_element_type(target, jnp.int32)
     else:
         target = widened(target)
     shape = (*target.shape[:axis], classes, *target.shape[axis + 1 :])
-    # Labels are compared in their own dtype: 2.5, NaN and what is too large are equal to no class.
+    # Labels are compared in their own dtype, so 2.5, NaN and numbers that are too large equal no class.
     hit = lax.eq(lax.broadcasted_iota(target.dtype, shape, axis), jnp.broadcast_to(target, shape))
     negative = lax.lt(target, lax.full_like(target, 0))
     found = lax.expand_dims(lax.reduce_or(hit, (axis,)), (axis,))
@@ -57,13 +57,13 @@ def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLO
     """One-hot labels along `axis`: 1 for the class that is the label, else 0.
 
     Args:
-        target: Labels, with size 1 at `axis`: whole numbers of any dtype. A negative one gives zeros; one that is no
-            class, NaN.
+        target: Labels, with size 1 at `axis`: whole numbers of any dtype. A negative one gives zeros; one that is not a
+            class gives NaN.
         classes: Number of classes: the size of the result at `axis`.
         axis: The axis of the classes.
 
     Raises:
-        ValueError: `axis` is out of range, `target` has not size 1 there, or `classes` is negative.
+        ValueError: `axis` is out of range, `target` does not have size 1 there, or `classes` is negative.
     """
     axis = axis_of(axis, target.ndim)
     if target.shape[axis] != 1 or classes < 0:
@@ -79,15 +79,15 @@ def softmax_cross_entropy(x: Array, target: Array, /, axis: int | None = None) -
 
     Args:
         x: Scores; any shape, floating. Any axis but `axis` is a batch axis, of any size.
-        target: Labels, of the shape of `x` with size 1 at `axis`: whole numbers of any dtype. A negative
-            label gives 0 and no gradient (so long as the scores are finite), and one that is no class NaN.
+        target: Labels, of the shape of `x` with size 1 at `axis`: whole numbers of any dtype. A negative label gives 0
+            and no gradient (if the scores are finite); one that is not a class gives NaN.
         axis: The axis of the classes; None stands for the last.
 
     Returns:
         The loss of each sample, of the shape of `target` and the dtype of `x`.
 
     Raises:
-        ValueError: The shapes do not fit, `axis` is out of range, or there is no class.
+        ValueError: The shapes do not fit, `axis` is out of range, or there are no classes.
     """
     axis = checked_axis(x, target, axis)
     x = floating(x)
@@ -199,7 +199,7 @@ def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
     """
     size = lax.abs(lax.sub(*floating_pair(x0, x1)))
     near = lax.min(size, lax.full_like(size, delta))
-    # One product for both: near = |d| gives d^2, near = delta the line.
+    # One product for both cases: near = |d| gives d^2, near = delta the line.
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
 
 
@@ -234,7 +234,7 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
         raise ValueError(f"p of shape {p.shape} and q of shape {q.shape} must have one shape")
     base = axis_of(base_axis, p.ndim, "base_axis")
     dtype = p.dtype if p.spec.differentiable else FLOAT32
-    p, q = accurate(p), accurate(q)  # 1e-8 is nothing in 16 bits
+    p, q = accurate(p), accurate(q)  # 16 bits would lose 1e-8
     terms = p * (elementwise.log(p + 1e-8) - elementwise.log(q + 1e-8))
     y = movement.reshape(reduction.sum(terms, axis=tuple(range(base, p.ndim))), shape=(*p.shape[:base], 1))
     return array.in_dtype(y, dtype)

@@ -35,8 +35,8 @@ def kept_shape(shape: Sizes, axes: Sizes) -> Sizes:
 
 
 def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variable | None:
-    """The parameter `p`, if there is one, in `shape`, which it may differ from by axes of size 1; it may also be
-    larger than `shape` along axes where it has the size of the input (`full`)."""
+    """The parameter `p`, if there is one, reshaped to `shape`, from which it may differ by axes of size 1. It may also
+    be larger than `shape` along axes where it has the size of the input (`full`)."""
     if p is None or p.shape == shape:
         return p
     if [n for n in p.shape if n != 1] == [n for n in shape if n != 1]:

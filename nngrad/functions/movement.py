@@ -45,7 +45,7 @@ def reshape(x: AnyArray, /, shape: Dims, inplace: Ignored = True) -> jax.Array:
         shape: The new shape; one size may be -1, which is inferred.
 
     Raises:
-        TypeError: The new shape has not as many elements.
+        TypeError: The new shape has another number of elements.
     """
     return jnp.reshape(x, shape)
 
@@ -85,7 +85,7 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
     """`y` broadcast to the shape of `x`.
 
     Args:
-        x: An array whose shape is used, and not its values.
+        x: An array of which only the shape is used.
         y: The array to broadcast. Its axes correspond to adjacent ones of `x`, each of the same size or 1.
         axis: The axis of `x` that the first axis of `y` corresponds to; None or -1 aligns the last axes.
 
@@ -121,8 +121,8 @@ def tile(x: AnyArray, /, reps: Ints) -> Variable:
     """`x` repeated as a whole along each axis.
 
     Args:
-        reps: Repetitions along each axis; if there are fewer than axes, or more, leading ones are added on the shorter
-            side.
+        reps: Repetitions along each axis. If their number differs from that of axes, leading ones are added to the
+            shorter.
 
     Raises:
         ValueError: One of `reps` is negative.
@@ -133,7 +133,7 @@ def tile(x: AnyArray, /, reps: Ints) -> Variable:
     ndim = len(reps) if len(reps) > x.ndim else x.ndim
     reps = (1,) * (ndim - len(reps)) + reps
     shape = (1,) * (ndim - x.ndim) + x.shape
-    sizes = list(zip(reps, shape, strict=True))  # an axis that is not repeated gets none before it
+    sizes = list(zip(reps, shape, strict=True))  # only a repeated axis gets another one before it
     apart = reshape(x, shape=tuple(s for r, n in sizes for s in ((n,) if r == 1 else (1, n))))
     repeated = broadcast(apart, shape=tuple(s for r, n in sizes for s in ((n,) if r == 1 else (r, n))))
     return reshape(repeated, shape=tuple(r * n for r, n in sizes))
@@ -149,11 +149,11 @@ def flip(x: AnyArray, /, axes: Axes | None = None) -> jax.Array:
     return lax.rev(x, axes_of(-1 if axes is None else axes, x.ndim, "axes:"))
 
 
-# ---------------------------------------------------------------- joining and parting
+# ---------------------------------------------------------------- joining and splitting
 
 
 def _joining() -> Any:
-    """The op that joins stretches of what is concatenated or stacked."""
+    """The op that joins parts of a concatenation or a stack."""
     return concatenate
 
 
@@ -224,8 +224,8 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
         constant_value: The padding value in constant mode.
 
     Raises:
-        ValueError: The widths are no pairs, are negative or too many, an axis without elements is to be repeated, or
-            there is no such mode.
+        ValueError: The widths are not pairs, negative or too many; an empty axis would be mirrored or repeated; or
+            `mode` is unknown.
     """
     widths = _widths(x.shape, as_ints(pad_width), mode)
     if mode == "constant":
@@ -247,14 +247,14 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
 
 
 _MOST_STRETCHES = 8
-"""Up to so many stretches between two mirrors are parts of their own."""
+"""Up to this many reflected stretches are separate parts."""
 
 
 def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]:
-    """What mirrors at both ends of `axis` show at the places from `start` to `stop`, in parts: each second stretch
-    between two mirrors is `x` as it is, and those between are `x` reversed."""
+    """The positions from `start` to `stop` of `x` reflected at both ends of `axis`, in parts: stretches of `x`
+    alternate with stretches of `x` reversed."""
     n = x.shape[axis] - 1
-    if surely(lambda: stop - start > _MOST_STRETCHES * n):  # repeat two of them as often as need be
+    if surely(lambda: stop - start > _MOST_STRETCHES * n):  # repeat two of them as often as needed
         both = lax.concatenate([lax.slice_in_dim(y, 0, n, axis=axis) for y in (x, lax.rev(x, (axis,)))], axis)
         low = start % (2 * n)
         length = low + stop - start
@@ -273,7 +273,7 @@ def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]
 
 @op(linear=True, axes=rowwise(axis_maps.padded_axes, shape="shape"))
 def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "constant") -> jax.Array:
-    """The transpose of `pad` for an array of `shape`: each element sums those of `y` that `pad` copies it to.
+    """The transpose of `pad` for an array of `shape`: each element is the sum of its copies in `y`.
 
     Args:
         y: An array in the shape that `pad` returns.
@@ -281,7 +281,7 @@ def pad_transpose(y: Array, /, shape: Shape, pad_width: Ints, mode: Mode = "cons
         mode: As for `pad`; the padding value of constant mode does not matter.
 
     Raises:
-        ValueError: `y` has not the shape that `pad` gives, or `pad` would refuse the arguments.
+        ValueError: `y` does not have the shape that `pad` returns, or `pad` would refuse the arguments.
     """
     x: jax.Array = transposed(lambda x: pad.forward(x, pad_width, mode), tuple(shape), y, "y")
     return x

@@ -81,8 +81,8 @@ def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: i
 def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variable:
     """`h` with probability `ratio`, else `x`, drawn for each element (Krueger et al., 2017).
 
-    As for `dropout`, whether the network is being trained is not known here: in its place write
-    `F.linear_interpolate(ratio, h, x)` when it is not.
+    As `dropout`, it does not know whether the network is being trained: outside of training use
+    `F.linear_interpolate(ratio, h, x)` instead.
 
     Args:
         h: The state before a step.
@@ -90,7 +90,7 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
         ratio: The probability of `h`.
 
     Raises:
-        ValueError: The shapes differ, `ratio` is no probability, or `seed` is below -1.
+        ValueError: The shapes differ, `ratio` is not a probability, or `seed` is below -1.
     """
     if h.shape != x.shape:
         raise ValueError(f"h {h.shape} and x {x.shape} must have one shape")
@@ -105,7 +105,7 @@ def rrelu(
 ) -> Any:
     """`x` where it is not negative, else `r x`, with r drawn per element, uniform in [l, u) (Xu et al., 2015).
 
-    Without noise, when a network is not being trained, it is `F.leaky_relu(x, alpha=(l + u) / 2)`.
+    Outside of training, use `F.leaky_relu(x, alpha=(l + u) / 2)`, which has no noise.
 
     Args:
         x: Any shape.
@@ -157,7 +157,7 @@ def simplified_dropconnect(
         (batch, outputs).
 
     Raises:
-        ValueError: The shapes do not fit, `ratio` is no probability below 1, or `seed` is below -1.
+        ValueError: The shapes do not fit, `ratio` is not a probability below 1, or `seed` is below -1.
     """
     x, W, b, mask = as_variables(  # noqa: N806
         (x, W, b, mask), ("x", "W", "b", "mask"), "simplified_dropconnect", 2

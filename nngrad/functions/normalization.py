@@ -95,8 +95,8 @@ def group_normalization(
     Args:
         num_groups: Number of groups, to be given; it divides the number of channels.
         output_stat: Whether to return (y, mean, variance), all differentiable, in place of y. The
-            statistics have one axis more than `x`: the channel axis has `num_groups`, and it and all
-            axes that they are taken over are followed by, or have, size 1.
+            statistics have one axis more than `x`: the channel axis becomes two, of sizes `num_groups` and 1, and all
+            other reduced axes have size 1.
         ...: As for `instance_normalization`.
 
     Raises:
@@ -161,7 +161,7 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: NotNegative =
 
     Args:
         w: A weight of any shape; floating.
-        g: Lengths: as many as `w` has indices along `dim`.
+        g: Lengths, one for each index of `w` along `dim`.
         dim: Axis of the output channels.
         eps: Added to the squared length.
 
@@ -188,17 +188,17 @@ def spectral_norm(
 
         v = W' u / sqrt(|W' u|^2 + eps),    u = W v / sqrt(|W v|^2 + eps)
 
-    and s = u' W v. In derivatives u and v are constants: the first is that of the singular value itself once they have
-    converged, the second leaves out how they turn.
+    and s = u' W v. In derivatives u and v are constants: once they have converged, the first derivative is that of the
+    singular value itself; the second ignores how u and v change.
 
     Args:
         w: A weight of any shape; floating.
-        u: The vector to start from: as many elements as `w` has indices along `dim`. If it is a leaf, `forward()`
-            writes the last u to it, so that a training iterates further at each step.
+        u: The initial vector, with one element for each index of `w` along `dim`. If it is a leaf, `forward()` writes
+            the last u to it, so that each training step iterates further.
         dim: Axis of the output channels.
         itr: Number of steps, at least 1.
         eps: Added to the squared lengths; positive.
-        test: Whether `u` stays as it is.
+        test: Whether to leave `u` unchanged.
         output_u: Whether to return (w / s, u) in place of w / s, with the last u, or, if `test`, the first.
 
     Raises:
@@ -210,7 +210,7 @@ def spectral_norm(
     if math.prod(u.shape) != rows:
         raise ValueError(f"u of shape {u.shape} must have {rows} elements, as w has along dim")
     wide = accurate(w)
-    last = channel == w.ndim - 1  # then the matrix is taken as it lies in memory, transposed
+    last = channel == w.ndim - 1  # then the matrix is used as it is in memory, transposed
     if last or channel == 0:
         matrix = movement.reshape(wide, shape=(-1, rows) if last else (rows, -1))
     else:

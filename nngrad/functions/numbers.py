@@ -31,7 +31,7 @@ def isnan(x0: Array, /) -> jax.Array:
     """1 where an element is NaN, else 0; in the floating dtype of `x0`.
 
     Args:
-        x0: Any shape; of integers none is NaN, and the result is float32.
+        x0: Any shape; integers are never NaN, and the result is float32.
     """
     return lax.convert_element_type(_is_nan(x0), floating(x0).dtype)
 
@@ -41,7 +41,7 @@ def isinf(x0: Array, /) -> jax.Array:
     """1 where an element is infinite, of either sign, else 0; in the floating dtype of `x0`.
 
     Args:
-        x0: Any shape; of integers none is infinite, and the result is float32.
+        x0: Any shape; integers are never infinite, and the result is float32.
     """
     return lax.convert_element_type(_is_infinite(x0), floating(x0).dtype)
 
@@ -73,13 +73,13 @@ def reset_inf(x0: Array, /, val: float = 0) -> Variable:
 def mod2(x0: Array, x1: Array, /, fmod: bool = False) -> jax.Array:
     """The remainder of `x0 / x1`, broadcast together.
 
-    Of floating numbers it has the sign of `x0`, as C's `fmod`; of integers that of `x1`, unless `fmod`. The derivative
-    is 1 with respect to `x0`, and the quotient, rounded to 0 and negated, with respect to `x1`.
+    For floats it has the sign of `x0`, as C's `fmod`; for integers that of `x1`, unless `fmod`. The derivative with
+    respect to `x0` is 1; that with respect to `x1` is the negated quotient, rounded towards 0.
 
     Args:
         x0: The dividend, of any shape.
-        x1: The divisor, of any shape that broadcasts with that of `x0`. Of floating numbers the remainder of a division
-            by 0 is NaN; of integers it has no meaning.
+        x1: The divisor, of any shape that broadcasts with that of `x0`. Division by 0 gives NaN for floats, and is
+            undefined for integers.
         fmod: Whether integers too have the sign of `x0`.
     """
     x0, x1 = number_pair(x0, x1)
@@ -101,7 +101,7 @@ def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
     """
     x0, x1 = broadcast_pair(floating(x0), floating(x1))
     wide, divisor = widened(x0), widened(x1)
-    # What is left of the division by the remainder is whole but for rounding; a quotient alone may be rounded up.
+    # (x0 - remainder) / x1 is whole up to rounding, whereas x0 / x1 may be rounded up to the next whole number.
     whole = lax.round(lax.div(lax.sub(wide, lax.rem(wide, divisor)), divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     return lax.convert_element_type(whole, x0.dtype)
 
@@ -112,15 +112,15 @@ def bit_shift(x: Array, shift: Array, /, direction: Annotated[str, one_of("LEFT"
 
     Args:
         x: Unsigned integers, of any shape.
-        shift: The number of positions, of any shape that broadcasts with that of `x`; from the number of bits on the
-            result is 0.
+        shift: The number of positions, of any shape that broadcasts with that of `x`; if it is at least the number of
+            bits, the result is 0.
         direction: "LEFT", towards higher values, or "RIGHT".
 
     Returns:
         An array of the dtype of `x`.
 
     Raises:
-        TypeError: One of both is not of integers, or `x` is signed.
+        TypeError: `x` or `shift` does not hold integers, or `x` is signed.
     """
     if not jnp.issubdtype(x.dtype, jnp.unsignedinteger) or not jnp.issubdtype(shift.dtype, jnp.integer):
         raise TypeError(f"x must be of unsigned integers and shift of integers, got {x.dtype.name} and "

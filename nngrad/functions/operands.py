@@ -18,11 +18,11 @@ class Operand(NamedTuple):
     x: Variable
     """The input itself."""
     lead: int
-    """1 if the value has the leading axis, else 0."""
+    """1 if the value has the batch axis, else 0."""
 
     @property
     def size(self) -> Shape:
-        """The size of the batch axis in a tuple, which is empty without such an axis."""
+        """The size of the batch axis in a tuple; empty without a batch axis."""
         return self.value.shape[: self.lead]
 
     @property
@@ -38,7 +38,7 @@ class Operand(NamedTuple):
         return reshaped(self.value, (*self.size, *(1,) * room, *self.own))
 
     def widened(self, kept: Sequence[int] = ()) -> Variable:
-        """The value repeated along the axes of `x` where it is thin, except for those that are `kept`."""
+        """The value repeated along axes where it has size 1 but `x` is longer, except those that are `kept`."""
         if self.own == self.x.shape:
             return self.value
         shape = [n if a in kept else m for a, (n, m) in enumerate(zip(self.own, self.x.shape, strict=True))]
@@ -51,7 +51,7 @@ class Operand(NamedTuple):
 
 
 def size_of(operands: Sequence[Operand]) -> Shape:
-    """The size of the batch axis in a tuple, which is empty if no operand has that axis."""
+    """The size of the batch axis in a tuple; empty if no operand has one."""
     return next((each.size for each in operands if each.lead), ())
 
 

@@ -15,7 +15,7 @@ from . import array, comparison, elementwise, linear, slicing
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _EXACT = 1 << 53
-"""Up to which every whole number is a float."""
+"""Up to here every whole number is a float."""
 
 
 def _binary(
@@ -28,7 +28,7 @@ def _binary(
             return apply(both, (other, x) if reflected else (x, other))
         kind = other.__class__
         if (kind is float or kind is int) and other and -_EXACT <= other <= _EXACT and x.spec.differentiable:
-            return with_number(x, float(other))  # as most are: there is nothing to check
+            return with_number(x, float(other))  # the most common case, without checks
         if isinstance(other, _NUMBERS):
             if x.spec.differentiable:
                 return with_number(x, as_static_float(other))
@@ -92,11 +92,11 @@ _UFUNCS = {
     np.greater: ("__gt__", "__lt__"),
     np.greater_equal: ("__ge__", "__le__"),
 }
-"""What NumPy calls for operators: the method of a Variable on the left, and of one on the right."""
+"""For each ufunc that NumPy calls for an operator, the methods of a Variable on its left and on its right."""
 
 
 def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
-    """Called by NumPy for `array * variable`, and for its functions, of which Variables take the operators alone."""
+    """Called by NumPy for `array * variable` and for its ufuncs; Variables only support the operators."""
     if ufunc in _UFUNCS and method == "__call__" and not options:
         left, right = inputs
         name, reflected = _UFUNCS[ufunc]

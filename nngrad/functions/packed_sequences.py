@@ -17,13 +17,13 @@ def pack_padded_sequence(
 ) -> tuple[Variable, Variable]:
     """The sequences of a batch without padding: all first steps, then all second ones, and so on.
 
-    How many elements there are depends on the lengths, so these are read when the function is applied; those of another
-    batch need another graph.
+    The size of the result depends on the lengths, so they are read when the function is applied; a batch with other
+    lengths needs another graph.
 
     Args:
-        padded_sequence: (T, B, ...): the step comes first, and then the sequence.
+        padded_sequence: (T, B, ...): steps first, then sequences.
         lengths: (B,), whole numbers from 1 to T, the longest first.
-        batch_first: Whether the sequence comes first: (B, T, ...).
+        batch_first: Whether sequences come first: (B, T, ...).
 
     Returns:
         The elements, (sum of the lengths, ...), and for each step the number of sequences that have it, int32.
@@ -88,7 +88,7 @@ def pad_packed_sequence(
 
 
 def _known(given: Variable, argument: str, most: int) -> list[int]:
-    """The values of lengths or sizes, which never grow."""
+    """The values of lengths or sizes, checked not to increase."""
     if given.ndim != 1 or given.dtype.kind not in "iuf":
         raise ValueError(f"{argument} must be whole numbers of shape (n,), got {given.spec}")
     values = given.d.tolist()
@@ -103,5 +103,5 @@ def _known(given: Variable, argument: str, most: int) -> list[int]:
 
 
 def _counts(values: Sequence[int]) -> list[int]:
-    """How many of `values` are more than 0, more than 1, and so on: of lengths it makes batch sizes, and back."""
+    """The number of `values` above 0, above 1, and so on: it converts lengths to batch sizes, and back."""
     return [sum([v > i for v in values]) for i in range(max(values, default=0))]

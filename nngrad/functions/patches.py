@@ -31,12 +31,12 @@ def im2col(
         ksize: Size of the windows along each spatial axis. A single entry, here and below, applies to all axes.
         stride: Steps between them.
         pad: Zeros added at both ends of each spatial axis.
-        cover_all: Whether there is a window more where elements would be left over, with zeros beyond the padding.
+        cover_all: Whether elements that would be left over get one more window, with zeros beyond the padding.
         dilate: Distances between a window's elements.
 
     Returns:
         (N, C * prod(ksize), *counts), with (n + 2 pad - dilate (ksize - 1) - 1) / stride + 1 windows along an axis,
-        rounded down; with `cover_all` up.
+        rounded down, or up with `cover_all`.
 
     Raises:
         ValueError: x has no spatial axis, an argument is out of range, or a window spans more than padded x.
@@ -71,7 +71,7 @@ def col2im(
 def _windows(
     sizes: tuple[int, ...], ksize: Ints, stride: Ints, pad: Ints, cover_all: bool, dilate: Ints
 ) -> list[tuple[int, int, int, int, int, int]]:
-    """For each axis the windows' size, step and dilation, the padding before and behind, and how many there are."""
+    """For each axis the windows' size, step and dilation, the padding before and after, and the number of windows."""
     count = len(sizes)
     result = []
     for n, k, s, p, d in zip(
@@ -101,7 +101,7 @@ def max_pooling_nd(
         ksize: Size of the windows. A single entry, here and below, applies to all axes.
         stride: Steps between them; `ksize` by default.
         pad: Padding at both ends of each axis, which is never the maximum.
-        cover_all: Whether there is a window more where elements would be left over.
+        cover_all: Whether elements that would be left over get one more window.
         return_indices: Whether to return (y, indices), where an index is the position of the first maximum within its
             window, in row-major order.
 
@@ -126,7 +126,7 @@ def max_pooling_1d(
         ...: As for `max_pooling_nd`.
 
     Raises:
-        ValueError: As in `max_pooling_nd`, or x has not three axes.
+        ValueError: As in `max_pooling_nd`, or x does not have three axes.
     """
     _need_three_axes(x)
     return _maxima(x, ksize, stride, pad, cover_all, return_indices)
@@ -139,7 +139,7 @@ def _maxima(
     axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, 1)
     if any(k <= p or (count - 1) * s - p >= n for n, (k, s, _, p, _, count) in zip(x.shape[2:], axes, strict=True)):
         raise ValueError(f"stride {stride}, pad {pad} and cover_all={cover_all} make windows without elements")
-    # Margins behind may be narrower than those before, where elements are left over.
+    # The margin after may be narrower than that before, where elements are left over.
     lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
     widths = [w for _, _, _, p, end, _ in axes for w in (p, max(end, 0))]
     wide = movement.pad(x, tuple(widths), constant_value=lowest) if any(widths) else x
@@ -163,14 +163,14 @@ def average_pooling_nd(
 
     Args:
         pad: Padding at both ends of each axis.
-        pad_value: 0 where the padding counts, as zeros; None where a mean is over the elements of x alone.
+        pad_value: 0 if the padding counts, as zeros; None to average the elements of x alone.
         ...: As for `max_pooling_nd`.
 
     Returns:
         (N, C, *counts), with counts as for `im2col`.
 
     Raises:
-        ValueError: As in `im2col`; some window has no element that counts, or `pad_value` is another number.
+        ValueError: As in `im2col`; a window has no element that counts, or `pad_value` is neither 0 nor None.
     """
     return _means(x, ksize, stride, pad, pad_value)
 
@@ -186,7 +186,7 @@ def average_pooling_1d(
         ...: As for `average_pooling_nd`.
 
     Raises:
-        ValueError: As in `average_pooling_nd`, or x has not three axes.
+        ValueError: As in `average_pooling_nd`, or x does not have three axes.
     """
     _need_three_axes(x)
     return _means(x, ksize, stride, pad, pad_value)
@@ -223,14 +223,14 @@ def spatial_pyramid_pooling_2d(
     Args:
         x: (N, C, H, W).
         pyramid_height: Number of grids.
-        pooling: "max", the only one there is.
+        pooling: "max", the only choice.
 
     Returns:
         (N, C * (4^pyramid_height - 1) / 3, 1, 1).
 
     Raises:
-        ValueError: x has not four axes, `pyramid_height` is below 1 or makes windows without elements, or `pooling` is
-            another name.
+        ValueError: x does not have four axes, `pyramid_height` is below 1 or gives empty windows, or `pooling` is not
+            "max".
     """
     if x.ndim != 4 or 0 in x.shape[2:]:
         raise ValueError(f"x of shape {x.shape} must be (N, C, H, W), with elements")
@@ -261,7 +261,7 @@ def upsampling_2d(
         ...: As for `max_pooling_nd`.
 
     Returns:
-        (N, C, *outsize). Elements that are put at the same place add up.
+        (N, C, *outsize). Elements at the same position add up.
 
     Raises:
         ValueError: The shapes do not fit, or an argument is out of range.

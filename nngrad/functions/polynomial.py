@@ -34,8 +34,8 @@ def monomial(*x: Array, powers: IntsEach) -> jax.Array:
         if power
     ]
     product = None
-    # One of each factor, then a second one of those that have it, and so on: x ** 2 alone might overflow where
-    # exp(-x) * x * x is 0.
+    # Multiply by each factor once, then by those with a higher power again, and so on: x ** 2 alone might overflow
+    # where exp(-x) * x * x is 0.
     for count in range(max([abs(p) for p in powers])):
         for each, power in factors:
             if product is None:
@@ -46,17 +46,17 @@ def monomial(*x: Array, powers: IntsEach) -> jax.Array:
 
 
 _MOST_FACTORS = 64
-"""Up to which power the factors of a monomial are multiplied in turn."""
+"""Up to this power, the factors of a monomial are multiplied in turn."""
 
 
 def _weighted_part(arguments: tuple[Any, ...], start: int, stop: int, count: int) -> tuple[Any, ...]:
-    """The arguments of a part of a weighted sum: what comes before counts once, and the constant comes last."""
+    """The arguments for part of a weighted sum: the sum before it has weight 1, and the last part has the constant."""
     coefficients, constant = arguments
     return ((1,) if start else ()) + coefficients[start:stop], constant if stop == count else 0
 
 
 def _weighted_by_variables(f: Function, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> Variable:
-    """A weighted sum where some of the coefficients, or the constant, are Variables."""
+    """A weighted sum in which some coefficients, or the constant, are Variables."""
     coefficients, constant = arguments
     terms = [_times(x, c) for x, c in zip(inputs, coefficients, strict=True)]
     total = terms[0] if len(terms) == 1 else add_n(*terms)

@@ -1,6 +1,6 @@
 """Max, average and sum pooling, and unpooling.
 
-The windows lie along the last axes, as many as `kernel` has entries, or along those before the last one if
+The windows lie along the last axes, one for each entry of `kernel`, or along those before the last one if
 `channel_last`. Any number of axes may precede them.
 """
 
@@ -37,12 +37,12 @@ from .transposition import transposed
 
 
 def _pooled_axes(f: Function) -> tuple[int, int]:
-    """How many of the last axes windows lie along, or are of channels behind those."""
+    """The number of trailing axes: those along which windows lie, and a last channel axis."""
     return (len(f.args["kernel"]) + f.args["channel_last"],) * 2
 
 
 def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None:
-    """With the channels last, where there are one axis of batch and one of channels."""
+    """The arguments with channels last; None unless there are one batch axis and one channel axis."""
     return with_flag(shapes, arguments) if len(shapes[0]) == len(arguments["kernel"]) + 2 else None
 
 
@@ -60,8 +60,8 @@ def max_pooling(
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`, with any number of spatial axes.
         kernel: Size of the windows, one entry per spatial axis.
         stride: Steps between them; `kernel` by default. A single entry, here and below, applies to all axes.
-        ignore_border: Whether to omit windows that reach beyond the far end of the padding; else there is one for each
-            start in the padding before x, or in x.
+        ignore_border: Whether to omit windows that reach beyond the end of the padding; else each window that starts in
+            x or in the padding before it counts.
         pad: Padding at both ends of each spatial axis, which is never the maximum; 0 by default.
         channel_last: Whether the channel axis is the last.
 
@@ -70,7 +70,7 @@ def max_pooling(
         `ignore_border`.
 
     Raises:
-        ValueError: The windows do not fit x, or some of them would lie in the padding alone.
+        ValueError: The windows do not fit x, or some would lie entirely in the padding.
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     need_elements(axes)
@@ -80,7 +80,7 @@ def max_pooling(
 
 
 def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
-    """Sizes, steps and padding of the windows, as XLA wants them."""
+    """Sizes, steps and padding of the windows, as XLA takes them."""
     sizes, steps, ends = [1] * ndim, [1] * ndim, [(0, 0)] * ndim
     for a in axes:
         sizes[a.axis], steps[a.axis], ends[a.axis] = a.kernel, a.stride, a.ends
@@ -88,8 +88,7 @@ def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
 
 
 def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
-    """For each window at which of its places the first maximum is; as many as it has places where none is, since all
-    that it holds is NaN."""
+    """For each window, the index of its first maximum; the number of its positions if all its elements are NaN."""
     elements = at_places(x, axes, np.array(math.nan, x.dtype))
     largest = lax.full_like(elements[0], -math.inf)
     for e in elements:
@@ -101,12 +100,12 @@ def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
 
 
 def _are_few(axes: list[WindowAxis]) -> bool:
-    """Whether windows are so small that their places are looked at one by one."""
+    """Whether windows are small enough to go through their positions one by one."""
     return math.prod([a.kernel for a in axes]) <= MOST_SLICES
 
 
 def _winners(x: Any, axes: list[WindowAxis]) -> Any:
-    """For each window the place of its first maximum, counted along the flattened spatial axes."""
+    """For each window, the position of its first maximum along the flattened spatial axes."""
     first, last = axes[0].axis, axes[-1].axis + 1
     counted = lax.iota(jnp.int32, math.prod(x.shape[first:last])).reshape(x.shape[first:last])
     counted = lax.broadcast_in_dim(counted, x.shape, range(first, last))
@@ -122,7 +121,7 @@ def _winners(x: Any, axes: list[WindowAxis]) -> Any:
 
 
 def _flat(x: Any, axes: list[WindowAxis]) -> Any:
-    """`x` as (batch, places, channels)."""
+    """`x` as (batch, positions, channels)."""
     first, last = axes[0].axis, axes[-1].axis + 1
     return lax.reshape(x, (math.prod(x.shape[:first]), math.prod(x.shape[first:last]), math.prod(x.shape[last:])))
 
@@ -139,7 +138,7 @@ def _on_cpu(specs: Sequence[Spec], arguments: Mapping[str, Any]) -> Callable[...
 
 
 def _computed_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
-    """The gradient where windows overlap, so that each of them is looked at from several places."""
+    """The gradient for overlapping windows: each first maximum is read several times, but computed once."""
     return _gradient(dy, floating(x), lambda x, axes: computed_once(lambda x: _first_maxima(x, axes), x), **arguments)
 
 
@@ -150,7 +149,7 @@ def max_pooling_backward(
 ) -> jax.Array:
     """The gradient of `max_pooling` at `x`: each element of `dy`, added at the first maximum of its window.
 
-    Linear in `dy`; `x` says where, and gets no gradient.
+    Linear in `dy`; `x` only determines positions, and gets no gradient.
 
     Args:
         dy: Of the shape that `max_pooling` returns.
@@ -184,7 +183,7 @@ def max_pooling_select(
 ) -> jax.Array:
     """The elements of `g` where the windows of `x` have their first maxima: the transpose of `max_pooling_backward`.
 
-    Linear in `g`; `x` says where, and gets no gradient.
+    Linear in `g`; `x` only determines positions, and gets no gradient.
 
     Args:
         g: Of the shape of `x`.
@@ -236,12 +235,12 @@ def average_pooling(
     Args:
         x: As for `max_pooling`; integers are averaged as float32.
         pad: Padding at both ends of each spatial axis; 0 by default.
-        including_pad: Whether the padding counts, as zeros; else a mean is over the elements of x alone. The part of a
-            window of `ignore_border=False` that lies beyond the padding never counts.
+        including_pad: Whether the padding counts, as zeros; else only elements of x are averaged. With
+            `ignore_border=False`, the part of a window beyond the padding never counts.
         ...: As for `max_pooling`.
 
     Raises:
-        ValueError: The windows do not fit x; or some of them lie in the padding alone, and it does not count.
+        ValueError: The windows do not fit x; or some lie entirely in padding that does not count.
     """
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)

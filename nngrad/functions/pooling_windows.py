@@ -29,17 +29,17 @@ class WindowAxis(NamedTuple):
 
     @property
     def ends(self) -> tuple[int, int]:
-        """Padding before the elements, and behind them as far as the last window reaches (negative: cut off)."""
+        """Padding before the elements, and after them up to the end of the last window (negative: cropped)."""
         return self.pad, (self.number - 1) * self.stride + self.kernel - self.size - self.pad
 
     @property
     def least(self) -> int:
-        """The least number of elements that a window has: that of the first or the last one."""
+        """The smallest number of elements in a window: that of the first or the last one."""
         last = (self.number - 1) * self.stride - self.pad
         return min(min(first + self.kernel, self.size) - max(first, 0) for first in (-self.pad, last))
 
     def counts(self, margin: int) -> Any:
-        """How many positions each window has among the elements and `margin` more on either side, as int32."""
+        """The number of positions of each window within the elements and `margin` more on either side, as int32."""
         first = lax.iota(jnp.int32, self.number) * self.stride - self.pad
         end = lax.min(first + self.kernel, lax.full_like(first, self.size + margin))
         return end - lax.max(first, lax.full_like(first, -margin))
@@ -85,7 +85,7 @@ def need_elements(axes: list[WindowAxis]) -> None:
 
 
 def pooled_shape(shape: tuple[int, ...], axes: list[WindowAxis]) -> tuple[int, ...]:
-    """`shape` with as many elements along `axes` as there are windows."""
+    """`shape`, with the number of windows along each of `axes`."""
     counts = {a.axis: a.number for a in axes}
     return tuple(counts.get(i, n) for i, n in enumerate(shape))
 
@@ -94,7 +94,7 @@ def over_windows(x: Any, axes: list[WindowAxis], combine: Callable[[Any, Any], A
     """Each window reduced by `combine`, a sum or a maximum, one axis at a time."""
     for a in axes:
         padded = _padded(x, [a], neutral)
-        if a.kernel > MOST_SLICES:  # so many slices would take long to compile
+        if a.kernel > MOST_SLICES:  # this many slices would take long to compile
             sizes, steps = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in (a.kernel, a.stride))
             x = lax.reduce_window(padded, neutral, combine, sizes, steps, "VALID")
         else:
@@ -127,9 +127,9 @@ def at_places(x: Any, axes: list[WindowAxis], fill: Any) -> list[Any]:
 
 
 def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
-    """The transpose of `at_places`, with zeros in the padding: what arrays with one element for each window, one array
-    for each place in it, come to where they are put there. Elements whose coordinates leave the same remainders by the
-    strides are added up as one array, for each of these; and then the arrays are interleaved."""
+    """The transpose of `at_places`, with zeros in the padding: `parts` has one array for each position in a window,
+    with one element for each window, and each element is added at its position. Positions with equal coordinates modulo
+    the strides are summed as one array; then these arrays are interleaved."""
     zero = np.zeros((), parts[0].dtype)
     lengths = {a.axis: a.number + (a.kernel - 1) // a.stride for a in axes}
     empty = lax.full([lengths.get(i, n) for i, n in enumerate(parts[0].shape)], 0, parts[0].dtype)
@@ -154,12 +154,12 @@ def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
 
 
 def _merged(x: Any, axis: int) -> Any:
-    """`x` with an axis and the one behind it made one."""
+    """`x` with an axis merged with the next one."""
     return lax.reshape(x, (*x.shape[:axis], x.shape[axis] * x.shape[axis + 1], *x.shape[axis + 2 :]))
 
 
 def per_window(y: Any, axes: list[WindowAxis], margins: list[int]) -> Any:
-    """`y` divided by the number of positions of each window that lie among the elements and margins."""
+    """`y` divided by the number of positions of each window that lie within the elements and margins."""
     for a, margin in zip(axes, margins, strict=True):
         share = 1 / lax.convert_element_type(a.counts(margin), jnp.promote_types(y.dtype, jnp.float32))
         y = y * lax.broadcast_in_dim(lax.convert_element_type(share, y.dtype), y.shape, (a.axis,))

@@ -1,7 +1,7 @@
 """Quantisers, with the surrogate gradients that networks are trained with.
 
-Their derivatives are 0 almost everywhere, so each has an estimate instead: mostly that of the identity, cut off outside
-the range (straight-through; Bengio, Leonard and Courville, 2013).
+Their derivatives are 0 almost everywhere, so each has an estimate instead: mostly that of the identity, set to 0
+outside the range (straight-through; Bengio, Leonard and Courville, 2013).
 """
 
 from __future__ import annotations
@@ -29,9 +29,8 @@ _EXPONENT: dict[np.dtype[Any], Any] = {
 
 
 def nearest_power(x: jax.Array, threshold: float) -> jax.Array:
-    """`x`, float32 or float64 and not negative, rounded to a power of two: up from `threshold` times a power on, which
-    is 1.5 to round to the nearest one, and sqrt(2) in the logarithm. What is not a normal number becomes 0; NaN
-    stays."""
+    """`x`, float32 or float64 and not negative, rounded to a power of two: up from `threshold` times the power below.
+    1.5 gives the nearest power, sqrt(2) the nearest in the logarithm. Subnormal numbers become 0; NaN stays."""
     mask = _EXPONENT[np.dtype(x.dtype)]
     below = lax.bitcast_convert_type(lax.bitwise_and(lax.bitcast_convert_type(x, mask.dtype), mask), x.dtype)
     power = lax.select(lax.ge(x, below * x.dtype.type(threshold)), below * x.dtype.type(2), below)
@@ -39,15 +38,15 @@ def nearest_power(x: jax.Array, threshold: float) -> jax.Array:
 
 
 MOST_BITS = 32
-"""Of how many bits codes may be."""
+"""The largest number of bits of a code."""
 INT8, UINT8 = np.dtype(np.int8), np.dtype(np.uint8)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, reads=1)
 def straight_through(y: Array, x: Array, /) -> jax.Array:
-    """`y` with the gradient of `x`: the gradient passes to `x`, as if that were the result, and not to `y`.
+    """`y` with the gradient of `x`: the gradient passes to `x`, as if `x` were the result, and not to `y`.
 
-    Any estimator can be made of it: `straight_through(F.sign(x), F.tanh(x))` is the sign with the gradient of tanh.
+    It can express any estimator: `straight_through(F.sign(x), F.tanh(x))` is the sign with the gradient of tanh.
 
     Args:
         y: The value, of any shape and dtype.
@@ -63,14 +62,14 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
 
 
 def written(y: Variable, values: Mapping[Variable, Variable]) -> Variable:
-    """`y`, computed so that each `forward()` puts the new values into those of the Variables that are leaves. The
-    gradient passes beside what writes, so that it can be taken in the bodies of loops and of `nn.vmap` as well."""
+    """`y`, computed so that each `forward()` writes the new values to those of the Variables that are leaves. The
+    gradient bypasses the update, so it also works in the bodies of loops and of `nn.vmap`."""
     updates = {leaf: _stopped(value) for leaf, value in values.items() if leaf.parent is None}
     return straight_through(control.with_updates(_stopped(y), updates), y) if updates else y
 
 
 def _stopped(y: Variable) -> Variable:
-    """`y`, behind which there is no way for gradients."""
+    """`y`, through which no gradient passes."""
     value: Variable = control.unlink(y)
     value.need_grad = False
     return value
@@ -101,19 +100,19 @@ def fixed_point_quantize(
 ) -> jax.Array:
     """`x` rounded to a multiple of `delta`, halves away from zero, within the range of `n` bits.
 
-    The largest is `delta * (2^(n-1) - 1)`, and the least is minus that; without `sign` they are `delta * (2^n - 1)`
-    and 0.
+    The largest value is `delta * (2^(n-1) - 1)`, and the smallest is its negative. Without `sign` they are
+    `delta * (2^n - 1)` and 0.
 
     Args:
-        sign: Whether one of the bits is for the sign.
+        sign: Whether one of the bits is the sign.
         n: Number of bits.
         delta: The step.
         quantize: Whether to quantise; else the result is `x`.
-        ste_fine_grained: Whether the gradient passes only where `x` is within the range, both ends included; else it
-            passes everywhere.
+        ste_fine_grained: Whether the gradient passes only where `x` is within the range, ends included; else it passes
+            everywhere.
 
     Raises:
-        ValueError: `n` is not from 1, or 2 with `sign`, to 32, or `delta` is not positive.
+        ValueError: `n` is not from 1 (or 2 with `sign`) to 32, or `delta` is not positive.
     """
     low, high = fixed_point_range(sign, n, delta)
     if not quantize:
@@ -140,19 +139,19 @@ def pow2_quantize(
 ) -> jax.Array:
     """`x` with its magnitude rounded to a power of two between `2^(m - (2^k - 1))` and `2^m`, with k bits.
 
-    Sizes are rounded in the logarithm: up from sqrt(2) times a power on. The k bits are those of `n` that are left.
-    What is below the least becomes it; or 0, with `with_zero`, where it is less than 1/sqrt(2) of it. Without `sign`
-    what is negative becomes what 0 does.
+    Magnitudes are rounded in the logarithm: up from sqrt(2) times a power. k is `n` minus the bits for the sign and for
+    0. Magnitudes below the smallest power become that power; with `with_zero`, those below 1/sqrt(2) times it become 0.
+    Without `sign`, negative numbers are treated as 0.
 
     Args:
-        with_zero: Whether one of the bits is for 0.
+        with_zero: Whether one of the bits represents 0.
         m: Exponent of the largest power.
-        ste_fine_grained: Whether the gradient is 0 where `|x|` is rounded to more than the largest power, and, without
-            `sign`, where `x` is negative; else it passes everywhere.
+        ste_fine_grained: Whether the gradient is 0 where `|x|` would be rounded to more than the largest power, and,
+            without `sign`, where `x` is negative; else it passes everywhere.
         ...: As for `fixed_point_quantize`.
 
     Raises:
-        ValueError: `n` leaves no bit for the power, or is more than 32, or no float holds the largest power.
+        ValueError: `n` leaves no bit for the power or is above 32, or a float cannot hold the largest power.
     """
     low, high = pow2_range(sign, with_zero, n, m)
     if not quantize:
@@ -168,14 +167,14 @@ def pow2_quantize(
 
 
 def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, float]:
-    """The smallest and the largest power of a code."""
+    """The smallest and the largest power of a power-of-two code."""
     spent = " and ".join([name for name, given in (("sign", sign), ("with_zero", with_zero)) if given])
     bits = _bits_of_size(n, sign + with_zero, spent)
     return math.ldexp(1.0, m - (2**bits - 1)), math.ldexp(1.0, m)
 
 
 def _bits_of_size(n: int, spent: int, on: str) -> int:
-    """How many of `n` bits are left when some are spent."""
+    """The number of bits left of `n` after `spent` bits; `on` names their use in messages."""
     if not spent < n <= MOST_BITS:
         why = f", of which {spent} {'is' if spent == 1 else 'are'} for {on}" if on else ""
         raise ValueError(f"n must be from {spent + 1} to {MOST_BITS} bits{why}, got {n}")
@@ -186,7 +185,7 @@ def _bits_of_size(n: int, spent: int, on: str) -> int:
 def prune(x: Array, /, rate: Probability = 0.9) -> jax.Array:
     """`x` with its smallest elements set to 0; the gradient passes everywhere.
 
-    Elements are kept if they are as large as the one at index `floor(rate * (count - 1))` in the order of magnitudes.
+    Elements are kept if their magnitude is at least the one at index `floor(rate * (count - 1))` in ascending order.
 
     Args:
         x: Any shape and numeric dtype.
@@ -211,26 +210,26 @@ def min_max_quantize(
 ) -> Variable:
     """`x` rounded to evenly spaced levels of a range, one of which is 0 (Jacob and others, 2018).
 
-    The range from `qr_min` to `qr_max` has the levels `ql_min` to `ql_max`, so one is s = (qr_max - qr_min) /
-    (ql_max - ql_min) from the next. It is moved by less than s, or to where it reaches 0, so that 0 is among them. The
-    gradient passes to `x` where that is within the range, both ends included; to `qr_min` where `x` is below, and to
-    `qr_max` where it is above.
+    The levels `ql_min` to `ql_max` divide the range from `qr_min` to `qr_max` into steps s = (qr_max - qr_min) /
+    (ql_max - ql_min). The range is shifted by less than s, or until it reaches 0, so that 0 is a level. The gradient
+    passes to `x` where it is within the range, ends included; to `qr_min` where `x` is below, and to `qr_max` where it
+    is above.
 
-    With `x_min_max` the range is that of `x` itself and no gradient passes to it. Each `forward()` writes it to
-    `qr_min` and `qr_max`, where they are leaves.
+    With `x_min_max` the range is that of `x` itself, and gets no gradient. Each `forward()` writes it to `qr_min` and
+    `qr_max`, if they are leaves.
 
     Args:
         qr_min: Lower end of the range, of a shape with as many axes as `x`, along each the size of `x` or 1.
-        qr_max: Upper end, of that shape too; where it is not `eps` above the lower one, what is `eps` above is taken.
-        ql_min: The lowest level, a whole number, of that shape too.
-        ql_max: The highest level, of that shape too.
+        qr_max: Upper end, of the same shape; it is raised to the lower end plus `eps` where it is below that.
+        ql_min: The lowest level, a whole number, of the same shape.
+        ql_max: The highest level, of the same shape.
         decay: With `x_min_max` and `ema`, the share of the previous range that is kept.
-        x_min_max: Whether the range is from the least to the largest element of `x`, over the axes of size 1 of
-            `qr_min`.
-        ema: Whether that is averaged with what `qr_min` and `qr_max` hold. Without `x_min_max` it only keeps gradients
-            from the range.
+        x_min_max: Whether the range is from the smallest to the largest element of `x`, over the axes where `qr_min`
+            has size 1.
+        ema: Whether that range is averaged with the values of `qr_min` and `qr_max`. Without `x_min_max` it only keeps
+            gradients from the range.
         ste_fine_grained: Whether the gradient to `x` is 0 outside of the range; else it passes everywhere.
-        eps: The least width of the range; positive.
+        eps: The smallest width of the range; positive.
         quantize: Whether to quantise; else the result is `x`.
 
     Returns:
@@ -264,7 +263,7 @@ def min_max_quantize(
     zero = maximum2(minimum2(elementwise.round(ql_min - low / step), ql_max), ql_min)
     least, largest = (ql_min - zero) * step, (ql_max - zero) * step
     level = elementwise.round((maximum2(minimum2(wide, largest), least) - least) / step) + ql_min
-    value = array.cast((level - zero) * step, x.dtype)  # just 0 at the level of 0
+    value = array.cast((level - zero) * step, x.dtype)  # exactly 0 at the level of 0
     through = wide * (comparison.greater_equal(wide, least) * comparison.less_equal(wide, largest))
     through = through if ste_fine_grained else wide
     if not (x_min_max or ema):
@@ -284,20 +283,20 @@ def quantize_linear(
 ) -> jax.Array:
     """`x / scale`, rounded, plus `zero_point`, within the range of 8 bits.
 
-    Its gradients are those of `x / scale + zero_point`, within the range and outside.
+    Its gradients are those of `x / scale + zero_point`, inside and outside of the range.
 
     Args:
         scale: Of a shape that broadcasts with that of `x`.
-        zero_point: Of such a shape too; it is rounded, and brought within the range.
+        zero_point: Also of a shape that broadcasts; it is rounded, and clipped to the range.
         round_mode: How halves are rounded: "HALF_AWAY_FROM_ZERO" or "HALF_TO_EVEN".
-        narrow_range: Whether to leave out the smallest integer.
-        dtype: int8 or uint8, which gives the range. The result stays floating.
+        narrow_range: Whether to exclude the smallest integer.
+        dtype: int8 or uint8, which determines the range. The result stays floating.
 
     Returns:
         Whole numbers in the common dtype of `x` and `scale`.
 
     Raises:
-        ValueError: The shapes do not broadcast, or `round_mode` or `dtype` is another one.
+        ValueError: The shapes do not broadcast, or `round_mode` or `dtype` is none of the above.
     """
     if dtype not in (INT8, UINT8):
         raise ValueError(f"dtype must be int8 or uint8, got {np.dtype(dtype).name}")
@@ -314,12 +313,12 @@ def quantize_linear(
 
 @composite
 def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
-    """`(x - zero_point) * scale`: numbers from their codes. The gradients of all three are exact.
+    """`(x - zero_point) * scale`: numbers from their codes. The gradients with respect to all three are exact.
 
     Args:
         x: The codes, of any shape; whole numbers are taken in the dtype of `scale`.
         scale: Of a shape that broadcasts with that of `x`; floating.
-        zero_point: The code of 0, of such a shape too.
+        zero_point: The code of 0, also of a shape that broadcasts.
 
     Raises:
         TypeError: `scale` is not floating.
@@ -333,5 +332,5 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
 
 
 def _rounded(x: jax.Array, to_even: bool = False) -> jax.Array:
-    """The nearest whole numbers."""
+    """The nearest whole numbers; halves away from zero, or to even."""
     return lax.round(x, lax.RoundingMethod.TO_NEAREST_EVEN if to_even else lax.RoundingMethod.AWAY_FROM_ZERO)

@@ -1,7 +1,7 @@
 """Affine functions and convolutions with quantised weights: signs, scaled signs, or powers of two.
 
-nnabla writes the quantised weights in place at each forward pass. Here `forward()` writes them to the leaves that are
-given for them.
+nnabla writes the quantised weights in place at each forward pass. Here `forward()` writes them to the leaves given for
+them.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def _same_shape(name: str, argument: str, value: Variable, weight: Variable) -> 
 
 
 def _binary(name: str, weight: Variable, binary_weight: Variable, zero: float) -> Variable:
-    """The signs of weights; they are written to `binary_weight`."""
+    """The signs of the weights, which `forward()` also writes to `binary_weight`."""
     _same_shape(name, "binary_weight", binary_weight, weight)
     signs = elementwise.sign(weight, alpha=zero)
     return written(signs, {binary_weight: signs})
@@ -77,7 +77,7 @@ def binary_connect_convolution(
 def _scaled(
     name: str, weight: Variable, binary_weight: Variable, alpha: Variable, zero: float, axes: tuple[int, ...]
 ) -> Variable:
-    """The signs of weights, times their mean size over `axes`, with the gradient of the weights."""
+    """The signs of the weights times their mean magnitude over `axes`; the gradient passes to the weights."""
     _same_shape(name, "binary_weight", binary_weight, weight)
     sizes = reduction.mean(elementwise.abs(accurate(weight)), axis=axes, keepdims=True)
     if alpha.size != sizes.size:
@@ -97,7 +97,7 @@ def binary_weight_affine(
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 
     Args:
-        alpha: A leaf with an element for each output, to which it writes the mean sizes.
+        alpha: A leaf with an element for each output, to which `forward()` writes the mean magnitudes.
         ...: As for `binary_connect_affine`.
     """
     scaled = _scaled("binary_weight_affine", weight, binary_weight, alpha, quantize_zero_to, (0,))
@@ -115,7 +115,7 @@ def binary_weight_convolution(
     The gradient passes to `weight` as if it were neither rounded nor scaled.
 
     Args:
-        alpha: A leaf with an element for each output channel, to which it writes the mean sizes.
+        alpha: A leaf with an element for each output channel, to which `forward()` writes the mean magnitudes.
         ...: As for `convolution` and `binary_connect_affine`.
     """
     axes = tuple(range(1, weight.ndim))
@@ -123,7 +123,7 @@ def binary_weight_convolution(
     return convolution.body(x, scaled, bias, base_axis, pad, stride, dilation, group)
 
 
-# ---------------------------------------------------------------- powers of two, one half after the other
+# ---------------------------------------------------------------- incremental quantisation to powers of two
 
 Algorithm: TypeAlias = Annotated[str, one_of("largest_abs", "random")]
 
@@ -133,18 +133,18 @@ def inq_quantize(
     weight: Floats, indicators: Array, kept_weight: Array, kept_indicators: Array, count: Array,
     coins: Array | None = None, /, num_bits: Annotated[int, between(2, MOST_BITS)] = 4, inq_iterations: Ints = (),
 ) -> tuple[jax.Array, jax.Array]:
-    """One step of incremental network quantisation: `weight` with powers of two where it is fixed, and where that is.
+    """One step of incremental network quantisation: `weight` with fixed weights at powers of two, and the indicators.
 
     The gradient passes to `weight` everywhere.
 
     Args:
         indicators: 1 where a weight is fixed, else 0; of the shape of `weight`, as the next two are.
-        kept_weight: What the step before has returned, which fixed weights go back to.
-        kept_indicators: Where that step had fixed them.
-        count: How many steps were before; of shape ().
-        coins: 1 for each weight that is fixed if this is a step at which some are, else 0; None for the larger half.
-        num_bits: Number of bits of a code, one of which is for 0.
-        inq_iterations: The counts at which half of the weights that are left are fixed, and at the last one all.
+        kept_weight: The weights that the previous step returned; fixed weights return to them.
+        kept_indicators: The indicators that the previous step returned.
+        count: The number of previous steps; of shape ().
+        coins: 1 for each weight to fix if this step fixes some, else 0; None for the larger half.
+        num_bits: Number of bits of a code, one of which represents 0.
+        inq_iterations: The counts at which half of the remaining weights are fixed; at the last one all are.
 
     Returns:
         The weights, of the shape and dtype of `weight`, and the new indicators.
@@ -171,7 +171,7 @@ def inq_quantize(
 
 
 def _larger_half(sizes: jax.Array, fixed: jax.Array) -> jax.Array:
-    """Where the larger half is of those that are not fixed."""
+    """A mask of the larger half of the weights that are not fixed."""
     ranked = jnp.where(fixed, -1, sizes).ravel()
     ranks = jnp.argsort(jnp.argsort(-ranked))
     return (ranks < jnp.sum(~fixed) // 2).reshape(sizes.shape)
@@ -180,10 +180,10 @@ def _larger_half(sizes: jax.Array, fixed: jax.Array) -> jax.Array:
 def _incremental(
     name: str, weight: Variable, indicators: Variable, num_bits: int, inq_iterations: Ints, algorithm: str, seed: int
 ) -> Variable:
-    """The weights of a layer under incremental quantisation, with what its forward passes write."""
+    """The weights of a layer under incremental quantisation, with the updates of its forward passes."""
     _same_shape(name, "indicator_fixedweights", indicators, weight)
     iterations = as_ints(inq_iterations)
-    # What is kept from one forward pass to the next belongs to this application, as in nnabla.
+    # The state between forward passes belongs to this application, as in nnabla.
     count, kept_weight, kept_indicators = [
         leaf_of(NdArray.from_numpy_array(np.zeros(shape, dtype)))
         for shape, dtype in (((), np.int32), (weight.shape, weight.dtype), (weight.shape, indicators.dtype))
@@ -205,19 +205,19 @@ def inq_affine(
 ) -> Variable:
     """`affine`, whose weights are fixed at powers of two step by step as `forward()` is called (Zhou and others, 2017).
 
-    Each `forward()` writes `weight` and `indicator_fixedweights`, where they are leaves, and so a weight that is fixed
-    gets its power of two back whatever a solver has made of it. The gradient passes to `weight` as to that of
-    `affine`. Each application counts for itself: build the graph once, since one that is built anew begins at 0.
-    `nn.train_step` takes no parameters that a graph writes itself: train with `forward`, `backward` and `update`.
+    Each `forward()` writes `weight` and `indicator_fixedweights` if they are leaves, so a fixed weight returns to its
+    power of two after a solver's update. The gradient passes to `weight` as in `affine`. Each application counts its
+    own steps: build the graph once, since a new one starts at 0. `nn.train_step` does not accept parameters that the
+    graph itself writes: train with `forward`, `backward` and `update`.
 
     Args:
         weight: As for `affine`; floating.
         indicator_fixedweights: 1 where a weight is fixed, else 0; of the shape of `weight`.
-        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, from that nearest to
-            the largest weight down.
-        inq_iterations: At which calls of `forward()`, the first of which is number 0, half of the weights that are
-            left are fixed; at the last of them all are.
-        selection_algorithm: Which half: "largest_abs", or "random", where each of them is fixed with probability 1/2.
+        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, downwards from the one
+            nearest to the largest weight.
+        inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
+            the last one all are.
+        selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
         seed: As for random functions, for "random".
         ...: As for `affine`.
 
@@ -235,7 +235,7 @@ def inq_convolution(
     pad: Ints | None = None, stride: Ints | None = None, dilation: Ints | None = None, group: int = 1,
     num_bits: int = 4, inq_iterations: Ints = (), selection_algorithm: Algorithm = "largest_abs", seed: int = -1,
 ) -> Variable:
-    """`convolution`, whose weights are fixed at powers of two step by step, as those of `inq_affine` are.
+    """`convolution`, whose weights are fixed at powers of two step by step, as in `inq_affine`.
 
     Args:
         weight: As for `convolution`; floating.

@@ -2,7 +2,7 @@
 
 A loop over the blocks computes the weights of a few queries for all keys at a time, and its step is a checkpoint. So a
 gradient recomputes the weights of a block when it needs them, and accumulates the gradients of keys and values over the
-blocks. It is a loop over blocks too, which can be differentiated in the same way.
+blocks. It is again a loop over blocks, and differentiable in the same way.
 """
 
 from __future__ import annotations
@@ -14,10 +14,10 @@ from ..graph import Variable
 from . import checkpoints, loops, movement
 
 BLOCK = 128
-"""The most queries in a block. With 256 memory doubles, and time stays the same within a tenth."""
+"""The largest number of queries in a block. With 256, memory doubles, and time is the same within a tenth."""
 WEIGHTS_AT_ONCE = 1 << 18
-"""Up to how many weights of a head there are no blocks. A loop over a quarter of a million takes up to 1.4 times as
-long as one product, and from a million on it takes less time, since a block stays closer to the processor."""
+"""Up to this many weights of a head there are no blocks. For a quarter of a million, a loop takes up to 1.4 times as
+long as one product; from a million on it takes less time, since a block stays in cache."""
 
 
 class ByTarget(NamedTuple):
@@ -32,8 +32,8 @@ def by_blocks(
 ) -> tuple[Variable, ...]:
     """The result of `average` for all queries, computed block by block where there are many weights.
 
-    It gets a part of each array that is `given`, by name, with the same queries, and returns arrays with these queries
-    along their third axis. It may read whatever is the same for all queries.
+    `average` gets the part of each `given` array for some queries, by name, and returns arrays with these queries along
+    their third axis. It may also read arrays that are the same for all queries.
     """
     array, axis = next(iter(given.values()))
     targets = array.shape[axis]
@@ -47,7 +47,7 @@ def by_blocks(
 
 
 def _cut(given: ByTarget, count: int, size: int) -> Variable:
-    """Blocks of `size` queries along a first axis; the last one is filled up with zeros."""
+    """Blocks of `size` queries along a new first axis; the last one is padded with zeros."""
     (x, axis), shape = given, given.array.shape
     lacking = count * size - shape[axis]
     if lacking:

@@ -17,8 +17,8 @@ from . import activation, array, linear, loops, movement, stochastic
 
 States = tuple[Variable, ...]
 Cell = Callable[[Variable, Variable, States, Variable | None], States]
-"""What a step makes of the inputs' part of the gates, that of the state, the states before and a bias for the latter:
-the states after it, the first of which is the output."""
+"""A step: from the inputs' part of the gates, that of the state, the previous states and a bias for the state's part to
+the next states, the first of which is the output."""
 
 
 class CellKind(NamedTuple):
@@ -28,11 +28,11 @@ class CellKind(NamedTuple):
     cell: Cell
     gates: int
     biases: int
-    """How many biases there are for each unit: one for each gate, and perhaps one for what comes from the state."""
+    """The number of biases of each unit: one for each gate, and for some kinds one for the state's product."""
     states: tuple[str, ...]
     """The names of the states."""
     has_axis: bool = True
-    """Whether weights have an axis for gates."""
+    """Whether weights have a gate axis."""
 
 
 def _gates(parts: Variable, size: int) -> tuple[Variable, ...]:
@@ -71,7 +71,7 @@ ELMAN = {
 
 
 class RecurrentLayers(NamedTuple):
-    """The checked arguments of several layers of one kind, in one dtype and with an axis for gates."""
+    """The checked arguments of several layers of one kind, in one dtype and with a gate axis."""
 
     x: Variable
     states: States
@@ -185,20 +185,20 @@ def rnn(
         x: (T, B, I).
         h: The first states, (L, D, B, H).
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, H, I + H).
-        weight: Those of the other layers, (L - 1, D, H, D * H + H); None where there is one layer.
-        bias: b, (L, D, H); None for none.
-        num_layers: L. Each layer but the first gets the outputs of the one before.
+        weight: Those of the other layers, (L - 1, D, H, D * H + H); None if there is only one layer.
+        bias: b, (L, D, H); None for no bias.
+        num_layers: L. Each layer after the first takes the outputs of the one before.
         nonlinearity: "tanh" or "relu".
         dropout: The probability of dropping each output between layers.
         bidirectional: Whether each layer has a second direction, from the last step to the first (D is 2), whose
             outputs are concatenated with those of the first.
-        training: Whether there is dropout.
+        training: Whether dropout is applied.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
 
     Raises:
-        TypeError: Nothing of it is floating.
+        TypeError: No argument is floating.
     """
     y, h_n = _recurrent(
         ELMAN[nonlinearity], x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training
@@ -223,15 +223,15 @@ def lstm(
         h: The first states, (L, D, B, H): L layers, D directions, H units.
         c: The first cells, of the same shape.
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 4, H, I + H).
-        weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None where there is one layer.
-        bias: b, (L, D, 4, H); None for none.
+        weight: Those of the other layers, (L - 1, D, 4, H, D * H + H); None if there is only one layer.
+        bias: b, (L, D, 4, H); None for no bias.
         ...: As for `rnn`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states and cells, each (L, D, B, H).
 
     Raises:
-        TypeError: Nothing of it is floating.
+        TypeError: No argument is floating.
     """
     y, h_n, c_n = _recurrent(LSTM, x, (h, c), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)
     return y, h_n, c_n
@@ -251,15 +251,15 @@ def gru(
 
     Args:
         weight_l0: (W_x, W_h) of the first layer, joined along their last axis: (D, 3, H, I + H).
-        weight: Those of the other layers, (L - 1, D, 3, H, D * H + H); None where there is one layer.
-        bias: b_r, b_z, b_n and b_h, (L, D, 4, H); None for none.
+        weight: Those of the other layers, (L - 1, D, 3, H, D * H + H); None if there is only one layer.
+        bias: b_r, b_z, b_n and b_h, (L, D, 4, H); None for no bias.
         ...: As for `lstm`.
 
     Returns:
         The outputs of the last layer, (T, B, D * H), and the last states, (L, D, B, H).
 
     Raises:
-        TypeError: Nothing of it is floating.
+        TypeError: No argument is floating.
     """
     y, h_n = _recurrent(GRU, x, (h,), weight_l0, weight, bias, num_layers, dropout, bidirectional, training)
     return y, h_n

@@ -36,7 +36,7 @@ def _by_product(x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
     axes = axes_of(axis, x.ndim)
     shape = x.shape[len(axes) :]
     rows = lax.reshape(widened(x), (reduced_count(x, axes), math.prod(shape)))
-    # A product with a vector would be made a reduction again.
+    # XLA would turn a product with a vector into a reduction again.
     ones = lax.full((1, rows.shape[0]), 1, rows.dtype)
     y = lax.reshape(lax.dot_general(ones, rows, (((1,), (0,)), ((), ()))), shape)
     return kept(lax.convert_element_type(y, x.dtype), axes, keepdims)
@@ -55,7 +55,7 @@ def whole(x: jax.Array) -> jax.Array:
 
 
 def reduced_count(x: jax.Array | Variable | Spec, axes: tuple[int, ...]) -> int:
-    """The number of elements that are reduced to one over `axes`."""
+    """The number of elements reduced to one over `axes`."""
     n = 1
     for a in axes:
         n *= x.shape[a]
@@ -84,7 +84,7 @@ def sum(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Ar
     """Sum over axes.
 
     Args:
-        x: Any shape; booleans are counted as int32, and 16-bit floats are added up as float32.
+        x: Any shape; booleans count as int32, and 16-bit floats are added in float32.
     """
     axes = axes_of(axis, x.ndim)
     return kept(total(x, axes), axes, keepdims)
@@ -175,7 +175,7 @@ def argmax(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     """Index of the first maximum over axes, as int32.
 
     Args:
-        axis: One axis or several, in whose flattened order the index counts; None for all.
+        axis: One axis or several; the index counts along them flattened. None for all.
         ...: As for `amax`.
     """
     return _arg_extremum(lax.argmax, x, axis, keepdims)
@@ -186,7 +186,7 @@ def argmin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax
     """Index of the first minimum over axes, as int32.
 
     Args:
-        axis: One axis or several, in whose flattened order the index counts; None for all.
+        axis: One axis or several; the index counts along them flattened. None for all.
         ...: As for `amax`.
     """
     return _arg_extremum(lax.argmin, x, axis, keepdims)
@@ -226,7 +226,7 @@ def min(
 
 
 def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: bool, *arguments: Any) -> Any:
-    """Returns the result of `values`, of `indices`, or both, as the arguments ask."""
+    """The result of `values`, of `indices`, or both, as the flags say."""
     if only_index:
         return indices(*arguments)
     y = values(*arguments)
@@ -251,7 +251,7 @@ def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
 
 @op(axes=reduces("axis"), reduction="mul", precision="high")
 def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """Product over axes. Its gradient divides by nothing, so it is correct where elements are 0.
+    """Product over axes. Its gradient contains no division, so it is right where elements are 0.
 
     Args:
         x: Any shape; booleans are taken as int32.
@@ -264,7 +264,7 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
     """The p-norm `(sum |x|^p)^(1/p)` over axes.
 
-    Where it is 0 its gradient is 0, the smallest subgradient, and so are all higher derivatives.
+    Where it is 0, its gradient is 0, the smallest subgradient, and so are all higher derivatives.
 
     Args:
         p: The order, a finite number of at least 1; None for 2.
@@ -292,7 +292,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
 
 @op(axes=reduces("axis"), precision="high")
 def logsumexp(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """`log(sum(exp(x)))` over axes, computed without overflow. Where all is -inf, so is the result, with gradient 0."""
+    """`log(sum(exp(x)))` over axes, computed without overflow. If all are -inf, so is the result, with gradient 0."""
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     top = lax.reduce_max(x, axes)

@@ -49,28 +49,28 @@ def roi_align(
 ) -> jax.Array:
     """The averages of an image over the bins of boxes, from bilinear samples (He et al. 2017, "Mask R-CNN").
 
-    It is linear in the images, and so differentiable to any order in them. As in nnabla no gradient goes to the boxes;
+    It is linear in the images, and so differentiable in them to any order. As in nnabla, boxes get no gradient;
     `warp_by_grid` has one for the positions that it samples.
 
     Args:
         input: (batch, C, height, width), or (batch, height, width, C) if `channel_last`.
-        boxes: (K, 5): the number of the image, which is cut to a whole one and is at least 0, and the box
-            (x1, y1, x2, y2). The middle of the first pixel is at 1/2, divided by the scale. The bins of a box of an
-            image that is not there are 0.
+        boxes: (K, 5): the index of the image, truncated to a whole number and at least 0, and the box (x1, y1, x2, y2).
+            The centre of the first pixel is at 1/2, divided by the scale. A box whose image does not exist has bins of
+            0.
         output_size: (height, width): the number of bins of a box.
         spatial_scale: The factor of the boxes' coordinates, (y, x): the size of `input`, divided by that of the image
-            that they refer to.
-        sampling_ratio: The number of samples in a bin along each axis; with None, or if it is not positive, the size of
-            the bin in pixels, rounded up: that is slower, and the bins of a box without area are 0. A sample up to one
-            pixel beyond the image is as the nearest pixel, and one farther off is 0.
+            to which they refer.
+        sampling_ratio: The number of samples in a bin along each axis. If None or not positive, it is the size of the
+            bin in pixels, rounded up: that is slower, and a box without area has bins of 0. A sample up to one pixel
+            outside of the image takes the nearest pixel, and one farther out is 0.
         channel_last: Whether the channel axis of `input` and of the result is the last one; None stands for False.
 
     Returns:
         (K, C, *output_size), or (K, *output_size, C).
 
     Raises:
-        TypeError: `spatial_scale` is no tuple of numbers.
-        ValueError: The shapes do not fit, or `output_size` or `spatial_scale` has not two entries.
+        TypeError: `spatial_scale` is not a tuple of numbers.
+        ValueError: The shapes do not fit, or `output_size` or `spatial_scale` does not have two entries.
     """
     x = floating(input)
     last = bool(channel_last)
@@ -139,7 +139,7 @@ def roi_align_backward(
 
 
 def _as(total: jax.Array, part: jax.Array) -> jax.Array:
-    """In the dtype of the sum; that of boxes may be wider."""
+    """`part` in the dtype of the sum `total`; that of the boxes may be wider."""
     return lax.convert_element_type(part, total.dtype)
 
 
@@ -196,7 +196,7 @@ def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Ar
         w[b, c, y + i step[0], x + j step[1]], multiplied.
 
     Raises:
-        ValueError: The shapes do not fit, or `count` or `step` has not two entries, all at least 1.
+        ValueError: The shapes do not fit, or `count` or `step` does not have two entries, all at least 1.
     """
     count, step = as_ints(count), as_ints(step)
     if len(count) != 2 or len(step) != 2 or min(*count, *step) < 1:
@@ -264,8 +264,8 @@ def patch_correlation(
 ) -> Variable:
     """Correlations between the patches of one image and nearby patches of another.
 
-    Each is the sum over channels and pixels of a patch of `x1`, multiplied by a patch of `x2` that is displaced by
-    -shift, -shift + shift_step, ... up to shift along each axis (Dosovitskiy et al. 2015, "FlowNet"). Beyond the images
+    Each is the sum, over channels and pixels, of a patch of `x1` times a patch of `x2` that is displaced by -shift,
+    -shift + shift_step, ... up to shift along each axis (Dosovitskiy et al. 2015, "FlowNet"). Outside of the images
     there are zeros.
 
     Args:
@@ -300,7 +300,7 @@ def patch_correlation(
         if k > n + margins[2 * axis] + margins[2 * axis + 1]:
             raise ValueError(f"patch {kernel} is larger than x1 of shape {x1.shape} with padding")
     count = tuple([2 * f // s + 1 for f, s in zip(far, step, strict=True)])
-    # Behind the last displacement nothing is read; with steps of more than twice the shift it may be before the edge.
+    # Nothing is read after the last displacement, which may be before the edge if steps are more than twice the shift.
     behind = [m + (n - 1) * s - f for m, n, s, f in zip(margins[1::2], count, step, far, strict=True)]
     wider = (margins[0] + far[0], max(behind[0], 0), margins[2] + far[1], max(behind[1], 0))
     first, second = pad(x1, pad_width=(0, 0, 0, 0, *margins)), pad(x2, pad_width=(0, 0, 0, 0, *wider))

@@ -49,7 +49,7 @@ def resample(
         x: Any shape; whole numbers are taken as float32.
         axes: The axes, not negative.
         grids: For each of them (size, step, offset): element i of the result is at the position offset + step i of x.
-        mode: 'nearest', 'linear' or 'cubic'. Beyond the ends the first or the last element is repeated.
+        mode: 'nearest', 'linear' or 'cubic'. Beyond the ends, the first or the last element is repeated.
         rounding: The direction in which 'nearest' rounds: 'floor', 'ceil', 'round_prefer_floor' or 'round_prefer_ceil'.
         cubic_coeff_a: The parameter a of the cubic kernel (Keys 1981).
         exclude_outside: Whether the cubic kernel ignores positions outside of x, and its weights are scaled to sum to
@@ -69,7 +69,7 @@ def resample_transpose(
     y: Array, /, shape: Shape, axes: Ints, grids: Static, mode: str, rounding: str = "floor",
     cubic_coeff_a: float = -0.75, exclude_outside: bool = False, bounded: bool = False,
 ) -> jax.Array:
-    """The transpose of `resample` of an array of `shape`: each element is added to those that it is interpolated from.
+    """The transpose of `resample` of an array of `shape`: each element is added to those from which it is interpolated.
 
     Args:
         y: Of the shape that `resample` returns.
@@ -101,7 +101,7 @@ def _taps_of(shape: Shape, axes: Ints, grids: Any, kernel: Kernel) -> list[Taps]
 
 
 def _along(x: jax.Array, axes: tuple[int, ...], each: list[Taps]) -> jax.Array:
-    """Weighted sums of slices along each of the axes, first where the axis becomes shorter."""
+    """Weighted sums of slices along each axis; axes that become shorter come first."""
     dtype = x.dtype
     x = widened(x)
     for _, axis, one in sorted([(len(one.indices) / x.shape[a], a, one) for a, one in zip(axes, each, strict=True)]):
@@ -110,7 +110,7 @@ def _along(x: jax.Array, axes: tuple[int, ...], each: list[Taps]) -> jax.Array:
 
 
 def _weighted(x: jax.Array, axis: int, each: Taps) -> jax.Array:
-    """For each row of taps the sum of slices along `axis` times their weights."""
+    """For each row of taps, the weighted sum of slices along `axis`."""
     shape = tuple([len(each.indices) if a == axis else n for a, n in enumerate(x.shape)])
     total: jax.Array | None = None
     for indices, weights in zip(each.indices.T, each.weights.T, strict=True):
@@ -124,7 +124,7 @@ def _weighted(x: jax.Array, axis: int, each: Taps) -> jax.Array:
 
 
 def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
-    """The slices of `x` at known indices along an axis."""
+    """The slices of `x` at constant indices along an axis."""
     others = tuple([a for a in range(x.ndim) if a != axis])
     dimensions = lax.GatherDimensionNumbers(offset_dims=others, collapsed_slice_dims=(axis,), start_index_map=(axis,))
     window = tuple([1 if a == axis else n for a, n in enumerate(x.shape)])
@@ -142,9 +142,8 @@ def interpolate(
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without antialiasing.
 
-    Element i of a result of m elements is taken from the position i n / m among n elements; `align_corners`,
-    `half_pixel` and `half_pixel_for_nn` say otherwise. A result of one element is taken from position 0, but for
-    `half_pixel_for_nn`.
+    Element i of m in the result is at the position i n / m among n elements, unless `align_corners`, `half_pixel` or
+    `half_pixel_for_nn` is set. A result of one element is at position 0, except with `half_pixel_for_nn`.
 
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`. Whole numbers are taken as float32.
@@ -152,15 +151,15 @@ def interpolate(
         output_size: The sizes of the result; if given, `scale` is ignored.
         mode: 'linear', between the two nearest elements along each axis, or 'nearest', which takes the element at the
             position rounded down.
-        align_corners: Whether the position is i (n - 1) / (m - 1), so that the first and the last elements stay.
+        align_corners: Whether the position is i (n - 1) / (m - 1), so that the first and last elements stay.
         half_pixel: Whether it is (i + 1/2) n / m - 1/2, and 0 where that is negative: elements are areas of size 1.
         half_pixel_for_nn: For 'nearest', whether it is (i + 1/2) n / m.
         channel_last: Whether the channel axis is the last.
 
     Raises:
-        TypeError: `scale` is no number or tuple of numbers.
+        TypeError: `scale` is neither a number nor a tuple of numbers.
         ValueError: Neither `scale` nor `output_size` is given, or not for 1 to 3 axes of `x`; `mode` is unknown; a size
-            is 0; or both `align_corners` and `half_pixel` are asked for.
+            is 0; or both `align_corners` and `half_pixel` are set.
     """
     if scale is None and output_size is None:
         raise ValueError("give scale or output_size")
@@ -193,17 +192,17 @@ def onnx_resize(
     exclude_outside: int | None = None, extrapolation_value: float | None = None,
     nearest_mode: str = "round_prefer_floor",
 ) -> Variable:
-    """`x` resized as by ONNX's operator Resize (version 11).
+    """`x` resized as in ONNX's operator Resize (version 11).
 
     Args:
         x: Any shape; each axis may be resized. Whole numbers are taken as float32.
-        roi: For 'tf_crop_and_resize', the first position along each axis and then the last one of each, where 0 stands
-            for the first element and 1 for the last one. An axis of scale 1 is not cropped.
+        roi: For 'tf_crop_and_resize', the first positions along all axes, and then the last ones; 0 is the first
+            element and 1 the last one. An axis of scale 1 is not cropped.
         scales: A factor for each axis: a size n becomes n times the factor, rounded down.
         sizes: The sizes of the result, instead of `scales`.
         mode: 'nearest', 'linear' or 'cubic', along each axis in turn.
-        coordinate_transformation_mode: At which position p of n elements element i of m lies, where s is the scale:
-            'half_pixel', (i + 1/2) / s - 1/2; 'pytorch_half_pixel', the same, and 0 where m is 1; 'align_corners',
+        coordinate_transformation_mode: The position of element i of m among n elements, where s is the scale:
+            'half_pixel', (i + 1/2) / s - 1/2; 'pytorch_half_pixel', the same, but 0 where m is 1; 'align_corners',
             i (n - 1) / (m - 1); 'asymmetric', i / s; 'tf_half_pixel_for_nn', (i + 1/2) / s; or 'tf_crop_and_resize',
             evenly from the first to the last position of `roi`.
         cubic_coeff_a: The parameter of the cubic kernel; None for -0.75.
@@ -212,7 +211,7 @@ def onnx_resize(
         nearest_mode: How 'nearest' rounds: 'round_prefer_floor', 'round_prefer_ceil', 'floor' or 'ceil'.
 
     Raises:
-        TypeError: `roi` or `scales` is no tuple of numbers.
+        TypeError: `roi` or `scales` is not a tuple of numbers.
         ValueError: Neither or both of `scales` and `sizes` are given, or not for each axis; a size is 0; `roi` does not
             fit; or a mode is unknown.
     """
@@ -248,7 +247,7 @@ def onnx_resize(
 
 
 def _transformed(mode: str, n: int, m: int, scale: float, start: float, end: float) -> tuple[float, float]:
-    """Step and offset of the positions of m elements among n of them."""
+    """Step and offset of the positions of m elements among n."""
     if scale == 1:
         found = (1.0, 0.0)
     elif mode == "half_pixel" or (mode == "pytorch_half_pixel" and m > 1):
@@ -271,7 +270,7 @@ def _transformed(mode: str, n: int, m: int, scale: float, start: float, end: flo
 
 
 def _resized(x: Variable, first: int, grids: list[tuple[int, float, float]], mode: str, *kernel: Any) -> Variable:
-    """`x` resampled along its axes from the `first` on, but for those of which the elements stay where they are."""
+    """`x` resampled along its axes from `first` on, except those whose elements keep their positions."""
     moving = {first + i: grid for i, grid in enumerate(grids) if grid != (x.shape[first + i], 1.0, 0.0)}
     if not moving:
         return identity(x)

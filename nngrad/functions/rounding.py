@@ -1,4 +1,4 @@
-"""Step functions with their true derivative 0; through `sign`, `floor`, `ceil` and `round` gradients pass."""
+"""Step functions with their true derivative 0, unlike `sign`, `floor`, `ceil` and `round`, which pass gradients."""
 
 from __future__ import annotations
 
@@ -24,10 +24,10 @@ _ROUNDINGS: dict[str, Callable[[jax.Array], jax.Array]] = {
 
 @op(diagonal=True)
 def rounded(x: KeptDtype, /, to: Annotated[str, one_of(*_ROUNDINGS)] = "nearest even") -> jax.Array:
-    """A whole number beside `x`. The derivative is 0, as almost everywhere.
+    """`x` rounded to a whole number. The derivative is 0, as it is almost everywhere.
 
     Args:
-        to: Which one: "down", "up", "to zero", "nearest", of which halves go away from zero, or "nearest even".
+        to: Which one: "down", "up", "to zero", "nearest" (halves away from zero), or "nearest even".
     """
     return _ROUNDINGS[to](x) if is_floating(x) else x
 

@@ -40,7 +40,7 @@ def select_item(x: Array, t: Array, /) -> Variable:
 
     Args:
         x: (rows, items).
-        t: (rows,), whole numbers; negative ones count from the end, and where one is out of range there is NaN.
+        t: (rows,), whole numbers; negative ones count from the end, and one out of range gives NaN.
     """
     if x.ndim != 2 or t.shape != x.shape[:1]:
         raise ValueError(f"x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")
@@ -56,7 +56,7 @@ def permutate(x: WithAxis, indices: Array, /, axis: int = 0, inv: bool = False) 
         inv: Whether to undo that order: `y[indices[i]] = x[i]`.
 
     Raises:
-        ValueError: The axis is out of range, or there are not as many indices as slices.
+        ValueError: The axis is out of range, or the numbers of indices and slices differ.
     """
     axis = axis_of(axis, x.ndim, "axis")
     if indices.shape != (x.shape[axis],):

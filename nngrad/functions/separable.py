@@ -1,7 +1,7 @@
 """Adaptive separable convolution: at each position its own kernel, the product of a vertical and a horizontal one.
 
-It comes from a scalar that is linear in each of four arrays: the sum over all b, c, i, j, r, s of y[b, c, r, s] x[b, c,
-r + j, s + i] v[b, j, r, s] h[b, i, r, s]. Its derivative in each one is an op of the others.
+It derives from a scalar that is linear in each of four arrays: the sum over all b, c, i, j, r, s of y[b, c, r, s] x[b,
+c, r + j, s + i] v[b, j, r, s] h[b, i, r, s]. The derivative with respect to each array is an op of the others.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .arithmetic import alike, floating
 
 
 def _sizes(x: Any, y: tuple[int, ...], v: Any, h: Any) -> None:
-    """Raise a ValueError if there is no such sum of these shapes."""
+    """Raise a ValueError unless the shapes fit such a sum."""
     batch, channels, *sizes = y
     wide = (batch, channels, sizes[0] + v[1] - 1, sizes[1] + h[1] - 1)
     if (x, v, h) != (wide, (batch, v[1], *sizes), (batch, h[1], *sizes)) or min(v[1], h[1]) < 1:
@@ -37,8 +37,8 @@ def _need_four_axes(**arrays: Any) -> None:
 
 
 def _separable_cost(f: Function) -> int:
-    """Two for each element of the result and of its kernel: x is the largest of the arrays, and the first one has its
-    channels."""
+    """Two operations for each element of the result and of its kernel: x is the largest array, and the first one has
+    its channels."""
     shapes = [x.shape for x in f.inputs] + [f.specs[0].shape]
     cost = 2 * math.prod(shapes[0][:2])
     for sizes in zip(*[shape[2:] for shape in shapes], strict=True):
@@ -47,8 +47,8 @@ def _separable_cost(f: Function) -> int:
 
 
 def _over(parts: Any, total: jax.Array, step: Callable[[Any, Any, Any], Any]) -> jax.Array:
-    """What `total` becomes by `step(total, i, parts[i])` one after another, in a loop if they are many. One product of
-    the size of the result is made at a time: all together would be as many times as large as a kernel has elements."""
+    """`total` after `step(total, i, parts[i])` for each part in turn, in a loop if there are many. Only one product of
+    the size of the result exists at a time; there is one for each element of a kernel."""
     if len(parts) <= _MOST_STEPS:
         for i in range(len(parts)):
             total = step(total, i, lax.index_in_dim(parts, i, keepdims=False))
@@ -72,7 +72,7 @@ def _lines(x: jax.Array, horizontal: jax.Array, j: Any, zeros: jax.Array) -> jax
 
 
 def _accurate(*arrays: Array) -> tuple[Any, Any]:
-    """The arrays in a dtype that many products can be added up in, and the dtype that they have together."""
+    """The arrays in a dtype accurate enough for sums of many products, and their common dtype."""
     together = alike(*[floating(each) for each in arrays])
     dtype = jnp.promote_types(together[0].dtype, jnp.float32)
     return [lax.convert_element_type(each, dtype) for each in together], together[0].dtype

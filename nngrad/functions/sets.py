@@ -1,7 +1,7 @@
 """Boolean masks, sorted search, and unique elements.
 
-The size of some results depends on values. It is fixed when the function is applied, by the values that its inputs have
-then, or given as `size`. If other values later give another size, the result is not cut off silently: indices are then
+The size of some results depends on values. It is fixed when the function is applied, by the values of its inputs at
+that time, or given as `size`. If later values give another size, the result is not truncated silently: indices are then
 out of range, and elements NaN.
 """
 
@@ -45,7 +45,7 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
         `(..., m)`.
 
     Raises:
-        ValueError: The axes before the last are not the same.
+        ValueError: The axes before the last differ.
     """
     lead = sorted_sequence.shape[:-1]
     if not sorted_sequence.ndim or not values.ndim or values.shape[:-1] != lead:
@@ -69,9 +69,8 @@ def true_places(mask: AnyShape, /, size: Size, whole: bool = False) -> jax.Array
     """The indices of the nonzero elements of `mask`, in order.
 
     Args:
-        size: How many are returned. Where there are fewer, the rows that are left hold the sizes of the axes, which are
-            out of range.
-        whole: Whether all rows are so where there are not just `size` elements.
+        size: The number of rows returned. Missing ones hold the sizes of the axes, which are out of range.
+        whole: Whether all rows do so unless there are exactly `size` elements.
 
     Returns:
         int32 `(size, mask.ndim)`.
@@ -101,7 +100,7 @@ def true_ranks(mask: AnyShape, /) -> jax.Array:
 
 
 def _count(mask: Variable, size: int | None) -> tuple[int, bool]:
-    """How many elements are selected: `size`, or what `mask` has now; and whether it must be just so many."""
+    """The number of selected elements: `size`, or that of `mask` now; and whether it must be exact."""
     if size is not None:
         return size, False
     return int(np.count_nonzero(known_values(mask))), True
@@ -129,7 +128,7 @@ def nonzero(x: AnyShape, /, size: Size | None = None) -> Variable:
         int32 `(x.ndim, size)`: for each axis the indices, as `gather_nd` takes them.
 
     Raises:
-        ValueError: `size` is negative, or not given where there are no values, as in the body of a loop.
+        ValueError: `size` is negative, or not given where values are not known, as in the body of a loop.
     """
     count, whole = _count(x, size)
     return movement.transpose(true_places(x, size=count, whole=whole), axes=(1, 0))
@@ -149,8 +148,8 @@ def bool_gather(input: Array, mask: AnyShape, /, size: Size | None = None) -> Va
         `(size, n)` with slices of `n` elements, flattened; `(size,)` where `mask` has all axes of `input`.
 
     Raises:
-        ValueError: The shapes do not fit; or `size` is negative, or not given where there are no values, as in the body
-            of a loop.
+        ValueError: The shapes do not fit; or `size` is negative, or not given where values are not known, as in a
+            loop's body.
     """
     _check_mask(input, mask, "input")
     count, whole = _count(mask, size)
@@ -166,10 +165,10 @@ def bool_scatter(input: Array, mask: AnyShape, output: Array | None = None, /) -
     """An array with the elements, or slices, of `input` where `mask` is not 0: the inverse of `bool_gather`.
 
     Args:
-        input: `(k, *rest)`: at least as many as `mask` has elements that are not 0; NaN stands in place of what is
-            missing, and what is left over is not used.
-        output: `(*mask.shape, *rest)`, or with these axes not flattened: what stands where `mask` is 0; None for zeros.
-            If it is a leaf, `forward()` writes the result to it.
+        input: `(k, *rest)`: as many slices as `mask` has nonzero elements. Missing ones are NaN, and surplus ones are
+            ignored.
+        output: `(*mask.shape, *rest)`, or with the axes of `rest` not flattened: the values where `mask` is 0; None for
+            zeros. If it is a leaf, `forward()` writes the result to it.
 
     Returns:
         An array in the shape of `output`; without it `(*mask.shape, *rest)`.
@@ -184,7 +183,7 @@ def bool_scatter(input: Array, mask: AnyShape, output: Array | None = None, /) -
                              f"{input.shape}, below the axes of mask {mask.shape}")
         shape = output.shape
     ranks = true_ranks(mask)
-    # Where the mask is 0 nothing is taken: what is out of range has no gradient.
+    # Where the mask is 0, the index is out of range: nothing is taken, and there is no gradient.
     ranks = where(mask, ranks, array.filled_like(ranks, input.shape[0]))
     y = slicing.take_points(input, movement.reshape(ranks, shape=(*mask.shape, 1)), axes=(0,), outside=math.nan)
     y = y if y.shape == shape else movement.reshape(y, shape=shape)
@@ -213,7 +212,7 @@ def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
 
 
 def _check_mask(x: Variable, mask: Variable, name: str) -> None:
-    """Raise ValueError where the axes of `mask` are not the first ones of `x`."""
+    """Raise a ValueError unless `x` begins with the axes of `mask`."""
     if x.shape[: mask.ndim] != mask.shape or not mask.ndim:
         raise ValueError(f"{name} {x.shape} must begin with the axes of mask {mask.shape}, at least one")
 
@@ -228,24 +227,24 @@ def distinct(
     """The unique elements of `x`, or slices along an axis, in ascending order.
 
     Args:
-        size: How many are returned. Where there are fewer, the smallest is repeated, with a count of 0; where there are
-            none at all, zeros.
+        size: The number of results. If there are fewer, the smallest is repeated, with a count of 0; if there are none,
+            zeros.
         axis: The axis; None for the elements of the flattened `x`.
-        whole: Whether all are NaN (in integers, the least number) where there are not just `size` elements.
+        whole: Whether all are NaN (in integers, the smallest number) unless there are exactly `size` elements.
 
     Returns:
-        The elements or slices; for each the index where it comes first; for each element or slice of `x` its place
-        among the distinct ones; and for each of these how often it comes; the last three int32.
+        The elements or slices; the index of each one's first occurrence; for each element or slice of `x` its position
+        among the distinct ones; and the number of occurrences of each distinct one. The last three are int32.
     """
     if axis is None:
         x, axis = lax.reshape(x, (x.size,)), 0
     axis = axis_of(axis, x.ndim)
     options: dict[str, Any] = {"return_index": True, "return_inverse": True, "return_counts": True, "axis": axis}
-    if not x.shape[axis]:  # nothing that could be repeated
+    if not x.shape[axis]:  # nothing to repeat
         none = jnp.zeros(size, jnp.int32)
         return jnp.zeros((*x.shape[:axis], size, *x.shape[axis + 1 :]), x.dtype), none, none[:0], none
     y, index, inverse, counts = jnp.unique(x, size=size + 1 if whole else size, **options)
-    if whole:  # one more than there were shows whether there are more
+    if whole:  # one additional element shows whether there are more
         fits = jnp.sum(counts > 0) == size
         y = lax.slice_in_dim(y, 0, size, 1, axis)
         index, counts = index[:size], counts[:size]
@@ -268,7 +267,7 @@ def unique(
     Args:
         flatten: Whether to compare the elements of the flattened `x`; else `axis` must be given.
         axis: The axis along which slices are compared, where `flatten` is False.
-        sorted: Whether they are in ascending order; else in order of first occurrence.
+        sorted: Whether results are in ascending order; else they are in order of first occurrence.
         with_index: Whether to return the indices of first occurrences too.
         with_inverse: Whether to return the position of each element or slice of `x` among the unique ones too.
         with_counts: Whether to return the number of occurrences too.
@@ -277,11 +276,11 @@ def unique(
             integers, the smallest number) in a later `forward()` with another number.
 
     Returns:
-        The elements or slices, or a tuple of them and of what else is asked for, as int32.
+        The elements or slices, or a tuple of them and the other requested results, as int32.
 
     Raises:
         ValueError: `flatten` is False and `axis` None, or `axis` is out of range; or `size` is negative, or not given
-            where there are no values, as in the body of a loop.
+            where values are not known, as in the body of a loop.
     """
     if not flatten and axis is None:
         raise ValueError("give an axis where flatten is False")
@@ -301,7 +300,7 @@ def unique(
 def _as_they_come(
     y: Variable, index: Variable, inverse: Variable, counts: Variable, axis: int
 ) -> tuple[Variable, Variable, Variable, Variable]:
-    """The same in the order of their first indices."""
+    """The same results, in the order of first occurrence."""
     order = argsort(index)
     place = argsort(order)
     return gather(y, order, axis=axis), gather(index, order), gather(place, inverse), gather(counts, order)

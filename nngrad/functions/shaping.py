@@ -63,7 +63,7 @@ def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
         destination: Their positions in the result.
 
     Raises:
-        ValueError: There are not as many of both, or one is out of range or named twice.
+        ValueError: The numbers of both differ, or an axis is out of range or named twice.
     """
     old, new = _each(source, x.ndim, "source"), _each(destination, x.ndim, "destination")
     if len(old) != len(new):
@@ -72,18 +72,18 @@ def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
 
 
 def _each(axes: Ints, ndim: int, name: str) -> tuple[int, ...]:
-    """Axes in the order in which they are named."""
+    """Axes as nonnegative numbers, in the given order."""
     axes_of(axes, ndim, name)
     return tuple([axis_of(a, ndim, name) for a in as_ints(axes)])
 
 
 def _in_order(x: Variable, order: tuple[int, ...]) -> Variable:
-    """`x` with its axes in this order; itself where they are."""
+    """`x` with its axes in this order; `x` itself if they already are."""
     return x if order == tuple(range(x.ndim)) else transpose(x, axes=order)
 
 
 def _moved(ndim: int, places: dict[int, int]) -> tuple[int, ...]:
-    """An order of axes in which some are in given places: by place, which axis it is."""
+    """An order of axes in which some have given places: for each place, the axis."""
     others = iter([i for i in range(ndim) if i not in places.values()])
     return tuple([places[i] if i in places else next(others) for i in range(ndim)])
 
@@ -111,7 +111,7 @@ def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
 
     Args:
         axis: The axis to move.
-        start: The axis before which it comes; the number of axes to make it the last.
+        start: The axis before which to put it; the number of axes to make it the last.
     """
     moving = axis_of(axis, x.ndim, "axis")
     before = start + x.ndim if start < 0 else start
@@ -128,7 +128,7 @@ def fliplr(x: Array, /) -> Variable:
         x: Two axes or more, of any dtype.
 
     Raises:
-        ValueError: There are fewer axes.
+        ValueError: `x` has fewer axes.
     """
     if x.ndim < 2:
         raise ValueError(f"x of shape {x.shape} has no second axis")
@@ -143,7 +143,7 @@ def flipud(x: Array, /) -> Variable:
         x: One axis or more, of any dtype.
 
     Raises:
-        ValueError: There is none.
+        ValueError: `x` has no axes.
     """
     if x.ndim < 1:
         raise ValueError("x has no axis")
@@ -162,7 +162,7 @@ def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
         axis: The axis; None repeats the elements of the flattened `x`.
 
     Raises:
-        ValueError: A number is negative, there are not as many as indices, or the axis is out of range.
+        ValueError: A number is negative, their count is not that of indices, or the axis is out of range.
     """
     if axis is None:
         x, axis = flatten(x), 0
@@ -190,7 +190,7 @@ def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
         r: The width and height of a block in pixels.
 
     Raises:
-        ValueError: `x` has not four axes, or its channels are no multiple of r^2.
+        ValueError: `x` does not have four axes, or its number of channels is not a multiple of r^2.
     """
     n, depth, height, width = _image(x)
     if depth % r**2:
@@ -208,7 +208,7 @@ def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
         r: The width and height of a block in pixels.
 
     Raises:
-        ValueError: `x` has not four axes, or height or width is no multiple of `r`.
+        ValueError: `x` does not have four axes, or height or width is not a multiple of `r`.
     """
     n, depth, height, width = _image(x)
     if height % r or width % r:
@@ -218,7 +218,7 @@ def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
 
 
 def _image(x: Variable) -> tuple[int, ...]:
-    """The shape of images."""
+    """The shape of images, checked to have four axes."""
     if x.ndim != 4:
         raise ValueError(f"x must have four axes, (batch, channels, height, width), got shape {x.shape}")
     shape: tuple[int, ...] = x.shape
@@ -234,20 +234,20 @@ def shift(
 ) -> Variable:
     """`x` shifted along its last axes: the element at i moves to i + shift, and vacated positions are filled.
 
-    Chainer has another function of this name, which shifts each channel to a place of a kernel: that is
-    `depthwise_convolution` with a kernel for each channel that has a single 1.
+    Chainer's function of this name is different: it shifts each channel to a position of a kernel, which is
+    `depthwise_convolution` with a single 1 in the kernel of each channel.
 
     Args:
-        shifts: By how much along each of the last axes, of which there are as many as entries; negative ones move
-            towards the front. None for 0.
+        shifts: The shifts along the last axes, as many as there are entries; negative ones move towards the front. None
+            for 0.
         border_mode: "nearest" repeats the outermost elements; "reflect" mirrors at the borders, so that the outermost
-            elements come twice.
+            elements occur twice.
 
     Returns:
         The shape of x.
 
     Raises:
-        ValueError: There are more shifts than axes, an axis without elements is to be moved, or there is no such mode.
+        ValueError: There are more shifts than axes, an empty axis would be shifted, or `border_mode` is unknown.
     """
     shifts = as_ints(shifts or ())
     if len(shifts) > x.ndim:

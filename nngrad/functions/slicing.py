@@ -1,4 +1,4 @@
-"""Slices along axes, and slices at points; `x[key]` is made of both."""
+"""Slices along axes, and slices at points, which make up `x[key]`."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from .movement import broadcast, stack
 
 
 def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | None:
-    """The shape of what `key` takes, if it has nothing but ints."""
+    """The shape of `x[key]`, if `key` only has ints."""
     numbers = [n for entry in key if entry is not None for n in (entry if isinstance(entry, tuple) else (entry,))]
     return _shape_of(key) if {int}.issuperset(map(type, numbers)) and len(_places(key, shape)) == len(shape) else None
 
@@ -34,11 +34,11 @@ def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     """A rectangular part of `x`: `x[key]` for a key of ints, slices and None.
 
     Args:
-        key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be
-            negative; and None wherever a new axis of size 1 goes.
+        key: For each axis an index, which drops it, or a window `(start, count, step)`, where the step may be negative;
+            and None for a new axis of size 1.
 
     Raises:
-        ValueError: `key` has not one entry for each axis, or reaches beyond one.
+        ValueError: `key` does not have one entry for each axis, or reaches beyond one.
     """
     places = _places(key, x.shape)
     lows, limits = [p[0] for p in places], [p[0] + (p[1] - 1) * p[2] + 1 if p[1] else p[0] for p in places]
@@ -69,8 +69,8 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
 
 
 def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int, int, bool]]:
-    """For each axis of `shape`: the first place in ascending order, their count and distance, and whether
-    they are taken in descending order."""
+    """For each axis of `shape`: the lowest position, the count and the distance of positions, and whether they are
+    taken in descending order."""
     entries = [(e, 1, 1) if isinstance(e, int) else e for e in key if e is not None]
     if len(entries) != len(shape):
         raise ValueError(f"key {key} has entries for {len(entries)} axes, but there are {len(shape)}")
@@ -80,7 +80,7 @@ def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int
         if step == 0 or count < 0 or (count and not (0 <= start < n and 0 <= last < n)):
             raise ValueError(f"key {key} reaches beyond axis {axis} of size {n}")
         low = 0 if count == 0 else last if step < 0 else start
-        single = type(count) is int and count <= 1  # where a size has a name, JAX knows no more of it
+        single = type(count) is int and count <= 1  # a symbolic size is not known to be 1
         places.append((low, count, 1 if single else abs(step), step < 0 and not single))
     return places
 
@@ -133,11 +133,11 @@ def take_points(
         at: The position of the axes `points` among the other axes of `x`.
         outside: The value at a point outside of `x`: 0 or NaN, which means the smallest number for integers.
         rows: Pairs of an axis of `x` and one of `points`, of the same size: along these a point lies in its own row of
-            `x`. So whoever divides both over devices in the same way need not send rows from one to another.
+            `x`. So no rows are sent between devices if both are sharded in the same way.
 
     Raises:
-        ValueError: `indices` has not one index for each of `axes`, these and those of `rows` are not different axes of
-            `x`, sizes of `rows` differ, `at` is not among the others, or `outside` is another number.
+        ValueError: `indices` does not have one index for each of `axes`, these and those of `rows` are not distinct
+            axes of `x`, sizes of `rows` differ, `at` is out of range, or `outside` is neither 0 nor NaN.
     """
     if not (outside == 0 or math.isnan(outside)):
         raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
@@ -149,7 +149,7 @@ def take_points(
                                             start_indices_batching_dims=of_points)
     fill = None if math.isnan(outside) else x.dtype.type(outside)
     places = wrapped(indices, [x.shape[a] for a in axes])
-    if not all([x.shape[a] for a in axes]):  # all is outside, which XLA asks for a slice to stand beside
+    if not all([x.shape[a] for a in axes]):  # all is outside, but XLA needs at least one slice
         x = lax.pad(x, lax.full((), 0, x.dtype), [(0, int(a in axes and not n), 0) for a, n in enumerate(x.shape)])
         places = lax.full_like(places, max(x.shape))
     return lax.gather(x, places, dimensions, window_shape, mode=lax.GatherScatterMode.FILL_OR_DROP, fill_value=fill)
@@ -168,7 +168,7 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
         rows: Pairs of an axis of the result and one of `points`, as for `take_points`.
 
     Raises:
-        ValueError: `y` has another shape, or the arguments do not fit each other, as for `take_points`.
+        ValueError: `y` has another shape, or the other arguments do not fit together, as for `take_points`.
     """
     axes = as_ints(axes)
     numbers, _ = _point_axes(shape, indices, axes, at, rows)
@@ -209,13 +209,13 @@ def _point_axes(
 
 
 def _in_order(rows: Sequence[tuple[int, int]]) -> tuple[tuple[int, ...], tuple[int, ...]]:
-    """The axes of the array in ascending order, as XLA wants them, and those of the points that go with them."""
+    """The axes of the array in ascending order, as XLA takes them, and the corresponding axes of the points."""
     pairs = sorted(rows)
     return tuple([a for a, _ in pairs]), tuple([p for _, p in pairs])
 
 
 def wrapped(indices: jax.Array, sizes: Sequence[int]) -> jax.Array:
-    """`indices`, along whose last axis the sizes differ, as int32 without negatives."""
+    """`indices`, whose last axis runs over `sizes`, as int32 without negatives."""
     indices = whole_indices(indices)
     size = lax.broadcast_in_dim(np.asarray(sizes, np.int32), indices.shape, (indices.ndim - 1,))
     return lax.select(lax.lt(indices, lax.full_like(indices, 0)), lax.add(indices, size), indices)
@@ -225,7 +225,7 @@ def getitem(x: Variable, key: Any) -> Variable:
     """`x[key]` with NumPy's basic and advanced indexing.
 
     A key may hold ints, slices, None, `...`, arrays or lists of integers, Variables of integers, and arrays or
-    lists of bools. Indices that are known are checked here; one in a Variable that is out of range gives NaN.
+    lists of bools. Constant indices are checked here; one in a Variable that is out of range gives NaN.
 
     Raises:
         IndexError: An index is out of range, or not an index; the message names the axis.

@@ -1,4 +1,4 @@
-"""Solving linear systems with dense matrices."""
+"""Solve linear systems with dense matrices."""
 
 from __future__ import annotations
 
@@ -42,14 +42,14 @@ def batch_solve(A: Array, B: Array, /, transposed: bool = False) -> Variable:  #
 def triangular_solve(
     A: Array, B: Array, /, lower: bool = True, transposed: bool = False, unit_diagonal: bool = False  # noqa: N803
 ) -> Variable:
-    """`X` with `T X = B` for each matrix in the last two axes of `A`, of which `T` is a triangle.
+    """`X` with `T X = B` for each matrix in the last two axes of `A`, where `T` is a triangle of it.
 
     Args:
         A: (*batch, n, n); elements outside of the triangle are not read.
         B: (*batch, n, m), or (n,), a vector. Leading axes of both are broadcast together.
-        lower: Whether it is the lower triangle instead of the upper one.
+        lower: Whether `T` is the lower triangle instead of the upper one.
         transposed: Whether to solve with each triangle transposed.
-        unit_diagonal: Whether the diagonal is taken to be ones, and not read.
+        unit_diagonal: Whether to take the diagonal to be ones, without reading it.
 
     Returns:
         (*batch, n, m); (*batch, n) where `B` is a vector.
@@ -83,14 +83,14 @@ def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Vari
             batch = jnp.broadcast_shapes(a.shape[:-2], b.shape[:-2])
         except ValueError:
             raise ValueError(f"leading axes of A, {a.shape[:-2]}, and B, {b.shape[:-2]}, do not broadcast") from None
-        # A matrix is factored once, however many right sides it has.
+        # A matrix is factored once for all its right-hand sides.
         y = solve(a if a.shape[:-2] == batch else broadcast(a, shape=(*batch, *a.shape[-2:])),
                   b if b.shape[:-2] == batch else broadcast(b, shape=(*batch, *b.shape[-2:])))  # fmt: skip
     return reshape(y, shape=y.shape[:-1]) if vector else y
 
 
 def _as_columns(b: Variable, solve: Callable[[Variable], Variable]) -> Variable:
-    """`solve`, for one matrix, of right sides with leading axes, which become more columns."""
+    """`solve`, for one matrix, applied to right-hand sides whose leading axes become more columns."""
     *batch, n, m = b.shape
     axes = (b.ndim - 2, *range(b.ndim - 2), b.ndim - 1)
     y = solve(reshape(transpose(b, axes=axes), shape=(n, math.prod(batch) * m)))

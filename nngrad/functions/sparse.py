@@ -20,24 +20,24 @@ class CooMatrix(NamedTuple):
     """A sparse matrix in coordinate (COO) format, or one for each row of a batch."""
 
     data: Any
-    """The values, (elements,) or (batch, elements): a Variable, or an array. Those at one place add up."""
+    """The values, (elements,) or (batch, elements): a Variable or an array. Those at the same position add up."""
     row: Any
-    """Their rows, of the same shape: whole numbers, an array; -1 for no element."""
+    """Their rows, an array of whole numbers of the same shape; -1 for no element."""
     col: Any
     """Their columns."""
     shape: tuple[int, int]
-    """The shape of the matrix, or of each."""
+    """The shape of each matrix."""
 
 
 @explained_by_name
 def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) -> Variable:
-    """The product of two matrices, or of two in each row of a batch, one of which is sparse.
+    """The product of a sparse and a dense matrix, or of one of each in each row of a batch.
 
     It is differentiated with respect to the dense matrix and to the values of the sparse one.
 
     Args:
         a: A Variable or an array, (m, k) or (batch, m, k); or a `CooMatrix`.
-        b: A Variable or an array, (k, n) or (batch, k, n); or a `CooMatrix`. Exactly one of `a` and `b` is.
+        b: A Variable or an array, (k, n) or (batch, k, n); or a `CooMatrix`. Exactly one of `a` and `b` is sparse.
         transa: Whether to transpose `a` first.
         transb: Whether to transpose `b` first.
 
@@ -56,7 +56,7 @@ def sparse_matmul(a: Any, b: Any, transa: bool = False, transb: bool = False) ->
 
 
 def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bool, name: str, other: str) -> Variable:
-    """The sparse matrix times the dense one, each transposed first if it is so asked."""
+    """The sparse matrix times the dense one, each optionally transposed first."""
     data, dense = as_variables((matrix.data, dense), (f"{name}.data", other), "sparse_matmul")
     row, column = _places(matrix, data, name)
     absent = (row < 0) | (column < 0)
@@ -71,7 +71,7 @@ def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bo
         raise ValueError(f"sparse_matmul: {name} of shape {(*data.shape[:-1], rows, columns)} and {other} of shape "
                          f"{dense.shape}, as they are multiplied, do not fit")
     batch, width = dense.shape[:-2], dense.shape[-1]
-    if batch:  # all matrices as one with blocks on its diagonal
+    if batch:  # as one block-diagonal matrix
         block = np.arange(batch[0])[:, None]
         row, column = (row + block * rows).ravel(), (column + block * columns).ravel()
         data, dense = reshape(data, shape=(data.size,)), reshape(dense, shape=(batch[0] * columns, width))
@@ -81,7 +81,7 @@ def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bo
 
 
 def _places(matrix: CooMatrix, data: Variable, name: str) -> tuple[Any, Any]:
-    """Rows and columns of the elements."""
+    """Rows and columns of the elements, checked."""
     row, column = np.asarray(matrix.row), np.asarray(matrix.col)
     if data.ndim not in (1, 2) or row.shape != data.shape or column.shape != data.shape:
         raise ValueError(f"sparse_matmul: {name}: data {data.shape}, row {row.shape} and col {column.shape} must have "

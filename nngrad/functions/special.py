@@ -65,7 +65,7 @@ def xlog1py(x0: AsFloats, x1: Array, /) -> jax.Array:
     return lax.select(lax.eq(x0, zero), zero, x0 * lax.log1p(x1))
 
 
-# ---------------------------------------------------------------- of the error function
+# ---------------------------------------------------------------- error function
 
 erfc = of_floats(lax.erfc, "`1 - erf(x)`, accurate where that is small.", precision="high")
 
@@ -76,8 +76,8 @@ _TERMS = 18
 
 
 def _scaled_erfc(x: jax.Array) -> jax.Array:
-    """`exp(x^2) erfc(x)`, from 4 on by Laplace's continued fraction, 1 / (sqrt(pi) (x + (1/2) / (x + (2/2) / (x + (3/2)
-    / (x + ...))))): Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.14."""
+    """`exp(x^2) erfc(x)`; for x of at least 4 by Laplace's continued fraction, 1 / (sqrt(pi) (x + (1/2) / (x + (2/2) /
+    (x + (3/2) / (x + ...))))): Abramowitz and Stegun, Handbook of Mathematical Functions, 7.1.14."""
     bound = lax.full_like(x, _FAR)
     far, near = lax.max(x, bound), lax.min(x, bound)
     tail = far
@@ -123,7 +123,7 @@ log_ndtr = of_floats(
 )  # fmt: skip
 
 
-# ---------------------------------------------------------------- of the gamma function
+# ---------------------------------------------------------------- gamma function
 
 lgamma = of_floats(
     lax.lgamma, "The logarithm of the absolute value of the gamma function; infinite at 0, -1, -2, ...", unbounded=True,
@@ -137,8 +137,8 @@ def _zeta(q: jax.Array, *, x: float) -> jax.Array:
 
 
 _ZETA = Primitive("hurwitz_zeta")
-"""Hurwitz's zeta function with a derivative for JAX, which has none and may differentiate what a graph computes. It is
-no `custom_jvp`: JAX forgets such rules where it differentiates a loop twice."""
+"""Hurwitz's zeta function with a derivative, which JAX lacks, for when JAX differentiates the emitted function. Not a
+`custom_jvp`: JAX loses such rules when it differentiates a loop twice."""
 _ZETA.def_impl(jax.jit(_zeta, static_argnames="x"))
 _ZETA.def_abstract_eval(lambda q, **_: q)
 ad.defjvp(_ZETA, lambda along, q, *, x: -x * _ZETA.bind(q, x=x + 1) * along)
@@ -148,7 +148,7 @@ mlir.register_lowering(_ZETA, mlir.lower_fun(_zeta, multiple_results=False))
 
 @op(diagonal=True, unbounded=True, precision="high")
 def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> jax.Array:
-    """The derivative of `digamma` of an order from 1 to 100.
+    """The derivative of `digamma`, of an order from 1 to 100.
 
     With n for the order, it is (-1)^(n + 1) n! zeta(n + 1, x) where `x` is positive, and follows elsewhere from
     psi(1 - x) - psi(x) = pi cot(pi x), differentiated n times (Abramowitz and Stegun, 6.4.7 and 6.4.10).
@@ -168,9 +168,9 @@ def digamma_derivative(x: Array, /, order: Annotated[int, between(1, 100)]) -> j
 
 
 def _cotangent_derivative(order: int) -> list[float]:
-    """The coefficients, the constant first, of the polynomial in cot(pi x) that is its derivative of some order."""
+    """The coefficients, constant first, of the derivative of cot(pi x) of this order, as a polynomial in cot(pi x)."""
     coefficients = [0.0, 1.0]
-    for _ in range(order):  # of c the derivative is -pi (1 + c^2)
+    for _ in range(order):  # c' = -pi (1 + c^2) for c = cot(pi x)
         slopes = [-math.pi * k * a for k, a in enumerate(coefficients)][1:]
         coefficients = [a + b for a, b in zip([*slopes, 0.0, 0.0], [0.0, 0.0, *slopes], strict=True)]
     return coefficients
@@ -193,7 +193,7 @@ def polygamma(n: int, x: Variable) -> Variable:
         x: Any shape; integers are taken as float32.
 
     Raises:
-        TypeError: `n` is no int.
+        TypeError: `n` is not an int.
         ValueError: `n` is not from 0 to 100.
     """
     if isinstance(n, bool) or not isinstance(n, int):
@@ -225,14 +225,14 @@ def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
 def zeta(x: float, q: Variable) -> Variable:
     """The Hurwitz zeta function: the sum of `(k + q)^-x` over k = 0, 1, 2, ...
 
-    It is differentiated with respect to `q`; for `x` there is no closed form.
+    It is differentiable with respect to `q`; for `x` there is no closed form.
 
     Args:
         x: The exponent, a number above 1.
         q: Any shape, positive; integers are taken as float32.
 
     Raises:
-        TypeError: `x` is no number.
+        TypeError: `x` is not a number.
         ValueError: `x` is not above 1.
     """
     if isinstance(x, Variable):

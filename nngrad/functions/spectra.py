@@ -25,6 +25,6 @@ def eigh(x: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(multiple_results=True, axes=rowwise("(m,n)->(k)"), cost=_factor_cost, precision="high")
 def svd(x: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The singular vectors and values of matrices, the largest values first: `x = u diag(s) vh`."""
+    """The singular vectors and values of matrices, largest values first: `x = u diag(s) vh`."""
     u, s, vh = jnp.linalg.svd(x, full_matrices=False)
     return u, s, vh

@@ -1,8 +1,8 @@
 """Random functions: numbers are drawn once per forward and shared by every gradient.
 
-Each consists of an op, a deterministic function of a key, and a leaf that holds the key and draws a new one at every
-`forward()`. With `seed=-1` the keys come from the stream that `nngrad.seed` starts; any other seed gives the call its
-own stream.
+Each consists of an op, which is a deterministic function of a key, and a leaf that holds the key and draws a new one at
+every `forward()`. With `seed=-1` the keys come from the stream that `nngrad.seed` starts; any other seed gives the call
+its own stream.
 """
 
 from __future__ import annotations
@@ -46,8 +46,8 @@ def typed_key(key: Any) -> Any:
 
 
 def by_position(draw: Callable[P, R]) -> Callable[P, R]:
-    """A function of a key, whose every sample follows from the key and its own position, whatever JAX's setting
-    `jax_threefry_partitionable` is: without that, devices would have to draw, or to send, what others need."""
+    """Make each sample a function of the key and its own position, whatever `jax_threefry_partitionable` is set to:
+    otherwise devices would have to draw, or send, the samples of others."""
 
     @functools.wraps(draw)
     def function(*args: P.args, **kwargs: P.kwargs) -> R:
@@ -58,8 +58,8 @@ def by_position(draw: Callable[P, R]) -> Callable[P, R]:
 
 
 # ---------------------------------------------------------------- functions of a key
-# Samples are drawn in 32 bits whatever they are returned as, so that one key gives the same values in every
-# setting of JAX's x64 switch.
+# Samples are drawn in 32 bits whatever their final dtype, so that a key gives the same values with and without JAX's
+# x64 mode.
 
 
 @op
@@ -90,7 +90,7 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
         raise ValueError(f"low must not be above high, and both finite in float32, got low={low}, high={high}")
     y = jax.random.uniform(typed_key(key), shape, jnp.float32)
     y = y * np.float32(high - low) + np.float32(low)
-    # Rounding may reach `high`, which is not among the values.
+    # Rounding may reach `high`, which is excluded.
     last = np.nextafter(np.float32(high), np.float32(low))
     return lax.clamp(np.float32(low), y, last)
 
@@ -105,7 +105,7 @@ def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) ->
         sigma: Standard deviation, not negative.
 
     Raises:
-        ValueError: `sigma` is negative, or one of both is not finite in float32.
+        ValueError: `sigma` is negative, or `mu` or `sigma` is not finite in float32.
     """
     if not sigma >= 0 or not max(abs(mu), sigma) <= _FLOAT32_MAX:
         raise ValueError(f"sigma must not be negative, and both finite in float32, got mu={mu}, sigma={sigma}")
@@ -122,7 +122,7 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
         high: Upper bound, excluded.
 
     Raises:
-        ValueError: `low` is not below `high`, or one of both does not fit int32.
+        ValueError: `low` is not below `high`, or one of them does not fit int32.
     """
     if not _INT32.min <= low < high <= _INT32.max:
         raise ValueError(f"low must be below high, and both fit int32, got low={low}, high={high}")
@@ -134,15 +134,15 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
 def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
     """`count` integers from 0 to `high - 1`, sampled without replacement, determined by `key`.
 
-    The number of steps grows as `count` alone (Floyd's algorithm: Bentley and Floyd, 1987, "A sample of brilliance");
-    one byte is kept for each number there is.
+    The number of steps is `count` (Floyd's algorithm: Bentley and Floyd, 1987, "A sample of brilliance"); memory is one
+    byte for each of the `high` numbers.
 
     Args:
         count: The number of integers, from 0 to `high`.
         high: Their upper bound, excluded; at least 1.
 
     Returns:
-        int32 `(count,)`; every sequence of different numbers is equally likely.
+        int32 `(count,)`; every sequence of distinct numbers is equally likely.
 
     Raises:
         ValueError: `count` is not from 0 to `high`, or `high` is not positive or does not fit int32.
@@ -158,13 +158,13 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
     drawn = jax.random.randint(of_set, (count,), np.int32(0), last + 1, jnp.int32)
 
     def step(i: Any, state: tuple[Any, Any]) -> tuple[Any, Any]:
-        """A number that was drawn before stands for the last one, which could not be drawn before."""
+        """If the number was drawn before, take the last one of the range, which could not be drawn before."""
         taken, chosen = state
         number = lax.select(taken[drawn[i]], last[i], drawn[i])
         return taken.at[number].set(True), chosen.at[i].set(number)
 
     chosen = lax.fori_loop(0, count, step, (jnp.zeros(high, bool), jnp.zeros(count, jnp.int32)))[1]
-    return jax.random.permutation(of_order, chosen)  # the set is uniform, the order in which it came is not
+    return jax.random.permutation(of_order, chosen)  # the set is uniform, but not its order
 
 
 @op
@@ -174,7 +174,7 @@ def subkey(key: Array, /, index: Size) -> jax.Array:
 
     Args:
         key: uint32[2].
-        index: Which of them, not negative.
+        index: The index of the key, not negative.
 
     Returns:
         uint32[2].

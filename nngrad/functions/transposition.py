@@ -25,8 +25,8 @@ def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) ->
 
 
 def missing_places(places: tuple[int, ...], kernel: tuple[int, ...]) -> tuple[int, ...]:
-    """How many zeros `y` needs at the end of each axis for XLA to leave it and the kernel in their places, which it
-    exchanges where the kernel has more elements than `y` has places. None where sizes are not known."""
+    """The number of zeros that `y` needs at the end of each axis so that XLA does not swap it with the kernel, as it
+    does when the kernel has more elements than `y` has positions. 0 for symbolic sizes."""
     if has_name(places) or not 0 < math.prod(places) < math.prod(kernel):
         return (0,) * len(places)
     return tuple([max(k - n, 0) for n, k in zip(places, kernel, strict=True)])

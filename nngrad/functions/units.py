@@ -17,7 +17,7 @@ def maxout(x: WithAxis, /, pool_size: int, axis: int = 1) -> Variable:
         pool_size: The number of entries per maximum.
 
     Raises:
-        ValueError: The axis is out of range, or its size is no multiple of `pool_size`.
+        ValueError: The axis is out of range, or its size is not a multiple of `pool_size`.
     """
     axis = axis_of(axis, x.ndim, "axis")
     if pool_size < 1 or x.shape[axis] % pool_size:
@@ -33,7 +33,7 @@ def scaled_swish(x: Array, beta: Array, /) -> Variable:
 
     Args:
         x: (batch, *sample).
-        beta: Of the sizes of the first axes of a sample, as (channels,) for images.
+        beta: The shape of the first axes of a sample, such as (channels,) for images.
 
     Raises:
         ValueError: The sizes differ.
@@ -46,7 +46,7 @@ def scaled_swish(x: Array, beta: Array, /) -> Variable:
 
 
 def _gates(c: Variable, x: Variable, names: str) -> tuple[Variable, ...]:
-    """The four gates that lie interleaved in `x`, each of the shape of a state."""
+    """The four gates, interleaved in `x`, each in the shape of a state."""
     if c.ndim < 2 or x.ndim != c.ndim or x.shape[1] != 4 * c.shape[1] or x.shape[2:] != c.shape[2:]:
         raise ValueError(f"{names} of shapes {c.shape} and {x.shape} do not fit: along axis 1 there must "
                          "be four times as many gates as states")
@@ -61,11 +61,11 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
 
     Args:
         c_prev: The state of the cells before the step, (batch, n, *more).
-        x: The sources a, i, f, o of the gates, interleaved: (rows, 4 n, *more), with element 4 j + k of axis 1 for gate
-            k of cell j. There may be fewer rows than in the batch; the states of the others stay as they are.
+        x: The inputs a, i, f, o of the gates, interleaved: (rows, 4 n, *more), with element 4 j + k of axis 1 for gate
+            k of cell j. There may be fewer rows than in the batch; the other states do not change.
 
     Returns:
-        The state after the step, (batch, n, *more), and what goes out, (rows, n, *more).
+        The state after the step, (batch, n, *more), and the output, (rows, n, *more).
     """
     a, i, f, o = _gates(c_prev, x, "c_prev and x")
     rows = x.shape[0]
@@ -79,7 +79,7 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
 
 @composite
 def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Variable, Variable]:
-    """A step of an S-LSTM, which joins two branches of a tree, each with its state and gate inputs.
+    """A step of an S-LSTM, which joins two branches of a tree, each with its own state and gate inputs.
 
     `c = tanh(a1) sigmoid(i1) + tanh(a2) sigmoid(i2) + c_prev1 sigmoid(f1) + c_prev2 sigmoid(f2)` and
     `h = tanh(c) sigmoid(o1 + o2)`: what Chainer's `slstm` computes (its documentation adds up within the functions).
@@ -87,11 +87,11 @@ def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple
     Args:
         c_prev1: The state of the first branch, (batch, n, *more).
         c_prev2: The state of the second branch, of the same shape.
-        x1: The sources of the first one's gates, interleaved as for `lstm_step`: (batch, 4 n, *more).
-        x2: Those of the second one's.
+        x1: The inputs of the first branch's gates, interleaved as for `lstm_step`: (batch, 4 n, *more).
+        x2: Those of the second branch's gates.
 
     Returns:
-        The state, and what goes out, both (batch, n, *more).
+        The state and the output, both (batch, n, *more).
     """
     if c_prev1.shape != c_prev2.shape or c_prev1.shape[:1] != x1.shape[:1] or x1.shape != x2.shape:
         raise ValueError(f"c_prev1 {c_prev1.shape} and c_prev2 {c_prev2.shape}, x1 {x1.shape} and x2 "

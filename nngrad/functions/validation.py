@@ -1,4 +1,4 @@
-"""Classification error measures. They are counts: no gradient passes."""
+"""Classification errors. They are counts, through which no gradient passes."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ def top_n_error(x: Array, target: Array, /, axis: int | None = None, n: AtLeastO
         x: Scores, `(*before, classes, *after)`.
         target: The right classes, whole numbers `(*before, 1, *after)`; one that is out of range counts as an error.
         axis: The axis of the classes; None for the last.
-        n: How many of the highest scores count as right.
+        n: The number of highest scores that count as right.
 
     Returns:
         An array in the shape of `target`, in the floating dtype of `x`.
@@ -54,7 +54,7 @@ def confusion_matrix(x: Array, target: Array, /, axis: int | None = None) -> Var
     """Counts of samples by true class and predicted class.
 
     Args:
-        x: Scores, `(*before, classes, *after)`; the class with the highest is predicted, the first of several.
+        x: Scores, `(*before, classes, *after)`; the first class with the highest score is predicted.
         target: The right classes, whole numbers `(*before, 1, *after)`; one that is out of range is not counted.
         axis: The axis of the classes; None for the last.
 

@@ -1,9 +1,9 @@
 """Sampling images at computed positions: spatial transformers and optical flow.
 
-A position is counted in pixels, from the middle of the first one. Between pixels an image is linear along each axis, so
-a sample is a weighted sum of the corners of the *cell* that the position lies in. Which cell that is has no derivative;
-how far in the cell the position lies has the derivative 1, or -1 in a reflection, or 0 where positions are held at the
-edge: so the derivative at a pixel is that of the cell behind it.
+Positions count pixels from the centre of the first one. Between pixels an image is linear along each axis, so a sample
+is a weighted sum of the corners of the *cell* that contains the position. The index of the cell has no derivative. The
+position within the cell has the derivative 1, or -1 in a reflection, or 0 where positions are clamped to the edge. So
+the derivative at a pixel is that of the cell after it.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
             reflected, with the last pixel once; 'reflect', the same with the last pixel twice.
 
     Raises:
-        ValueError: `padding` is none of these.
+        ValueError: `padding` is unknown.
     """
     held, _ = _held(floating(x), size, padding)
     return lax.sub(held, _first_corner(held, size, padding))
@@ -65,17 +65,17 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
     """The pixels at the corners of the cells of positions, numbered in row-major order.
 
     Args:
-        x: Positions (batch, Q, D), along the last axis of the image first, as x before y.
-        sizes: The D sizes of the image, its last axis first too.
-        nearest: Whether only the nearest pixel is wanted; of two equally near ones, the one farther from 0.
+        x: Positions (batch, Q, D), with the last axis of the image first, so x before y.
+        sizes: The D sizes of the image, also with the last axis first.
+        nearest: Whether to return only the nearest pixel; of two equally near ones, the one farther from 0.
         ...: As for `cell_fraction`.
 
     Returns:
-        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 for what is outside of the image. A corner is numbered
-        by whether it is the first or the last one of the cell along each axis, of which the first axis counts most.
+        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 outside of the image. A corner's number has a bit for
+        each axis, 0 for the first and 1 for the last corner along it; the first axis is most significant.
 
     Raises:
-        ValueError: x has not three axes, the last one with an entry for each of `sizes`, or `padding` is unknown.
+        ValueError: x does not have three axes, the last with an entry for each of `sizes`, or `padding` is unknown.
     """
     sizes = as_ints(sizes)
     if x.ndim != 3 or x.shape[2] != len(sizes):
@@ -102,7 +102,7 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
 
 
 def _held(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
-    """Positions brought back to where the image is, and the derivative of that."""
+    """Positions mapped into the image as `padding` says, and the derivative of that map."""
     one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
     if padding == "zero":
         return x, one
@@ -130,14 +130,14 @@ def _first_corner(held: jax.Array, size: int, padding: str) -> jax.Array:
 
 
 def _whole(x: jax.Array, size: int) -> jax.Array:
-    """As int32, of which those that are far outside stay outside."""
+    """`x` as int32; numbers far outside of the image stay outside."""
     return lax.convert_element_type(lax.clamp(lax.full_like(x, -1), x, lax.full_like(x, size)), jnp.int32)
 
 
 def sampled(
     x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, nearest: bool, channel_last: bool
 ) -> Variable:
-    """Images (batch, C, pixels), or (batch, pixels, C), of so many spatial `sizes`, at positions (batch, Q, D)."""
+    """Images (batch, C, pixels), or (batch, pixels, C), with spatial `sizes`, sampled at positions (batch, Q, D)."""
     backwards = sizes[::-1]
     indices = cell_indices(positions, sizes=backwards, padding=padding, nearest=nearest)
     batch, count = positions.shape[:2]
@@ -165,19 +165,18 @@ def sampled(
 def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Variable:
     """Affine transforms of the positions of an image's pixels: a grid for `warp_by_grid`.
 
-    Positions go from -1 to 1 along each axis, x before y, as `align_corners` says; where an axis has one pixel alone it
-    is at 0.
+    Positions range from -1 to 1 along each axis, x before y; a single pixel along an axis is at 0.
 
     Args:
-        theta: (batch, 2, 3) or (batch, 3, 4): matrices, with what is added in the last column.
+        theta: (batch, 2, 3) or (batch, 3, 4): matrices, with the translation in the last column.
         size: (height, width), or (depth, height, width), of the image that the grid is for.
-        align_corners: Whether -1 and 1 are the centres of the first and last pixels, and not their outer edges.
+        align_corners: Whether -1 and 1 are the centres of the first and last pixels instead of their outer edges.
 
     Returns:
         (batch, height, width, 2), or (batch, depth, height, width, 3).
 
     Raises:
-        ValueError: `size` has not 2 or 3 entries, all at least 1, or the shape of `theta` does not fit.
+        ValueError: `size` does not have 2 or 3 entries, all at least 1, or the shape of `theta` does not fit.
     """
     size = as_ints(size)
     count = len(size)
@@ -200,7 +199,7 @@ def _evenly(n: int, align_corners: bool) -> np.ndarray:
 
 
 def _constant(values: np.ndarray, like: Variable) -> Variable:
-    """A leaf of the dtype of `like`, if that is a floating one."""
+    """A leaf in the dtype of `like`, if that is floating."""
     return as_variable(values.astype(like.dtype if like.spec.differentiable else np.float32))
 
 
@@ -212,14 +211,14 @@ def warp_by_grid(
 ) -> Variable:
     """Images sampled at the positions of a grid, as in spatial transformers (Jaderberg et al. 2015).
 
-    With 'linear' it is differentiable to any order in both. In the grid it is a polynomial on each cell between pixels,
-    linear along each axis, so of the second derivatives there are the mixed ones alone; at a pixel the derivative is
-    that of the cell behind it, and 0 where the last pixel is repeated. With 'nearest' the grid has no gradient.
+    With 'linear' it is differentiable to any order in both. As a function of the grid it is a polynomial on each cell
+    between pixels, linear along each axis, so only mixed second derivatives are not 0. At a pixel the derivative is
+    that of the cell after it, and 0 where the last pixel is repeated. With 'nearest' the grid has no gradient.
 
     Args:
         x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`, with 2 or 3 spatial axes.
-        grid: (batch, *output sizes, 2 or 3): for each element of the result where it is taken from, x before y before
-            z, and from -1 to 1, as `affine_grid` has it. Grids of 16 bits are computed with in float32.
+        grid: (batch, *output sizes, 2 or 3): the position of each element of the result, x before y before z, from -1
+            to 1 as in `affine_grid`. 16-bit grids are processed in float32.
         mode: 'linear' or 'nearest'.
         padding_mode: The image beyond its edges: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
             reflected, at the centre of the last pixel if `align_corners`, else at its edge.
@@ -252,12 +251,12 @@ def warp_by_grid(
 def warp_by_flow(data: Array, flow: Array, /) -> Variable:
     """Images whose pixels are sampled at positions displaced by a flow, with linear interpolation.
 
-    Beyond the image its last pixels are repeated. It is differentiable to any order in both, as `warp_by_grid` is.
+    Beyond the image its last pixels are repeated. It is differentiable to any order in both inputs, as `warp_by_grid`.
 
     Args:
         data: (batch, C, height, width).
-        flow: (batch, 2, height, width), in pixels: how far to the right, and how far down. Flows of 16 bits are
-            computed with in float32.
+        flow: (batch, 2, height, width), in pixels: the displacement to the right, then downwards. 16-bit flows are
+            processed in float32.
 
     Returns:
         Of the shape of `data`.
@@ -277,7 +276,7 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
 
 
 def _wide(x: Variable) -> Variable:
-    """Positions as float32 where they are of 16 bits, which cannot tell the pixels of an image, or whole."""
+    """Positions as float32 if they are integers or have 16 bits, which cannot distinguish the pixels of an image."""
     return x if x.dtype in (np.float32, np.float64) else cast(x, np.float32)
 
 
@@ -285,7 +284,7 @@ def _warped(
     x: Variable, positions: Variable, sizes: tuple[int, ...], outputs: tuple[int, ...], padding: str, nearest: bool,
     channel_last: bool,
 ) -> Variable:
-    """Images sampled at positions (batch, Q, D), with Q made the axes of the result again."""
+    """Images sampled at positions (batch, Q, D), with Q reshaped to the axes `outputs` of the result."""
     batch, channels = x.shape[0], x.shape[-1] if channel_last else x.shape[1]
     pixels = (batch, math.prod(sizes), channels) if channel_last else (batch, channels, math.prod(sizes))
     y = sampled(reshape(x, shape=pixels), positions, sizes, padding, nearest, channel_last)

@@ -1,6 +1,6 @@
 """Weighted sums of points of an array: one trilinear form seen from its three sides.
 
-Image warps and regions are made of these: a sample between pixels is a weighted sum of the pixels around it.
+Image warps and regions use them: a sample between pixels is a weighted sum of the pixels around it.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ def weighted_points(x: Array, weights: Array, indices: Array, /, channel_last: b
 def weighted_points_data_grad(
     y: Array, weights: Array, indices: Array, /, size: int, channel_last: bool = False
 ) -> jax.Array:
-    """The transpose of `weighted_points` in `x`: each sum, weighted, is added to the points that it is made of.
+    """The transpose of `weighted_points` in `x`: each of `y`, weighted, is added to the points of its sum.
 
     Args:
         y: (batch, C, Q), or (batch, Q, C) if `channel_last`.
@@ -65,7 +65,7 @@ def weighted_points_data_grad(
     y, weights = alike(floating(y), floating(weights))
     dtype = y.dtype
     y, weights = widened(y), widened(weights)
-    # A row of all channels is added at each point: on a CPU that is several times faster than number by number.
+    # Add a row of all channels at each point: on CPUs this is several times faster than single numbers.
     if not channel_last:
         y = lax.transpose(y, (0, 2, 1))
     batch, count, sums = indices.shape
@@ -96,7 +96,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
         ...: As for `weighted_points`.
 
     Returns:
-        (batch, K, Q); of float32 where `y` and `x` are of 16 bits.
+        (batch, K, Q); float32 if `y` and `x` have 16 bits.
     """
     _check(x.shape, indices.shape, indices.shape, "x", "indices")
     y, x = alike(floating(y), floating(x))
@@ -111,7 +111,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
 
 
 def _check(first: Shape, second: Shape, indices: Shape, name: str, other: str, sums: int | None = None) -> None:
-    """Raise a ValueError unless the shapes are of one batch, and weights and indices, of so many sums, are alike."""
+    """Raise a ValueError unless batch sizes agree, and weights and indices have one shape with `sums` sums."""
     if len(first) != 3 or len(indices) != 3 or second != indices or first[0] != indices[0]:
         raise ValueError(f"{name} of shape {first}, {other} of shape {second} and indices of shape {indices} must be "
                          "(batch, C, points), (batch, K, Q) and (batch, K, Q)")
@@ -129,13 +129,14 @@ def _inside(indices: jax.Array, size: int) -> jax.Array:
 
 
 def _points(x: jax.Array, indices: jax.Array, channel_last: bool, *others: jax.Array) -> Iterator[list[jax.Array]]:
-    """For each k the points at `indices` for each channel, 0 out of range, and what `others` (batch, K, Q) have."""
+    """For each k, the points at `indices` for each channel, 0 out of range, and the entries of `others` (batch, K,
+    Q)."""
     axis = 1 if channel_last else 2
     size = x.shape[axis]
-    # One point of 0 more stands for all that is out of range: nothing need be compared for each channel.
+    # An additional 0 stands for all points out of range, so that no channel needs a comparison.
     x = lax.pad(x, x.dtype.type(0), [(0, int(a == axis), 0) for a in range(3)])
     places = lax.select(_inside(indices, size), indices, lax.full_like(indices, size))
-    places, *others = lax.optimization_barrier((places, *others))  # nor be computed for each
+    places, *others = lax.optimization_barrier((places, *others))  # nor a computation
     dimensions = lax.GatherDimensionNumbers(
         offset_dims=(3 - axis,), collapsed_slice_dims=(axis,), start_index_map=(axis,), operand_batching_dims=(0,),
         start_indices_batching_dims=(0,),

@@ -19,8 +19,7 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
     Args:
         x: Any shape; integers are taken as float32.
         axis: One axis or several; None for all.
-        weights: Of the shape of `x`, or of that of the axes, in ascending order, that the mean is taken over; None for
-            equal ones.
+        weights: Of the shape of `x`, or of that of the reduced axes, in ascending order; None for equal weights.
         keepdims: Whether reduced axes are kept, with size 1.
 
     Raises:
@@ -61,7 +60,7 @@ def batch_l2_norm_squared(x: Array, /) -> Variable:
 
 
 def _placed(x: Variable, y: Variable, axis: int) -> Variable:
-    """`y` with axes of size 1 around it, so that its own lie on those of `x` from `axis` on."""
+    """`y` with axes of size 1 added, so that its own match those of `x` from `axis` on."""
     first = axis_of(axis, x.ndim, "axis") if x.ndim else 0
     if x.shape[first : first + y.ndim] != y.shape:
         raise ValueError(f"y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")

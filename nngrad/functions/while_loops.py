@@ -30,7 +30,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
 
     Args:
         cond_fun: A function of the carry that returns a bool or a number of shape ().
-        body_fun: A function of the carry that returns it for the next step, with the same structure, shapes and dtypes.
+        body_fun: A function of the carry that returns the next one, with the same structure, shapes and dtypes.
         init: The first carry, a pytree of Variables, arrays and numbers.
         bound: The largest number of steps.
 
@@ -38,9 +38,9 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
         The last carry.
 
     Raises:
-        TypeError: The carry changes its structure or a dtype, or `bound` is no int.
-        ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or
-            draws at random where there is no bound.
+        TypeError: The carry changes its structure or a dtype, or `bound` is not an int.
+        ValueError: A carry changes its shape, the condition has axes, a function in it updates a Variable, or a
+            function draws random numbers without a bound.
     """
     check_body(cond_fun, "cond_fun", "while_loop")
     check_body(body_fun, "body_fun", "while_loop")
@@ -64,13 +64,13 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
         return captured(lambda xs: [goes_on(jax.tree.unflatten(tree, xs))], specs, "while_loop", cond_fun, often)
 
     if bound is not None:
-        condition_as_body(often=False)  # refuses what has no meaning in a condition
+        condition_as_body(often=False)  # refuses functions that make no sense in a condition
         return _bounded(goes_on, step, carry, bound, body_fun)
     body = captured(
         lambda xs: jax.tree.leaves(step(jax.tree.unflatten(tree, xs))), specs, "while_loop", body_fun, often=True,
         updates=True,
     )  # fmt: skip
-    condition = condition_as_body(often=not body.updated)  # what it reads of these is another value at each step
+    condition = condition_as_body(often=not body.updated)  # it reads different values of these at each step
     if condition.keys or body.keys:
         raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")
     updated = {id(x): x for x in body.updated}
@@ -92,7 +92,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
 def _bounded(
     goes_on: Callable[[T], Variable], step: Callable[[T], T], carry: T, bound: int, written: Callable[[T], T]
 ) -> T:
-    """The loop as a scan; `written` is what the user has written as its body."""
+    """The loop as a scan; `written` is the user's own body function."""
     length = checked_count(bound, "while_loop: bound", 0)
 
     def advance(carry: T) -> tuple[Variable, T]:

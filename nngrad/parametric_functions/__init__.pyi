@@ -85,7 +85,7 @@ def binary_connect_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
         wb_init: Initial Wb, which the first `forward()` overwrites.
@@ -108,7 +108,7 @@ def binary_weight_affine(
     """`affine` with scaled signs of W, as in `F.binary_weight_affine` (Rastegari and others, 2016).
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; Wb, the signs of W, and
-    alpha (*n_outmaps), the mean sizes, both of which each `forward()` writes, not trained; b (*n_outmaps), zeros.
+    alpha (*n_outmaps), the mean magnitudes, both written by each `forward()`, not trained; b (*n_outmaps), zeros.
 
     Args:
         inp: Of shape (batch axes..., axes to flatten...).
@@ -136,7 +136,7 @@ def binary_weight_convolution(
     """`convolution` with scaled signs of W, as in `F.binary_weight_convolution` (Rastegari and others, 2016).
 
     Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; Wb, the signs of W, and alpha
-    (outmaps,), the mean sizes, both of which each `forward()` writes, not trained; b (outmaps,), zeros.
+    (outmaps,), the mean magnitudes, both written by each `forward()`, not trained; b (outmaps,), zeros.
 
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
@@ -145,7 +145,7 @@ def binary_weight_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         quantize_zero_to: The sign of 0.
         w_init: Initial W.
         wb_init: Initial Wb, which the first `forward()` overwrites.
@@ -167,18 +167,18 @@ def inq_affine(
 ) -> Variable:
     """`affine` under incremental network quantisation, as in `F.inq_affine` (Zhou and others, 2017).
 
-    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; I, of that shape, 1 where a
-    weight is fixed, zeros, not trained; b (*n_outmaps), zeros. Each `forward()` writes W and I.
+    Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; I, of the same shape, 1
+    where a weight is fixed, zeros, not trained; b (*n_outmaps), zeros. Each `forward()` writes W and I.
 
     Args:
         inp: Of shape (batch axes..., axes to flatten...).
         n_outmaps: Shape of the outputs, or their number.
         base_axis: Number of batch axes; a negative one counts from the end.
-        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, from that nearest to
-            the largest weight down.
-        inq_iterations: At which calls of `forward()`, the first of which is number 0, half of the weights that are
-            left are fixed; at the last of them all are.
-        selection_algorithm: Which half: "largest_abs", or "random", where each of them is fixed with probability 1/2.
+        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, downwards from the one
+            nearest to the largest weight.
+        inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
+            the last one all are.
+        selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
         seed: As for random functions, for "random".
         w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
@@ -200,7 +200,7 @@ def inq_convolution(
 ) -> Variable:
     """`convolution` under incremental network quantisation, as in `F.inq_convolution` (Zhou and others, 2017).
 
-    Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; I, of that shape, 1 where a
+    Parameters: W (outmaps, channels / group, *kernel), uniform within Glorot's limits; I, of the same shape, 1 where a
     weight is fixed, zeros, not trained; b (outmaps,), zeros. Each `forward()` writes W and I.
 
     Args:
@@ -210,12 +210,12 @@ def inq_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
-        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, from that nearest to
-            the largest weight down.
-        inq_iterations: At which calls of `forward()`, the first of which is number 0, half of the weights that are
-            left are fixed; at the last of them all are.
-        selection_algorithm: Which half: "largest_abs", or "random", where each of them is fixed with probability 1/2.
+        group: Number of groups into which channels are split.
+        num_bits: Number of bits of a code: 0 and `2^(num_bits - 2)` powers of two of both signs, downwards from the one
+            nearest to the largest weight.
+        inq_iterations: The calls of `forward()`, counted from 0, at which half of the remaining weights are fixed; at
+            the last one all are.
+        selection_algorithm: Which half: "largest_abs", or "random", which fixes each weight with probability 1/2.
         seed: As for random functions, for "random".
         w_init: Initial W.
         i_init: Initial I: 1 where a weight is fixed from the start.
@@ -251,17 +251,17 @@ def fixed_point_quantized_affine(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        sign_w: For W: Whether one of the bits is for the sign.
+        sign_w: For W: Whether one of the bits is the sign.
         n_w: For W: Number of bits.
         delta_w: For W: The step.
-        ste_fine_grained_w: For W: Whether the gradient passes only where `x` is within the range, both ends
-            included; else it passes everywhere.
+        ste_fine_grained_w: For W: Whether the gradient passes only where `x` is within the range, ends included;
+            else it passes everywhere.
         quantize_b: Whether b is quantised.
-        sign_b: For b: Whether one of the bits is for the sign.
+        sign_b: For b: Whether one of the bits is the sign.
         n_b: For b: Number of bits.
         delta_b: For b: The step.
-        ste_fine_grained_b: For b: Whether the gradient passes only where `x` is within the range, both ends
-            included; else it passes everywhere.
+        ste_fine_grained_b: For b: Whether the gradient passes only where `x` is within the range, ends included;
+            else it passes everywhere.
         name: Scope around that of the parameters.
 
     Raises:
@@ -289,7 +289,7 @@ def fixed_point_quantized_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
         b_init: Initial b.
@@ -298,17 +298,17 @@ def fixed_point_quantized_convolution(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        sign_w: For W: Whether one of the bits is for the sign.
+        sign_w: For W: Whether one of the bits is the sign.
         n_w: For W: Number of bits.
         delta_w: For W: The step.
-        ste_fine_grained_w: For W: Whether the gradient passes only where `x` is within the range, both ends
-            included; else it passes everywhere.
+        ste_fine_grained_w: For W: Whether the gradient passes only where `x` is within the range, ends included;
+            else it passes everywhere.
         quantize_b: Whether b is quantised.
-        sign_b: For b: Whether one of the bits is for the sign.
+        sign_b: For b: Whether one of the bits is the sign.
         n_b: For b: Number of bits.
         delta_b: For b: The step.
-        ste_fine_grained_b: For b: Whether the gradient passes only where `x` is within the range, both ends
-            included; else it passes everywhere.
+        ste_fine_grained_b: For b: Whether the gradient passes only where `x` is within the range, ends included;
+            else it passes everywhere.
         name: Scope around that of the parameters.
 
     Raises:
@@ -337,19 +337,19 @@ def pow2_quantized_affine(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        sign_w: For W: Whether one of the bits is for the sign.
-        with_zero_w: For W: Whether one of the bits is for 0.
+        sign_w: For W: Whether one of the bits is the sign.
+        with_zero_w: For W: Whether one of the bits represents 0.
         n_w: For W: Number of bits.
         m_w: For W: Exponent of the largest power.
-        ste_fine_grained_w: For W: Whether the gradient is 0 where `|x|` is rounded to more than the largest power,
-            and, without `sign`, where `x` is negative; else it passes everywhere.
+        ste_fine_grained_w: For W: Whether the gradient is 0 where `|x|` would be rounded to more than the largest
+            power, and, without `sign`, where `x` is negative; else it passes everywhere.
         quantize_b: Whether b is quantised.
-        sign_b: For b: Whether one of the bits is for the sign.
-        with_zero_b: For b: Whether one of the bits is for 0.
+        sign_b: For b: Whether one of the bits is the sign.
+        with_zero_b: For b: Whether one of the bits represents 0.
         n_b: For b: Number of bits.
         m_b: For b: Exponent of the largest power.
-        ste_fine_grained_b: For b: Whether the gradient is 0 where `|x|` is rounded to more than the largest power,
-            and, without `sign`, where `x` is negative; else it passes everywhere.
+        ste_fine_grained_b: For b: Whether the gradient is 0 where `|x|` would be rounded to more than the largest
+            power, and, without `sign`, where `x` is negative; else it passes everywhere.
         name: Scope around that of the parameters.
 
     Raises:
@@ -376,7 +376,7 @@ def pow2_quantized_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         w_init: Initial W.
         b_init: Initial b.
         base_axis: Number of batch axes; a negative one counts from the end.
@@ -384,19 +384,19 @@ def pow2_quantized_convolution(
         rng: Generator for the default `w_init`.
         with_bias: Whether there is a b.
         quantize_w: Whether W is quantised.
-        with_zero_w: For W: Whether one of the bits is for 0.
-        sign_w: For W: Whether one of the bits is for the sign.
+        with_zero_w: For W: Whether one of the bits represents 0.
+        sign_w: For W: Whether one of the bits is the sign.
         n_w: For W: Number of bits.
         m_w: For W: Exponent of the largest power.
-        ste_fine_grained_w: For W: Whether the gradient is 0 where `|x|` is rounded to more than the largest power,
-            and, without `sign`, where `x` is negative; else it passes everywhere.
+        ste_fine_grained_w: For W: Whether the gradient is 0 where `|x|` would be rounded to more than the largest
+            power, and, without `sign`, where `x` is negative; else it passes everywhere.
         quantize_b: Whether b is quantised.
-        with_zero_b: For b: Whether one of the bits is for 0.
-        sign_b: For b: Whether one of the bits is for the sign.
+        with_zero_b: For b: Whether one of the bits represents 0.
+        sign_b: For b: Whether one of the bits is the sign.
         n_b: For b: Number of bits.
         m_b: For b: Exponent of the largest power.
-        ste_fine_grained_b: For b: Whether the gradient is 0 where `|x|` is rounded to more than the largest power,
-            and, without `sign`, where `x` is negative; else it passes everywhere.
+        ste_fine_grained_b: For b: Whether the gradient is 0 where `|x|` would be rounded to more than the largest
+            power, and, without `sign`, where `x` is negative; else it passes everywhere.
         name: Scope around that of the parameters.
 
     Raises:
@@ -451,7 +451,7 @@ def pruned_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
         b_init: Initial b.
@@ -480,7 +480,7 @@ def min_max_quantized_affine(
     """`affine` with W and b rounded by `min_max_quantize`.
 
     Parameters: W (size of the flattened axes, *n_outmaps), uniform within Glorot's limits; b (*n_outmaps), zeros; W_q
-    and b_q, what comes of them, which each `forward()` writes, not trained. min_max_quantize_w/... and
+    and b_q, their rounded values, which each `forward()` writes, not trained. min_max_quantize_w/... and
     min_max_quantize_b/... are those of `min_max_quantize`.
 
     Args:
@@ -506,7 +506,7 @@ def min_max_quantized_affine(
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.
         ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
-        eps: The least width of the range; positive.
+        eps: The smallest width of the range; positive.
         name: Scope around that of the parameters.
 
     Raises:
@@ -525,7 +525,7 @@ def min_max_quantized_convolution(
     """`convolution` with W and b rounded by `min_max_quantize`.
 
     Parameters: W (outmaps, channels / group, *kernel), or (outmaps, *kernel, channels / group) with `channel_last`,
-    uniform within Glorot's limits; b (outmaps,), zeros; W_q and b_q, what comes of them, which each `forward()`
+    uniform within Glorot's limits; b (outmaps,), zeros; W_q and b_q, their rounded values, which each `forward()`
     writes, not trained. min_max_quantize_w/... and min_max_quantize_b/... are those of `min_max_quantize`.
 
     Args:
@@ -535,7 +535,7 @@ def min_max_quantized_convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         channel_last: Whether channels are the last axis.
         w_init: Initial W.
         b_init: Initial b.
@@ -557,7 +557,7 @@ def min_max_quantized_convolution(
         qr_min_b_init: Initial qr_min of b; -6 by default.
         qr_max_b_init: Initial qr_max of b; 6 by default.
         ste_fine_grained_b: As `ste_fine_grained` of `F.min_max_quantize`, for b.
-        eps: The least width of the range; positive.
+        eps: The smallest width of the range; positive.
         name: Scope around that of the parameters.
 
     Raises:

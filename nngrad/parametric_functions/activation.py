@@ -18,7 +18,7 @@ def prelu(
 ) -> Variable:
     """`inp` where it is positive, else `inp` times a learned slope; its derivative at 0 is 1 (He et al., 2015).
 
-    Parameter: slope, 0.25; of shape () if it is `shared`, else (channels,).
+    Parameter: slope, 0.25; of shape () if `shared`, else (channels,).
 
     Args:
         base_axis: The axis of the channels.
@@ -27,7 +27,7 @@ def prelu(
         slope_init: Initial slope.
 
     Raises:
-        ValueError: `base_axis` is out of range where slopes are not shared, or a parameter has another shape already.
+        ValueError: `base_axis` is out of range and slopes are not shared, or an existing parameter has another shape.
     """
     shape = () if shared else (inp.shape[axis(base_axis, inp.ndim, "base_axis")],)
     slope = parameter("slope", shape, slope_init, QUARTER, fix_parameters)

@@ -41,10 +41,10 @@ def embed(
 ) -> Variable:
     """Embedding layer: the rows of W at the indices `inp`.
 
-    Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which is variance 1.
+    Parameter: W of shape (n_inputs, n_features), uniform between -sqrt(3) and sqrt(3), which gives variance 1.
 
     Args:
-        inp: Numbers of rows, of any shape; one that is not from 0 to n_inputs - 1 gives a row of NaN.
+        inp: Row numbers, of any shape; one that is not from 0 to n_inputs - 1 gives a row of NaN.
         n_inputs: Number of rows.
         n_features: Length of a row.
         initializer: Initial W.

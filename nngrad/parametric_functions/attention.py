@@ -45,11 +45,11 @@ def multi_head_attention(
         fix_parameters: Whether the parameters are constants.
 
     Returns:
-        (targets, batch, E_out), and the weights of the average, (batch * num_heads, targets, sources), or sources + 1.
+        (targets, batch, E_out), and the attention weights, (batch * num_heads, targets, sources), or sources + 1.
 
     Raises:
-        ValueError: An argument is out of range, a shape does not fit, `param_init` names none, or a parameter has
-            another shape already.
+        ValueError: An argument is out of range, a shape does not fit, `param_init` names no parameter, or an existing
+            parameter has another shape.
     """
     key, value = as_variable(key, "key"), as_variable(value, "value")
     for argument, x in (("query", query), ("key", key), ("value", value)):
@@ -97,10 +97,10 @@ def transformer(
         num_heads: Number of heads; it divides `embed_dim`.
         num_encoder_layers: Number of layers for `src`.
         num_decoder_layers: Number of layers for `tgt`.
-        dim_feedforward: Number of units between the two products in each layer.
-        dropout: The probability of dropping elements; 0 for use after training.
+        dim_feedforward: Number of units between the two products of each layer.
+        dropout: The probability of dropping elements; use 0 after training.
         activation: The function between these products; `F.relu` by default.
-        src_additive_mask: (sources, sources): added in the self-attention of `src`; -inf hides.
+        src_additive_mask: (sources, sources): added in the self-attention of `src`; -inf hides a source.
         tgt_additive_mask: (targets, targets): the same for `tgt`.
         memory_additive_mask: (targets, sources): the same for the attention of `tgt` to the encoded `src`.
         src_key_padding_mask: (batch, sources): not 0 where the self-attention of `src` ignores a source.
@@ -152,7 +152,7 @@ def transformer_encode(
     Args:
         dim_feedforward: Number of units between the two products.
         activation: The function between the two products; `F.relu` by default.
-        src_additive_mask: (sources, sources): added in the attention; -inf hides.
+        src_additive_mask: (sources, sources): added in the attention; -inf hides a source.
         src_key_padding_mask: (batch, sources): not 0 where a source is ignored.
         ...: As for `transformer`.
 
@@ -181,7 +181,7 @@ def transformer_decode(
         tgt: (targets, batch, embed_dim).
         memory: (sources, batch, size): the output of the encoder.
         embed_dim: Size of the last axis of `tgt`.
-        tgt_additive_mask: (targets, targets): added in the self-attention of `tgt`; -inf hides.
+        tgt_additive_mask: (targets, targets): added in the self-attention of `tgt`; -inf hides a target.
         memory_additive_mask: (targets, sources): the same for the attention to `memory`.
         tgt_key_padding_mask: (batch, targets): not 0 where the self-attention of `tgt` ignores a target.
         memory_key_padding_mask: (batch, sources): the same for the attention to `memory`.

@@ -42,18 +42,18 @@ def batch_normalization(
 
     Args:
         axes: The axes that are kept; statistics are taken over all others.
-        decay_rate: How much of the running statistics is kept at each step, from 0 to 1.
+        decay_rate: The share of the running statistics that is kept at each step, from 0 to 1.
         eps: Added to the variance.
         batch_stat: Whether to use the statistics of `inp`, which update the running ones, instead of the running ones.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        no_scale: Leave gamma out.
-        no_bias: Leave beta out.
+        no_scale: Whether to omit gamma.
+        no_bias: Whether to omit beta.
         group: Number of equal, consecutive parts of the batch that are standardised separately; the running statistics
             follow their mean.
 
     Raises:
-        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.batch_normalization(
@@ -75,12 +75,12 @@ def fused_batch_normalization(
 
     Args:
         z: A term added before the nonlinearity, of the shape of `inp`; None for 0.
-        nonlinearity: "relu", the only one there is.
+        nonlinearity: "relu", the only choice.
         ...: As for `batch_normalization`.
 
     Raises:
-        ValueError: An argument is out of range, `z` has another shape than `inp`, `param_init` names none, or a
-            parameter has another shape already.
+        ValueError: An argument is out of range, `z` differs in shape from `inp`, `param_init` names no parameter, or an
+            existing one has another shape.
     """
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.fused_batch_normalization(
@@ -106,9 +106,9 @@ def sync_batch_normalization(
         ...: As for `batch_normalization`.
 
     Raises:
-        TypeError: `comm` is no communicator.
-        ValueError: An argument is out of range, `comm` has no such group, `param_init` names none, or a parameter
-            has another shape already.
+        TypeError: `comm` is not a communicator.
+        ValueError: An argument is out of range, `comm` has no such group, `param_init` names no parameter, or an
+            existing one has another shape.
     """
     parameters = _parameters(inp, axes, decay_rate, param_init, no_scale, no_bias, fix_parameters)
     return F.sync_batch_normalization(
@@ -124,8 +124,8 @@ def mean_subtraction(
 ) -> Variable:
     """`inp` minus the running mean of all batches so far, including this one.
 
-    Parameters, not trained: mean, the running mean, of the shape of `inp` from `base_axis` on, zeros; t of shape (1,),
-    the number of batches so far, of dtype int32, 0.
+    Parameters, not trained: mean, the running mean, of the shape of `inp` from `base_axis` on, zeros; t, the number of
+    batches so far, int32 of shape (1,), 0.
 
     Args:
         base_axis: Number of batch axes; a negative one counts from the end.

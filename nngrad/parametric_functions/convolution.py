@@ -29,7 +29,7 @@ def convolution(
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
-        group: Number of groups that channels are split into.
+        group: Number of groups into which channels are split.
         channel_last: Whether channels are the last axis.
         base_axis: Number of batch axes; a negative one counts from the end.
     """
@@ -55,7 +55,7 @@ def deconvolution(
 
     Args:
         pad: Elements cropped at both ends of each spatial axis; by default none.
-        stride: Spacing in the output between neighbours along a spatial axis; by default 1.
+        stride: Spacing in the output between neighbours of the input along each spatial axis; by default 1.
         output_padding: Elements added at the end of each spatial axis of the output; by default none.
         ...: As for `convolution`.
     """
@@ -99,7 +99,7 @@ def depthwise_deconvolution(
     divisor: int = 1, w_init: Init = None, b_init: Init = None, base_axis: int = 1, fix_parameters: bool = False,
     rng: Rng | None = None, with_bias: bool = True, name: str | None = None,
 ) -> Variable:
-    """Transposed convolution of each channel separately, summed over `divisor` neighbours, plus a bias per sum.
+    """Transposed convolution of each channel separately, summed over `divisor` adjacent channels, plus a bias per sum.
 
     Parameters: W (channels, *kernel), uniform within Glorot's limits; b (channels / divisor,), zeros.
 

@@ -20,7 +20,7 @@ def ints(value: int | Iterable[int], name: str) -> tuple[int, ...]:
 
 
 def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
-    """An int of 1 or more, or several, as a tuple."""
+    """`value`, an int or several, all at least 1, as a tuple."""
     result: tuple[int, ...] = (value,) if value.__class__ is int else ints(value, name)
     if result and min(result) < 1:
         raise ValueError(f"{name} must be 1 or more, got {value!r}")
@@ -28,7 +28,7 @@ def sizes(value: int | Iterable[int], name: str) -> tuple[int, ...]:
 
 
 def size(value: int, name: str) -> int:
-    """An int of 1 or more."""
+    """`value`, checked to be an int of at least 1."""
     result = as_whole_number(value, name)
     if result < 1:
         raise ValueError(f"{name} must be 1 or more, got {value!r}")
@@ -36,12 +36,12 @@ def size(value: int, name: str) -> int:
 
 
 def as_whole_number(value: int, name: str) -> int:
-    """An int."""
+    """`value`, checked to be an int."""
     return coerced(as_int, value, name)
 
 
 def fraction(value: float, name: str) -> float:
-    """A number from 0 to 1."""
+    """`value`, checked to be a number from 0 to 1."""
     result = coerced(as_float, value, name)
     if not 0 <= result <= 1:
         raise ValueError(f"{name} must be from 0 to 1, got {value!r}")
@@ -49,7 +49,7 @@ def fraction(value: float, name: str) -> float:
 
 
 def axis(value: int, ndim: int, name: str) -> int:
-    """An axis, not negative."""
+    """The axis `value` as a nonnegative number."""
     return axis_of(as_whole_number(value, name), ndim, name)
 
 
@@ -66,9 +66,9 @@ class Shapes(NamedTuple):
     weight: tuple[int, ...]
     bias: tuple[int, ...]
     base_axis: int
-    """Not negative."""
+    """The first axis of a sample, not negative."""
     default: Initializer
-    """Of the weight."""
+    """The default initializer of the weight."""
 
     def weight_and_bias(
         self, w_init: Init, b_init: Init, fixed: bool, with_bias: bool, apply_w: Apply, apply_b: Apply
@@ -89,7 +89,7 @@ def of_affine(inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -
 
 
 def kernel_extents(inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ...]:
-    """The sizes of a kernel, of which there is one for each spatial axis: those behind the channels."""
+    """The sizes of a kernel, one for each spatial axis; these follow the channels."""
     extents, count = sizes(kernel, "kernel"), inp.ndim - base_axis - 1
     if len(extents) != count:
         raise ValueError(f"kernel must be a tuple with a size for each of the {count} spatial axes of inp "

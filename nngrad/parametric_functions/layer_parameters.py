@@ -1,4 +1,4 @@
-"""The parameters of layers: their scope and their initial values."""
+"""The parameters of layers: their scopes and initial values."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..parameter import Initializer, get_parameter_or_create, in_scopes
 Init: TypeAlias = Initializer | np.ndarray[Any, Any] | float | None
 Apply: TypeAlias = Callable[[Variable], Variable] | None
 ZEROS = None
-"""Parameters start as zeros where no initializer is given."""
+"""The default initializer of parameters that start as zeros."""
 ONES = ConstantInitializer(1)
 USUAL = {
     "inp": "The input.",
@@ -41,7 +41,7 @@ USUAL = {
     "n_outputs": "Ignored.",
     "name": "Scope around that of the parameters.",
 }
-"""What is said of an argument of a layer that its docstring does not speak of."""
+"""The descriptions of arguments that the docstring of a layer does not describe."""
 RAISES = {"ValueError": "A shape does not fit, an argument is out of range, or a parameter has another shape already."}
 P = ParamSpec("P")
 R = TypeVar("R")
@@ -49,8 +49,7 @@ Result = TypeVar("Result", covariant=True)
 
 
 Sharding: TypeAlias = "str | Mapping[str, Spec] | None"
-"""What `sharding` takes: how parameters are divided, by their names, or the axis of the mesh that is for all of them.
-None leaves them as they are."""
+"""The argument `sharding`: shardings of parameters by name, or one mesh axis for all of them. None changes nothing."""
 
 
 class Parametric(Protocol[P, Result]):
@@ -69,15 +68,15 @@ def parametric_function_api(
 ) -> Callable[[Callable[P, R]], Parametric[P, R]]:
     """Put a function's parameters into the scope `scope_name`, and give it a last argument `name`.
 
-    `name` is a scope around that one; None is none. By the keyword `sharding` its parameters are divided over the axes
-    of a mesh: `{"W": (None, "model")}` has for names, or patterns of them, what `nn.shard` takes, and a name of an axis
-    is for all of them. A first argument that is annotated as a Variable may also be
-    an array, a list or a number. A call that raises leaves no new parameters behind.
+    `name` is a scope around that one; None for no scope. The keyword `sharding` shards its parameters over the axes of
+    a mesh: `{"W": (None, "model")}` maps names, or patterns of names, to arguments of `nn.shard`, and the name of an
+    axis applies to all parameters. A first argument annotated as a Variable may also be an array, a list or a number. A
+    call that raises leaves no new parameters behind.
 
     Args:
         scope_name: The scope; None for the function's name.
-        param_desc: Parameters as nnabla's programs describe them: name, description, shape, and whether it is trained.
-            They are written behind the function's docstring.
+        param_desc: Parameters as nnabla describes them: name, description, shape, and whether it is trained. They are
+            appended to the function's docstring.
 
     Raises:
         TypeError: The function has an argument `name` of its own.
@@ -98,8 +97,8 @@ def parametric_function_api(
 
 
 def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The same for a function whose signature has `name` already, for checkers of types; what it is given is a Variable
-    as its first argument, and no name."""
+    """The same for a function whose signature already has `name`, for type checkers. The function itself gets a
+    Variable as its first argument, and no name."""
 
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
@@ -110,7 +109,7 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
-    """Returns what both make of a function; `converts`: a Variable is made of its first argument."""
+    """Decorate a function for both; `converts` says whether its first argument becomes a Variable."""
     signature = inspect.signature(body)
     own = [p for p in signature.parameters.values() if p.name != "name"]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD
@@ -156,7 +155,7 @@ def parameter(name: str, shape: tuple[int, ...], given: Init, default: Initializ
 def scale_and_offset(
     shape: tuple[int, ...], init: Mapping[str, Init], no_scale: bool, no_bias: bool, fixed: bool
 ) -> tuple[Variable | None, Variable | None]:
-    """beta (initially zeros) and gamma (ones) of `shape`; None for one that is left out."""
+    """beta (initially zeros) and gamma (ones) of `shape`; None for one that is omitted."""
     beta = None if no_bias else parameter("beta", shape, init["beta"], ZEROS, fixed)
     gamma = None if no_scale else parameter("gamma", shape, init["gamma"], ONES, fixed)
     return beta, gamma
@@ -170,12 +169,12 @@ def initial(given: Init, default: Initializer | None) -> Initializer | np.ndarra
 
 
 def glorot(inmaps: int, outmaps: int, kernel: tuple[int, ...], rng: Rng | None) -> Initializer:
-    """Glorot's initializer. It is set up when it is called, since most calls of a layer find their parameters."""
+    """Glorot's initializer, created only when it is called, since most calls of a layer find existing parameters."""
     return lambda shape: UniformInitializer(calc_uniform_lim_glorot(inmaps, outmaps, kernel), rng)(shape)
 
 
 def reparametrized(function: Apply, w: Variable | None, name: str) -> Variable | None:
-    """Returns the result of `apply_w` or `apply_b` on a parameter; error messages start with `name`."""
+    """The result of `apply_w` or `apply_b` on a parameter; error messages start with `name`."""
     if function is None:
         return w
     if not callable(function):

@@ -13,7 +13,7 @@ from .. import functions as F
 from ..graph import Array, Variable
 from ..graph.arguments import Ints
 from ..initializer import Rng, host_generator
-from .affine import affine as affine  # whose words on arguments are taken, as those of the next are
+from .affine import affine as affine  # for its descriptions of arguments, as the next one
 from .convolution import convolution as convolution
 from .layer_arguments import Shapes, of_affine, of_convolution, size
 from .layer_parameters import ZEROS, Init, initial, own_parameters, parameter
@@ -22,7 +22,7 @@ Factors = Callable[[], tuple[np.ndarray[Any, Any], ...]]
 
 
 def _full(name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
-    """The weight that is decomposed."""
+    """The weight to decompose."""
     init = initial(given, shapes.default)
     w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
     if w.shape != shapes.weight:
@@ -38,7 +38,7 @@ def _rank(r: int, most: int | None = None) -> int:
 
 
 def _factor(name: str, shape: tuple[int, ...], factors: Factors, index: int, fixed: bool) -> Variable:
-    """The parameter that starts from one of the factors, which are computed when one is needed."""
+    """A parameter whose initial value is one of the factors, which are only computed when needed."""
     return parameter(name, shape, None, lambda _: factors()[index].reshape(shape), fixed)
 
 
@@ -81,7 +81,7 @@ def svd_convolution(
 ) -> Variable:
     """`convolution` whose kernels are sums of `r` basis kernels per channel.
 
-    A depthwise convolution with U, and then one of size 1 with V.
+    It is a depthwise convolution with U, followed by one of kernel size 1 with V.
 
     Parameters: U (channels * r, *kernel) and V (outmaps, channels * r, 1, ...), whose product is, for each channel, the
     nearest one of rank `r` to the kernels of `convolution`; b (outmaps,), zeros.
@@ -121,9 +121,9 @@ def cpd3_convolution(
 ) -> Variable:
     """`convolution` whose weight is a sum of `r` outer products of an input filter, an output filter and a kernel.
 
-    A convolution of size 1 with I, a depthwise one with K, and one of size 1 with O.
+    It is a convolution of kernel size 1 with I, a depthwise one with K, and one of kernel size 1 with O.
 
-    Parameters: I (r, channels, 1, ...), K (r, *kernel) and O (outmaps, r, 1, ...), which give about a weight of
+    Parameters: I (r, channels, 1, ...), K (r, *kernel) and O (outmaps, r, 1, ...), which approximate a weight of
     `convolution`, by alternating least squares; b (outmaps,), zeros.
 
     Args:
@@ -132,8 +132,8 @@ def cpd3_convolution(
         fix_parameters: Whether I, K, O and b are constants.
         rng: Generator for the default `oik_init`, and for the start of the least squares.
         max_iter: The largest number of iterations.
-        stopping_criterion: The least squares stop once the explained share of the squared norm changes by less than
-            this; a negative one is never met.
+        stopping_criterion: The iteration stops once the explained share of the squared norm changes by less than this;
+            never if it is negative.
         lambda_reg: Added to the diagonal of each linear problem.
         ...: As for `svd_convolution`.
     """
@@ -175,10 +175,10 @@ def canonical_polyadic(
 ) -> tuple[Matrix, Matrix, Matrix]:
     """Factors a, b and c that approximate a tensor with three axes by the sum over r of a[:, r] x b[:, r] x c[:, r].
 
-    By alternating least squares: with two factors held fixed, the third one is the solution of a linear problem, to
-    whose diagonal `lambda_reg` is added (Carroll and Chang, 1970; Harshman, 1970). The first factors are drawn between
-    0 and 1. It ends once the part of the squared norm that is explained changes by less than the criterion, which is
-    never met if it is negative. The columns of b and c are of length 1.
+    By alternating least squares: with two factors fixed, the third solves a linear problem, to whose diagonal
+    `lambda_reg` is added (Carroll and Chang, 1970; Harshman, 1970). Initial factors are drawn between 0 and 1. The
+    iteration stops once the explained share of the squared norm changes by less than the criterion; never if that is
+    negative. The columns of b and c have length 1.
     """
     factors = [rng.uniform(0, 1, (n, rank)) for n in tensor.shape]
     whole, explained = float(np.sum(tensor**2)), 0.0
@@ -190,7 +190,7 @@ def canonical_polyadic(
             solved = projected @ np.linalg.pinv(gram)
             lengths = np.sqrt(np.sum(solved**2, axis=0))
             factors[axis] = solved / np.where(lengths == 0, 1, lengths)
-        # The last factor was solved for: only with its lengths do the three give the tensor.
+        # The factors only give the tensor with the lengths of the last one, which was solved for.
         rest = tensor - np.einsum("ar,br,cr->abc", factors[0] * lengths, factors[1], factors[2])
         before, explained = explained, 1 - float(np.sum(rest**2)) / whole if whole else 1.0
         if abs(explained - before) < stopping_criterion:

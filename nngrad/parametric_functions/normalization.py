@@ -28,11 +28,11 @@ def layer_normalization(
         eps: Added to the variance.
         output_stat: Whether to return (y, m, v) in place of y.
         fix_parameters: Whether beta and gamma are constants.
-        no_scale: Leave gamma out.
-        no_bias: Leave beta out.
+        no_scale: Whether to omit gamma.
+        no_bias: Whether to omit beta.
 
     Raises:
-        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     batch = axes_of(ints(batch_axis, "batch_axis"), inp.ndim, "batch_axis")
     shape = tuple([1 if i in batch else n for i, n in enumerate(inp.shape)])
@@ -67,7 +67,7 @@ def instance_normalization(
         ...: As for `layer_normalization`.
 
     Raises:
-        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.instance_normalization(
@@ -91,7 +91,7 @@ def group_normalization(
         ...: As for `instance_normalization`.
 
     Raises:
-        ValueError: An argument is out of range, `param_init` names none, or a parameter has another shape already.
+        ValueError: An argument is out of range, `param_init` names no parameter, or an existing one has another shape.
     """
     beta, gamma = _of_channels(inp, channel_axis, param_init, no_scale, no_bias, fix_parameters)
     return F.group_normalization(

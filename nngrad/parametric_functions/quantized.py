@@ -33,8 +33,8 @@ def binary_connect(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = 
 def binary_weight(layer: Layer, quantize_zero_to: float = 1.0, wb_init: Init = None) -> Variable:
     """`{kind}` with scaled signs of W, as in `F.binary_weight_{kind}` (Rastegari and others, 2016).
 
-    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, and alpha {outputs}, the mean sizes, both of
-    which each `forward()` writes, not trained; b {outputs}, zeros.
+    Parameters: {W}, uniform within Glorot's limits; Wb, the signs of W, and alpha {outputs}, the mean magnitudes, both
+    written by each `forward()`, not trained; b {outputs}, zeros.
     """
     signs = _with_signs(layer, wb_init)
     alpha = get_parameter_or_create("alpha", layer.shapes.bias, ZEROS, False)
@@ -52,7 +52,7 @@ binary_connect_convolution = layer(CONVOLUTION, "bicon", binary_connect)
 binary_weight_affine = layer(AFFINE, "bwn", binary_weight)
 binary_weight_convolution = layer(CONVOLUTION, "bwn", binary_weight)
 
-# ---------------------------------------------------------------- powers of two, one half after the other
+# ---------------------------------------------------------------- incremental quantisation to powers of two
 
 
 def inq(
@@ -61,8 +61,8 @@ def inq(
 ) -> Variable:  # fmt: skip
     """`{kind}` under incremental network quantisation, as in `F.inq_{kind}` (Zhou and others, 2017).
 
-    Parameters: {W}, uniform within Glorot's limits; I, of that shape, 1 where a weight is fixed, zeros, not trained;
-    b {outputs}, zeros. Each `forward()` writes W and I.
+    Parameters: {W}, uniform within Glorot's limits; I, of the same shape, 1 where a weight is fixed, zeros, not
+    trained; b {outputs}, zeros. Each `forward()` writes W and I.
 
     Args:
         i_init: Initial I: 1 where a weight is fixed from the start.
@@ -83,9 +83,9 @@ inq_convolution = layer(CONVOLUTION, "inq", inq)
 
 
 def _rounded(name: str, switch: str, quantizer: Callable[..., Variable], first: str = "") -> Callable[..., Variable]:
-    """A variation whose W and b go through a quantiser, with arguments `switch`, that says whether, and those of the
-    quantiser, for each of the two. The quantiser has the name of the function of F; `first` goes before its other
-    arguments."""
+    """A variation that applies a quantiser to W and b. For each of them it has an argument `switch`, which turns the
+    quantiser on or off, and the quantiser's own arguments. The quantiser is named after its function in F; `first`
+    comes before its other arguments."""
     arguments = sorted(list(inspect.signature(quantizer).parameters.values())[1:], key=lambda p: p.name != first)
     def variation(layer: Layer, **given: Any) -> Variable:
         return layer.quantized(*[
@@ -137,7 +137,7 @@ def pow2_quantize(
 
 
 def prune(w: Variable, rate: float = 0.9) -> Variable:
-    """`F.prune` with the default of layers."""
+    """`F.prune` with the defaults of layers."""
     return F.prune(w, rate=rate)
 
 
@@ -163,13 +163,13 @@ def min_max_quantize(
 ) -> Variable:
     """`x` rounded to levels of a range, as in `F.min_max_quantize` (Jacob and others, 2018).
 
-    Parameters: qr_min (-6) and qr_max (6), the range, of the shape of `ql_min`, trained but for `x_min_max` and `ema`
-    together; ql_min and ql_max, of shape (1, ..., 1) with as many axes as `x`, where they are given as numbers, not
-    trained. With `x_min_max` each `forward()` writes the range.
+    Parameters: qr_min (-6) and qr_max (6), the range, of the shape of `ql_min`, trained unless both `x_min_max` and
+    `ema` are set; ql_min and ql_max, if given as numbers, of shape (1, ..., 1) with as many axes as `x`, not trained.
+    With `x_min_max` each `forward()` writes the range.
 
     Args:
-        ql_min: The lowest level: a number, or an array with as many axes as `x`, along each its size or 1, for ranges
-            along axes.
+        ql_min: The lowest level: a number; or, for separate ranges along axes, an array with as many axes as `x`, each
+            of its size or 1.
         ql_max: The highest level, in the same way.
         qr_min_init: Initial qr_min.
         qr_max_init: Initial qr_max.
@@ -178,7 +178,7 @@ def min_max_quantize(
 
     Raises:
         TypeError: As in `F.min_max_quantize`.
-        ValueError: As in `F.min_max_quantize`, or a parameter has another shape already.
+        ValueError: As in `F.min_max_quantize`, or an existing parameter has another shape.
     """
     lowest, highest = _level("ql_min", ql_min, x.ndim), _level("ql_max", ql_max, x.ndim)
     trained = not (x_min_max and ema)
@@ -207,7 +207,7 @@ def min_max_quantized(
 ) -> Variable:  # fmt: skip
     """`{kind}` with W and b rounded by `min_max_quantize`.
 
-    Parameters: {W}, uniform within Glorot's limits; b {outputs}, zeros; W_q and b_q, what comes of them, which each
+    Parameters: {W}, uniform within Glorot's limits; b {outputs}, zeros; W_q and b_q, their rounded values, which each
     `forward()` writes, not trained. min_max_quantize_w/... and min_max_quantize_b/... are those of `min_max_quantize`.
 
     Args:

@@ -18,7 +18,7 @@ from .layer_parameters import ZEROS, Init, own_parameters, parameter
 
 
 def _joined(inmaps: int, outmaps: int, rng: Rng | None) -> Initializer:
-    """Glorot's initializer for a weight of inputs and one of the state, each within limits of its own, joined along
+    """Glorot's initializer for a weight of the inputs and one of the state, each with its own limits, joined along
     their last axis."""
 
     def make(shape: tuple[int, ...]) -> np.ndarray[Any, Any]:
@@ -34,8 +34,8 @@ def _parameters(
     x: Variable, h: Variable, gates: tuple[int, ...], biases: tuple[int, ...], w0_init: Init, w_init: Init,
     b_init: Init, num_layers: int, bidirectional: bool, rng: Rng | None, with_bias: bool, fixed: bool,
 ) -> tuple[Variable, Variable | None, Variable | None]:  # fmt: skip
-    """`weight_l0`, `weight` if there are several layers, and `bias` if there is one; `gates` and `biases` are the axes
-    for these in a weight and in a bias, or ()."""
+    """`weight_l0`, `weight` if there are several layers, and `bias` if there is one. `gates` and `biases` are the sizes
+    of the gate axis in weights and in biases, or ()."""
     directions = 2 if bidirectional else 1
     if x.ndim != 3:
         raise ValueError(f"x must be of shape (steps, batch, inputs), got {x.shape}")
@@ -69,9 +69,9 @@ def rnn(
 ) -> tuple[Variable, Variable]:
     """Elman RNN layers, as in `F.rnn`.
 
-    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, H, I + H) and, where there are several
-    layers, weight (L - 1, D, H, D * H + H), both within Glorot's limits, for inputs and states each by itself; bias
-    (L, D, H), zeros.
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, H, I + H) and, if there are several
+    layers, weight (L - 1, D, H, D * H + H), both within Glorot's limits, separately for inputs and states; bias (L, D,
+    H), zeros.
 
     Args:
         x: (steps, batch, I).
@@ -79,11 +79,11 @@ def rnn(
         w0_init: Initial weight_l0.
         w_init: Initial weight.
         b_init: Initial bias.
-        num_layers: L; 1 stands for that of `h`.
+        num_layers: L; 1 takes it from `h`.
         nonlinearity: "tanh" or "relu".
         dropout: The probability of dropping each output between layers.
         bidirectional: Whether each layer has a second direction, from the last step to the first.
-        training: Whether there is dropout.
+        training: Whether dropout is applied.
         rng: Generator for the default initial values.
         with_bias: Whether there is a bias.
         fix_parameters: Whether the parameters are constants.
@@ -108,9 +108,9 @@ def lstm(
 ) -> tuple[Variable, Variable, Variable]:
     """LSTM layers, as in `F.lstm`.
 
-    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 4, H, I + H) and, where there are
-    several layers, weight (L - 1, D, 4, H, D * H + H), both within Glorot's limits, for inputs and states each by
-    itself; bias (L, D, 4, H), zeros. The gates are in the order input, forget, cell, output.
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 4, H, I + H) and, if there are several
+    layers, weight (L - 1, D, 4, H, D * H + H), both within Glorot's limits, separately for inputs and states; bias (L,
+    D, 4, H), zeros. The gates are in the order input, forget, cell, output.
 
     Args:
         c: The first cells, of the same shape.
@@ -135,10 +135,10 @@ def gru(
 ) -> tuple[Variable, Variable]:
     """GRU layers, as in `F.gru`.
 
-    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 3, H, I + H) and, where there are
-    several layers, weight (L - 1, D, 3, H, D * H + H), both within Glorot's limits, for inputs and states each by
-    itself; bias (L, D, 4, H), zeros. The gates are in the order reset, update, new; the last bias is that of the new
-    gate's product with the state.
+    Parameters, for L layers, D directions, I inputs and H units: weight_l0 (D, 3, H, I + H) and, if there are several
+    layers, weight (L - 1, D, 3, H, D * H + H), both within Glorot's limits, separately for inputs and states; bias (L,
+    D, 4, H), zeros. The gates are in the order reset, update, new; the last bias is that of the new gate's product with
+    the state.
 
     Args:
         ...: As for `rnn`.
@@ -160,7 +160,7 @@ def lstm_cell(
     """One step of an LSTM.
 
     Parameters: affine/W (inputs + state_size, 4, state_size), uniform within Glorot's limits; affine/b
-    (4, state_size), zeros. The gates are in the order input, output, forget, cell, which is not that of `lstm`.
+    (4, state_size), zeros. The gates are in the order input, output, forget, cell, unlike those of `lstm`.
 
     Args:
         x: (batch, inputs).
@@ -173,7 +173,7 @@ def lstm_cell(
         The next state and the next cell.
 
     Raises:
-        ValueError: A shape does not fit, or a parameter has another shape already.
+        ValueError: A shape does not fit, or an existing parameter has another shape.
     """
     _, h, c = as_variables((x, h, c), ("x", "h", "c"), "lstm_cell")
     expected = (*x.shape[:1], size(state_size, "state_size"))
@@ -192,7 +192,7 @@ def lstm_cell(
 
 
 class LSTMCell:
-    """`lstm_cell` with its state: each call is one step, from the state that the previous call left.
+    """`lstm_cell` with its state: each call takes one step from the state after the previous call.
 
     Attributes:
         h: The state, (batch_size, state_size).
@@ -216,7 +216,7 @@ class LSTMCell:
         self.reset_state()
         for argument, value in (("h", h), ("c", c)):
             if value is not None:
-                as_variable(value, argument, "LSTMCell")  # which says it if it is none; arrays take the dtype of x
+                as_variable(value, argument, "LSTMCell")  # raises unless it is one; arrays take the dtype of x
                 setattr(self, argument, value)
 
     def reset_state(self) -> None:
@@ -226,11 +226,11 @@ class LSTMCell:
         self.h, self.c = (Variable((self.batch_size, self.state_size)) for _ in range(2))
 
     def __call__(self, x: Array, w_init: Init = None, b_init: Init = None, fix_parameters: bool = False) -> Variable:
-        """The state after one step more.
+        """Take one more step, and return the new state.
 
         Args:
             x: (batch_size, inputs).
-            w_init: Initial W, where the parameters are not there yet.
+            w_init: Initial W, if the parameters do not exist yet.
             b_init: Initial b.
             fix_parameters: Whether the parameters are constants.
         """

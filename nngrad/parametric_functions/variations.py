@@ -1,6 +1,6 @@
 """Variations of `affine` and `convolution` that transform their weights.
 
-A variation is a function of a `Layer` and its own arguments, from which `layer` makes the function that users call. Its
+A variation is a function of a `Layer` and its own arguments, from which `layer` makes the public function. Its
 arguments take the positions that nnabla gives them among those of `affine` or `convolution`: its initializers after
 `w_init`, its other positional arguments before that, and its keyword-only ones at the end.
 """
@@ -24,9 +24,9 @@ from .layer_arguments import Shapes, of_affine, of_convolution
 from .layer_parameters import ZEROS, initial, own_parameters, parameter
 from .layer_parameters import Init as Init
 
-# Errors say what an argument must be by its annotation, which is looked up here: as Array, Ints, Rng, Init or
+# Errors describe arguments by their annotations, whose names are resolved in this module.
 Level: TypeAlias = float | Array
-"""A number, which becomes a parameter that is not trained, or a Variable or an array."""
+"""A number, which becomes an untrained parameter, or a Variable or an array."""
 Given = Mapping[str, Any]
 """The arguments of a call by name."""
 Quantizer = Callable[[Variable], Variable]
@@ -37,10 +37,10 @@ class LayerKind(NamedTuple):
 
     base: Callable[..., Variable]
     scope: str
-    """How the scopes of its variations end."""
+    """The end of the scope names of its variations."""
     shapes: Callable[[Given], Shapes]
     words: Mapping[str, str]
-    """What its docstrings say of the shapes of its parameters."""
+    """The shapes of its parameters, as docstrings give them."""
 
 
 AFFINE = LayerKind(
@@ -77,7 +77,7 @@ class Layer:
         return parameter("b", self.shapes.bias, self._given["b_init"], ZEROS, self.fixed)
 
     def quantized(self, quantize_w: Quantizer | None, quantize_b: Quantizer | None) -> Variable:
-        """The output with W and b after these functions, whose results are also written to W_q and b_q."""
+        """The output with W and b quantised by these functions; `forward()` also writes the results to W_q and b_q."""
         w, b = self._written("W", self.w(), quantize_w), self.b()
         return self.applied("", w, b if b is None else self._written("b", b, quantize_b))
 
@@ -90,7 +90,7 @@ class Layer:
         return written(y, {p_q: y})
 
     def applied(self, prefix: str, *inputs: Variable | None, **arguments: Any) -> Variable:
-        """The output: what the function of F whose name begins with `prefix` makes of the input and the others."""
+        """The output of the function of F whose name begins with `prefix`, for the input and the other `inputs`."""
         for name in ("pad", "stride", "dilation", "group", "channel_last"):
             if name in self._given:
                 arguments[name] = self._given[name]
@@ -102,7 +102,7 @@ class Layer:
 def layer(
     kind: LayerKind, scope: str, variation: Callable[..., Variable], channel_last: bool = False
 ) -> Callable[..., Variable]:
-    """Make the function that users call from a variation of `affine` or `convolution`."""
+    """Make the public function from a variation of `affine` or `convolution`."""
     own = list(inspect.signature(variation).parameters.values())[1:]
     left_out = {"apply_w", "apply_b", *(() if channel_last else ("channel_last",))}
     base = [p for p in inspect.signature(kind.base).parameters.values() if p.name not in left_out]
@@ -121,7 +121,7 @@ def layer(
     def body(*args: Any, **kwargs: Any) -> Variable:
         given = {**defaults, **dict(zip(names, args, strict=False)), **kwargs}
         if len(given) != len(names) or len(args) > len(names) or not kwargs.keys().isdisjoint(names[: len(args)]):
-            signature.bind(*args, **kwargs)  # which says what is wrong
+            signature.bind(*args, **kwargs)  # raises an error that says what is wrong
         return variation(Layer(kind, given), **{name: given[name] for name in own_names})
 
     body.__name__ = body.__qualname__ = f"{variation.__name__}_{kind.base.__name__}"
@@ -132,7 +132,7 @@ def layer(
 
 
 def _doc(variation: Callable[..., Variable], kind: LayerKind, channel_last: bool) -> str:
-    """The docstring of a layer, from that of the variation, which names its parts in braces."""
+    """The docstring of a layer, from that of the variation, whose parts in braces are filled in."""
     words = dict(kind.words)
     if channel_last and kind is CONVOLUTION:
         words["W"] += ", or (outmaps, *kernel, channels / group) with `channel_last`"

@@ -20,14 +20,14 @@ def spectral_norm(
     `PF.convolution(x, 16, (3, 3), apply_w=PF.spectral_norm)` gives 'conv/spectral-norm/u'; for `PF.affine` and
     `PF.embed`, whose outputs are the last axis of the weight, use `apply_w=lambda w: PF.spectral_norm(w, dim=1)`.
 
-    Parameter, not trained: u (w.shape[dim],), normal numbers, which each `forward()` takes `itr` steps further.
+    Parameter, not trained: u (w.shape[dim],), initially normal, which each `forward()` iterates `itr` steps further.
 
     Args:
         w: A weight.
         dim: The axis of the outputs; a negative one counts from the end.
         itr: Number of steps, at least 1.
         eps: Added to the squared lengths; positive.
-        test: Whether u stays as it is.
+        test: Whether to leave u unchanged.
         u_init: Initial u.
         fix_parameters: Without effect: there is nothing to train.
     """
@@ -47,8 +47,7 @@ def weight_normalization(
     `PF.convolution(x, 16, (3, 3), apply_w=PF.weight_normalization)` gives 'conv/wn/g'; for `PF.affine`, use
     `apply_w=lambda w: PF.weight_normalization(w, dim=1)`.
 
-    Parameter: g of shape (w.shape[dim],), the lengths that the slices of `w` have when it is made, so that the result
-    is `w` at first.
+    Parameter: g of shape (w.shape[dim],), initially the lengths of the slices of `w`, so the first result is `w`.
 
     Args:
         w: A weight.

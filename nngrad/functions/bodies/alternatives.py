@@ -32,27 +32,28 @@ from .selections import is_hidden, with_stand_ins
 
 
 class Alternatives(ControlOp):
-    """Runs one of several bodies with the same inputs and outputs. A subclass says which they are, and how to
-    select."""
+    """An op that runs one of several bodies with the same inputs and outputs. A subclass defines the bodies and the
+    selection."""
 
     first = 0
-    """How many inputs come before those of the bodies."""
+    """The number of inputs that come before those of the bodies."""
     again = False
-    """Whether gradients compute again all that is not kept."""
+    """Whether gradients recompute everything that is not kept."""
 
     def bodies(self, arguments: tuple[Any, ...]) -> tuple[Block, ...]:
         """The bodies."""
         return arguments[:1]
 
     def gives(self, arguments: tuple[Any, ...]) -> Gives:
-        """For each body, the values that are its outputs, by number; None for an output that only another body has."""
+        """For each body, the numbers of the values that are its outputs; None for an output that only another body
+        has."""
         return tuple([body.outputs for body in self.bodies(arguments)])
 
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:
-        """Apply the derived bodies, whose outputs come first. The inputs begin with the selector, and end with `late`
-        incoming gradients or directions, along which the function `beside` moves."""
+        """The outputs of derived bodies applied to `inputs`: first the selector, last `late` incoming gradients or
+        directions. The directions are those along which the function `beside` moves."""
         outputs: tuple[Variable, ...] = apply(self, inputs, (bodies, kept_of(bodies)))
         return outputs
 
@@ -64,7 +65,7 @@ class Alternatives(ControlOp):
         """The approximate number of operations of the most expensive body."""
         return max([operations_in(body) for body in self.bodies(f.arguments)])
 
-    # ---------------------------------------------------------------- looked into
+    # ---------------------------------------------------------------- inspection
 
     def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
         """The bodies."""
@@ -82,7 +83,7 @@ class Alternatives(ControlOp):
         return f"branch {number}" if self.first else "body"
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with inspection of the body."""
+        """The forward computation, with inspection of the body that runs."""
         bodies = self.bodies(arguments)
         taken = min(max(int(steps.array(inputs[0])), 0), len(bodies) - 1) if self.first else 0
         given, own = inputs[self.first :], self.gives(arguments)[taken]
@@ -104,7 +105,7 @@ class Alternatives(ControlOp):
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
         """Follow axes through all bodies, which must carry them to the same places."""
-        if any([i < self.first for i, _ in given]):  # a number that is made of all rows says which branch is taken
+        if any([i < self.first for i, _ in given]):  # a number that depends on all rows selects the branch
             return dict.fromkeys(range(len(f.specs)))
         results: dict[int, Axes | None] = {}
         for body, own in zip(self.bodies(f.arguments), self.gives(f.arguments), strict=True):
@@ -149,7 +150,7 @@ class Alternatives(ControlOp):
 
 
 def _picked(given: Sequence[Variable], f: Function, residuals: Numbers) -> list[Variable]:
-    """The Variables of residuals, from the inputs of bodies."""
+    """The Variables that the residuals stand for: inputs of the bodies, or outputs of `f`."""
     outputs = f.outputs if residuals and residuals[-1] < 0 else ()
     return [given[i] if i >= 0 else outputs[~i] for i in residuals]
 
@@ -177,7 +178,7 @@ class Switch(Alternatives):
         return tuple(map(tuple, own))
 
     def running(self, arguments: tuple[Any, ...], read: Sequence[bool]) -> Sequence[Block]:
-        """The branches, with the outputs of each that are read."""
+        """The branches, each with only the outputs that are read."""
         return [
             body.with_outputs(tuple([n for n, is_read in zip(own, read, strict=True) if n is not None and is_read]))
             for body, own in zip(self.bodies(arguments), self.gives(arguments), strict=True)
@@ -204,20 +205,20 @@ class Switch(Alternatives):
                 comparison.less_equal_scalar if i == 0 else
                 comparison.greater_equal_scalar if i == last else comparison.equal_scalar
             )  # fmt: skip
-            # As booleans they have no part in the dtype of what is selected.
+            # Booleans do not affect the dtype of the selection.
             taken = array.cast(is_index(index.value, val=i), "bool")
             places = [k for k in wanted if own[k] is not None]
             step = body.with_outputs(tuple([n for k in places if (n := own[k]) is not None]))
             for k, new in zip(places, self._of_the_taken(step, leading, count, given, taken), strict=True):
                 y = found[k]
-                # What is kept is read for those elements alone that take the branch.
+                # Kept values are read only for the elements that take the branch.
                 found[k] = new if y is None or k not in results else indexing.where(taken, new, y)
         return found
 
     def _batched_together(
         self, f: Function, leading: tuple[bool, ...], count: int, wanted: Sequence[int]
     ) -> tuple[Block, ...]:
-        """The branches with one more axis, which give those outputs that are wanted."""
+        """The branches with a batch axis and the wanted outputs."""
         depends = self.dependence(f.arguments, (False, *leading))
         specs = {
             k: spec_of((count, *f.specs[k].shape), f.specs[k].dtype) if depends[k] else f.specs[k] for k in wanted
@@ -234,12 +235,13 @@ class Switch(Alternatives):
     def _of_the_taken(
         self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
     ) -> list[Variable]:
-        """The results of a branch, for those elements that take it; what the others get does not matter."""
+        """The results of a branch for the elements that take it; what the others get does not matter."""
         full = ("each",) * len(body.outputs)
         if not is_hidden(body):
             return inlined(body.batched(kinds_of(leading), count, body.outputs, full), given)
-        # What a selection is moved outside of cannot be seen here, so that a derivative that is infinite for an element
-        # that does not take the branch would come through. These get the inputs of one that does, and there is one.
+        # The rewriter cannot move a selection past this body, so an infinite derivative for an element that does not
+        # take the branch would come through. Such elements get the inputs of one that does; if there is none, the body
+        # does not run.
         step = body.batched(("each",) * len(leading), count, body.outputs, full)
         wide = [x if has_lead else repeated(x, (count, *x.shape)) for x, has_lead in zip(given, leading, strict=True)]
         safe = with_stand_ins(taken, wide)
@@ -255,8 +257,8 @@ def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.
     """Run one of several bodies with the same inputs and outputs. The first input, an integer of shape (), selects it,
     and is clamped to the valid range.
 
-    For each body `kept` has the numbers of values that are outputs as well, after those that all have; zeros where
-    another one is taken. These are there for derivatives. Where nobody reads them XLA leaves them out.
+    For each body, `kept` has the numbers of values that are additional outputs, after the common ones; they are zeros
+    where another body runs. They serve derivatives; XLA removes those that nothing reads.
     """
     index, *given = x
     gives = switch_of_bodies.gives((bodies, kept))
@@ -275,11 +277,11 @@ def switch_of_bodies(*x: Array, bodies: Static, kept: Static = ()) -> tuple[jax.
     return tuple(lax.switch(index, branches, *given))
 
 
-# ---------------------------------------------------------------- what is just a body
+# ---------------------------------------------------------------- checkpoints
 
 
 class Checkpoint(Alternatives):
-    """A body whose derivatives recompute all that they need except the kept values."""
+    """An op that runs one body; its derivatives recompute all they need except the kept values."""
 
     again = True
 
@@ -323,23 +325,23 @@ def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.
 
 
 def _come_after(directions: Sequence[Variable], f: Function) -> bool:
-    """Whether directions depend on what `f` gives, as those that are made of a gradient do: what is computed along them
-    is computed later then, and not beside `f`."""
+    """Whether directions depend on the outputs of `f`, as those made of a gradient do: then tangents along them are
+    computed after `f`, not together with it."""
     above = functions_of(directions, through=lambda x: x.parent is not None and x.parent.rank > f.rank)
     return any([x.parent is f for g in above for x in g.inputs])
 
 
 @derived_once
 def begun_after(body: Block, seeds: int) -> Block:
-    """A body, a gradient or tangent of another, that does not start before its last inputs, the `seeds` (incoming
-    gradients or directions), are available."""
+    """A body, the gradient or tangent of another, that does not start before its last `seeds` inputs (incoming
+    gradients or directions) are available."""
     inputs = body.leaves()
     first = len(inputs) - seeds
     tokens = [x for x in inputs[first:] if x.size]
     if not tokens:
         return body
     before = {id(x) for x in inputs[:first] if x.size}
-    """What could be computed from too early."""
+    """Inputs from which something could be computed too early."""
     again = Recomputation(tokens)
     values: list[Variable] = []
     for (op, arguments, ins), order in zip(body.steps, body.orders, strict=True):
@@ -355,5 +357,5 @@ def begun_after(body: Block, seeds: int) -> Block:
 
 
 def _depends(x: Variable) -> bool:
-    """Whether it is no constant."""
+    """Whether `x` is not a constant."""
     return x.parent is None or bool(x.parent.inputs)

@@ -14,21 +14,21 @@ from ..array import constant, zeros_like
 
 
 class Carried(NamedTuple):
-    """A body with carries. Its inputs are the fixed ones, the same at each step, then the carries, and slices of the
-    scanned arrays; its first outputs are the carries for the next step."""
+    """A loop body with carries. Its inputs are the fixed ones, which are the same at each step, then the carries, then
+    slices of the scanned arrays; its first outputs are the carries for the next step."""
 
     body: Block
     fixed: int
-    """How many inputs are the same at each step."""
+    """The number of inputs that are the same at each step."""
     carries: int
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
-        """The values that depend, at some step, on some of the inputs, including these, by number; inputs that are
-        carries are those of the first step."""
+        """The numbers of the values that depend, at some step, on some of the inputs, including these; carries among
+        the inputs are those of the first step."""
         return self._throughout(inputs, self.body.depending)[1]
 
     def moving(self, inputs: Iterable[int]) -> tuple[Numbers, set[int]]:
-        """The inputs and carries that move at some step if these inputs move at the first; and all values that move."""
+        """The inputs and carries that move at some step if `inputs` move at the first; and all values that move."""
         start = [i for i in inputs if self.body.inputs[i].differentiable]
         found, reached = self._throughout(start, self.body.reach)
         return tuple(sorted(found)), reached
@@ -36,7 +36,7 @@ class Carried(NamedTuple):
     def _throughout(
         self, inputs: Iterable[int], reach: Callable[[Iterable[int]], set[int]]
     ) -> tuple[set[int], set[int]]:
-        """The inputs that are reached at some step, and all numbers that are."""
+        """The inputs that are reached at some step, and the numbers of all values that are."""
         found = set(inputs)
         while True:
             numbers = reach(found)
@@ -49,8 +49,7 @@ class Carried(NamedTuple):
         """The positions of `count` axes of some inputs through all steps; those `given` for carries hold at the first
         step.
 
-        If it is `mixed`, an axis that is followed tells steps apart, so that a carry, which comes from other steps,
-        mixes it.
+        With `mixed`, the followed axis distinguishes steps, so a carry, which comes from other steps, mixes it.
         """
         state = dict(given)
         while True:
@@ -65,12 +64,12 @@ class Carried(NamedTuple):
                 return found
 
     def along(self, inputs: Sequence[Variable], ts: Results, asked: Iterable[int] = ()) -> Moved:
-        """The body with its tangents, for a loop whose inputs move along `ts`, and the inputs of that loop. Each step
-        also returns the tangents of the `asked` values."""
+        """The body with its tangents, and the inputs of its loop, when the inputs of the original loop move along `ts`.
+        Each step also returns the tangents of the `asked` values."""
         body, end = self.body, self.fixed + self.carries
         moving, reached = self.moving([i for i, t in enumerate(ts) if t is not None])
         carried = tuple([i for i in moving if self.fixed <= i < end])
-        known = set(moving) - set(range(self.fixed))  # a slice has its tangent, and a carry's is stacked as it is
+        known = set(moving) - set(range(self.fixed))  # their tangents are given, or stacked anyway
         asked = [number for number in dict.fromkeys(asked) if number in reached and number not in known]
         handed_on = [body.outputs[i - self.fixed] for i in carried]
         tangent = body.tangent(moving, tuple(dict.fromkeys([*handed_on, *asked])))
@@ -92,21 +91,21 @@ class Moved(NamedTuple):
     """A body with its tangents."""
 
     step: Carried
-    """Tangents come after what they are the tangents of, in each of the three kinds of inputs, and of outputs."""
+    """In each of the three kinds of inputs, and in the outputs, tangents come after the values that they belong to."""
     inputs: tuple[Variable, ...]
-    """The inputs of its loop."""
+    """The inputs of the loop over `step`."""
     carried: Numbers
-    """The carries that move, by the numbers of the inputs."""
+    """The input numbers of the carries that move."""
     stacked: Numbers
-    """The values whose tangents it gives at each step."""
+    """The values whose tangents each step returns."""
 
 
 @derived_once
 def step_along(
     body: Block, tangent: Block, moving: Numbers, after: Numbers, stacked: Numbers, fixed: int, carries: int
 ) -> Block:
-    """Returns the step of the tangent loop: a body with its tangents, in a loop's order. For each moving carry, `after`
-    is the position of the tangent that the next step gets; -1 for none."""
+    """The step of the tangent loop: a body with its tangents, in the order of a loop's inputs. For each moving carry,
+    `after` is the position of the tangent that the next step gets; -1 for none."""
     inputs, _, results = tangent.opened()
     order = max(tangent.orders, default=1)
     own, along = inputs[: len(body.inputs)], dict(zip(moving, inputs[len(body.inputs) :], strict=True))
@@ -119,12 +118,12 @@ def step_along(
 
 
 def kinds_of(leading: Iterable[bool]) -> Kinds:
-    """Kinds of the inputs or outputs of a body: "each" for those that are `leading`."""
+    """Kinds of the inputs or outputs of a body: "each" for those with a leading batch axis."""
     return tuple(["each" if has_lead else "" for has_lead in leading])
 
 
 def zeros_of(spec: Spec, order: int) -> Variable:
-    """Zeros as a function of the graph, in a derived body."""
+    """Zeros, as a constant in a derived body."""
     y: Variable = create(constant, (), (0.0, spec.shape, spec.dtype), order=order)
     return y
 
@@ -136,7 +135,7 @@ def is_zeros(x: Variable) -> bool:
 
 
 def followed_through(body: Block, given: Followed, count: int, walk: Walk) -> Followed:
-    """The positions of `count` axes of some inputs of a body, in these and in all its values."""
+    """The positions of `count` axes of some inputs of a body, in these inputs and in all its values."""
     return _followed_through(body, tuple(sorted(given.items())), count, walk)
 
 

@@ -16,7 +16,7 @@ from ...graph.derived import derived_once
 from .carries import zeros_of
 
 Gives = tuple[tuple[int | None, ...], ...]
-"""For each body, for each output, the number of the value that it is; None for one that another body gives."""
+"""For each body and each output, the number of its value; None for an output that only another body has."""
 
 
 class Derived(NamedTuple):
@@ -24,9 +24,9 @@ class Derived(NamedTuple):
 
     bodies: tuple[Block, ...]
     residuals: Numbers
-    """Which of their inputs these take, and then, as ~k, which of the outputs, before other inputs."""
+    """The first inputs of the derived bodies: inputs i of the original ones, then outputs k as ~k."""
     results: Numbers
-    """The inputs or outputs whose derivatives they return."""
+    """The inputs or outputs whose derivatives the bodies return."""
 
 
 def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
@@ -40,8 +40,8 @@ def specs_of(bodies: tuple[Block, ...], gives: Gives) -> tuple[Spec, ...]:
 def filled(
     body: Block, read: Sequence[int], taken: dict[int, Spec], places: Sequence[int], wanted: dict[int, Spec]
 ) -> Block:
-    """`body`, which takes `read` and returns `places`, extended to the inputs and outputs of the other bodies; missing
-    outputs are zeros."""
+    """`body`, which takes the inputs `read` and returns the outputs `places`, extended to the inputs `taken` and the
+    outputs `wanted` of all bodies; missing outputs are zeros."""
     inputs, _, given = body.opened()
     order = max(body.orders, default=1)
     leaves, made = dict(zip(read, inputs, strict=True)), dict(zip(places, given, strict=True))
@@ -51,8 +51,8 @@ def filled(
 
 @derived_once
 def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
-    """Returns for each body the values that derivatives do not recompute, by number: expensive ones and those that
-    depend on them, except outputs. It is empty where there are none."""
+    """For each body, the numbers of the values that derivatives do not recompute: expensive ones and those that depend
+    on them, except outputs. Empty if no body has any."""
     found = []
     for body in bodies:
         costly: dict[int, None] = {}
@@ -68,8 +68,8 @@ def kept_of(bodies: tuple[Block, ...]) -> tuple[Numbers, ...]:
 def gradients_of(
     bodies: tuple[Block, ...], gives: Gives, arrived: Numbers, wanted: Numbers, again: bool = False
 ) -> Derived:
-    """Returns the gradients of bodies in the inputs `wanted`, as bodies of residuals and of seeds for the outputs
-    `arrived`. With `again`, values that are not extra outputs are recomputed at any cost."""
+    """The gradients of bodies with respect to the inputs `wanted`, as bodies of residuals and of seeds for the outputs
+    `arrived`. With `again`, values that are not extra outputs are recomputed whatever it costs."""
     first, specs = bodies[0], specs_of(bodies, gives)
     every, count = tuple(range(len(first.inputs))), len(specs)
     kept = count > len(first.outputs) and not again
@@ -91,7 +91,7 @@ def gradients_of(
 
 @derived_once
 def tangents_of(bodies: tuple[Block, ...], gives: Gives, moving: Numbers, read: Numbers) -> Derived:
-    """Returns the tangents of bodies, as bodies of their inputs, their kept values, and the tangents of the inputs."""
+    """The tangents of bodies, as bodies of their inputs, their kept values, and the tangents of the inputs."""
     first, specs = bodies[0], specs_of(bodies, gives)
     count = len(first.inputs)
     directions = {~(len(specs) + i): first.inputs[i] for i in moving}

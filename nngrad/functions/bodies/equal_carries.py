@@ -18,8 +18,8 @@ from .loop import Loop, Settled
 
 @derived_once
 def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | None:
-    """Returns the loop with equal carries merged; None if none are equal. `classes` gives for each input the first one
-    that is equal at the first step; `anew` makes a function that inlines the body with hash-consing."""
+    """The loop with equal carries merged; None if none are equal. `classes` gives for each input the first one that
+    equals it at the first step; `anew` makes a function that inlines the body with hash-consing."""
     body, carried = loop.body, range(loop.fixed, loop.first_slice)
     leaves, canonical = body.leaves(), anew()
     while True:
@@ -48,10 +48,10 @@ def merge_equal_carries(loop: Loop, classes: Numbers, anew: Anew) -> Smaller | N
 
 
 def without_unchanging(loop: Loop, found: Settled) -> Smaller:
-    """Returns a replacement for a loop some of whose carries, those missing from `found`, are changed by no step."""
+    """A replacement for a loop in which no step changes the carries that are missing from `found`."""
 
     def carries(first: int, steps: int) -> list[int | tuple[int, int]]:
-        """For each carry, the output, counted from `first`, or the input and the number of steps to repeat it."""
+        """For each carry, its output, counted from `first`; or its input and how many times to repeat it."""
         own = itertools.count(first)
         return [(loop.fixed + j, steps) if j in found.unchanging else next(own) for j in range(loop.carries)]
 

@@ -33,7 +33,7 @@ from .costs import operations_in
 
 
 class Flow(BodyOp):
-    """The state to which a field leads, from one time to another."""
+    """The flow of a field: the state at a second time, from the state at a first."""
 
     def result_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of the output."""
@@ -41,7 +41,7 @@ class Flow(BodyOp):
         return (field.inputs[-2],)
 
     def operations(self, f: Function) -> int:
-        """The operations of the field at each step."""
+        """The approximate number of operations of all steps."""
         field, _, _, number, *_ = f.arguments
         return int(number * operations_in(field))
 
@@ -93,14 +93,14 @@ def _flat(x: Variable) -> Variable:
 
 
 def _joined(parts: Sequence[Variable], dtype: DType) -> Variable:
-    """One vector of several arrays."""
+    """Several arrays, flattened and concatenated into one vector."""
     flat = [in_dtype(x, dtype) for x in map(_flat, parts)]
     y: Variable = flat[0] if len(flat) == 1 else concatenate(*flat, axis=0)
     return y
 
 
 def _part(z: Variable, start: int, spec: Spec) -> Variable:
-    """The array of this shape and dtype that begins somewhere in a vector."""
+    """The array of this shape and dtype that begins at index `start` of the vector `z`."""
     x = part(z, start=(start,), stop=(start + spec.size,))
     x = x if x.shape == spec.shape else reshape(x, shape=spec.shape)
     return in_dtype(x, spec.dtype)
@@ -108,7 +108,7 @@ def _part(z: Variable, start: int, spec: Spec) -> Variable:
 
 @derived_once
 def adjoint_field(field: Block, wanted: Numbers) -> Block:
-    """The field of the state, its adjoint and the gradients in some parameters, as one state."""
+    """The field of the state, its adjoint and the gradients with respect to some parameters, as one vector."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
     inputs = new_leaves([*given, spec_of((2 * n + sum([given[i].size for i in wanted]),), state.dtype), time])
@@ -123,8 +123,8 @@ def adjoint_field(field: Block, wanted: Numbers) -> Block:
 
 @derived_once
 def tangent_field(field: Block, moving: Numbers) -> Block:
-    """The field of the state and its tangent, as one state, when some parameters move. Its inputs are the parameters,
-    the tangents of those that move, the state and the time."""
+    """The field of the state and its tangent, as one vector, when some parameters move. Its inputs are the parameters,
+    the tangents of those that move, this vector, and the time."""
     *given, state, time = field.inputs
     n, place = state.size, len(given)
     inputs = new_leaves([*given, *[given[i] for i in moving], spec_of((2 * n,), state.dtype), time])
@@ -137,8 +137,8 @@ def tangent_field(field: Block, moving: Numbers) -> Block:
 
 @derived_once
 def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Block:
-    """The body that integrates a field as `FlowSteps` says. Its inputs are those of the field, with two times in place
-    of the time at the end."""
+    """The body that integrates a field as `FlowSteps` says. Its inputs are those of the field, with two times instead
+    of one."""
     *parameters, y, start, end = inputs = new_leaves((*field.inputs, field.inputs[-1]))
 
     def along(y: Variable, t: Variable) -> Variable:
@@ -151,9 +151,9 @@ def flow(field: Block, method: str, number: int, rtol: float, atol: float) -> Bl
 def flow_of_body(
     *x: Array, field: Static, way: Static, method: str, number: int, rtol: float, atol: float
 ) -> jax.Array:
-    """The state to which a field, a body, leads from one time to another; `way` is the body that integrates it.
+    """The state to which a field, given as a body, leads from one time to another; the body `way` integrates it.
 
-    Its inputs are those of the field but for the last, and the two times; `FlowSteps` has the other arguments.
+    Its inputs are those of the field except the last, and two times; `FlowSteps` describes the other arguments.
     """
     del field, method, number, rtol, atol
     y: jax.Array = way.results_of(x)[0]
@@ -161,7 +161,7 @@ def flow_of_body(
 
 
 def followed(field: Block, inputs: Sequence[Variable], steps: FlowSteps) -> Variable:
-    """The state to which a field leads. The inputs are its parameters, the state, and two times."""
+    """The state to which a field leads; `inputs` are its parameters, the state at the first time, and both times."""
     y: Variable = apply(flow_of_body, tuple(inputs), (field, flow(field, *steps), *steps))
     return y
 

@@ -16,7 +16,7 @@ from .loop import Loop
 
 
 class LoopApplication(NamedTuple):
-    """A loop, and the numbers of the values that it is applied to."""
+    """A loop, and the numbers of the values to which it is applied."""
 
     loop: Loop
     ins: Numbers
@@ -27,11 +27,11 @@ class _Values:
 
     def __init__(self, applications: Sequence[LoopApplication], classes: Sequence[Sequence[int]]) -> None:
         self.table: dict[Any, tuple[Any, ...]] = {}
-        """The outputs of each distinct step, by op, static arguments, and what it is applied to."""
+        """The outputs of each distinct step, by op, static arguments, and inputs."""
         self.steps_of: list[set[Any]] = []
-        """For each body its steps, by the same, but for those of fixed inputs alone."""
+        """For each body, the keys of its steps, except steps that depend on fixed inputs only."""
         self.of: list[list[Any]] = []
-        """For each body what its values are, by number: inputs first, then values backwards, as indexing does it."""
+        """For each body, its values by number: inputs first, then the others reversed, so that ~k indexes them."""
         for application, carried in zip(applications, classes, strict=True):
             self.of.append(self._added(application, carried))
 
@@ -61,7 +61,7 @@ class _Values:
 
 
 def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], _Values]:
-    """For each carry of each loop the number of its class, equal for equal carries; and the values by these."""
+    """For each carry of each loop, the number of its class, equal for equal carries; and the resulting values."""
     keys: list[list[Any]] = [
         [(ins[loop.fixed + j], loop.body.spec(loop.fixed + j)) for j in range(loop.carries)]
         for loop, ins in applications
@@ -81,12 +81,12 @@ def _classes(applications: Sequence[LoopApplication]) -> tuple[list[list[int]], 
 
 
 def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[FusedFunctions]:
-    """Fuse loops that do not depend on each other, where that saves work. Each is returned as its static arguments and
-    the numbers of the values it is applied to."""
+    """Fuse loops that do not depend on each other, where that saves work. Each application is a pair of static
+    arguments and the numbers of the input values."""
     sides: dict[Any, list[int]] = {}
     loops = [LoopApplication(Loop(*arguments), ins) for arguments, ins in applications]
     cut: dict[Any, tuple[int, ...]] = {}
-    """The segments of those of one length that have some: others, which have none, can run in these too."""
+    """The segments, if any, of loops of equal length; those without segments can run in these too."""
     for loop, _ in loops:
         if loop.segments:
             cut.setdefault((loop.length, loop.reverse, loop.unroll), loop.segments)
@@ -101,7 +101,7 @@ def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused
 
 
 def _sharing(members: Sequence[int], applications: Sequence[LoopApplication]) -> list[Numbers]:
-    """Those of `members` that have carries in common with others, or something that they compute at each step."""
+    """The groups of `members` that share carries, or values computed at each step."""
     if len(members) < 2:
         return []
     classes, values = _classes(applications)
@@ -116,7 +116,7 @@ def _sharing(members: Sequence[int], applications: Sequence[LoopApplication]) ->
 
 
 def _as_one(members: Numbers, applications: Sequence[LoopApplication]) -> FusedFunctions:
-    """The one loop that computes all of these. It is there to be run: gradients are taken before."""
+    """One loop that computes all of these. It is only executed, never differentiated: gradients are taken before."""
     classes, values = _classes(applications)
     fixed: dict[int, Any] = {}
     slices: dict[int, Any] = {}

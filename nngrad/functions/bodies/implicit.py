@@ -31,25 +31,25 @@ from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_bac
 
 
 class Solution(BodyOp):
-    """The solution of an equation. A subclass says which equation, and solves it for another right-hand side."""
+    """The solution of an equation. A subclass defines the equation, and solves it for other right-hand sides."""
 
     right: int | None = None
-    """The input that is the right side; None where there is none."""
+    """The index of the input that is the right-hand side; None if there is none."""
 
     def operations(self, f: Function) -> int:
-        """The operations of as many products with the matrix as there are unknowns."""
+        """The operations of one product with the matrix per unknown."""
         return f.specs[0].size * operations_in(f.arguments[0])
 
     def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
-        """The first of `count` inputs, which the body of the equation takes before the solution."""
+        """The indices of the inputs that are the equation's parameters; by default the first of `count`."""
         return range(len(arguments[0].inputs) - 1)
 
     def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
-        """Whether the equation is one of the transposed matrix."""
+        """Whether the equation has the transposed matrix."""
         return False
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """The solution of the linear equation with the matrix of `f`, or its transpose, and this right side."""
+        """The solution of the linear equation with the matrix of `f`, or its transpose, and this right-hand side."""
         raise NotImplementedError
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
@@ -84,15 +84,15 @@ class Factored(Solution):
     right = 0
 
     def parameters(self, arguments: tuple[Any, ...], count: int) -> range:
-        """After the right side and the factors."""
+        """The inputs after the right-hand side and the factors."""
         return range(3, count)
 
     def is_transposed(self, arguments: tuple[Any, ...]) -> bool:
-        """The static argument that says so."""
+        """The value of the static argument."""
         return bool(arguments[1])
 
     def operations(self, f: Function) -> int:
-        """Two for each element of a factor."""
+        """Two operations for each element of a factor."""
         return int(2 * f.specs[0].size ** 2)
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
@@ -107,7 +107,7 @@ class Iterated(Solution):
     right = -2
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """From the beginning."""
+        """Solve with the same method, starting from 0."""
         matrix, transpose, *options = f.arguments
         pair = (transpose, matrix) if transposed else (matrix, transpose)
         x: Variable = apply(self, (*f.inputs[:-2], right, zeros_like(right)), (*pair, *options))[0]
@@ -145,14 +145,14 @@ class Root(Solution):
         return super().operations(f) + operations_in(f.arguments[1])
 
     def solved(self, f: Function, right: Variable, transposed: bool) -> Variable:
-        """With the Jacobian at the root."""
+        """Solve with the Jacobian at the root."""
         residual, _, *options = f.arguments
         at = (*f.inputs[:-1], f.outputs[0])
         return solve(jacobian_of(residual), at, right, SolveOptions(*options), transposed)[0]
 
 
 class Factors(BodyOp):
-    """The factors of a matrix. A solve with them gets its dependence on parameters from the matrix itself."""
+    """The factors of a matrix. They have no gradient: a solve with them also takes the parameters of the matrix."""
 
     def operations(self, f: Function) -> int:
         """The operations of forming and factoring the matrix."""
@@ -165,7 +165,7 @@ class Factors(BodyOp):
 
 @Factors.declared(multiple_results=True)
 def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
-    """The LU factors, as in `lu_factor`, of the matrix that is a body, given all inputs of the body except the last."""
+    """The LU factors, as in `lu_factor`, of a matrix given as a body, from all inputs of the body except the last."""
     spec = matrix.inputs[-1]
     columns = jax.vmap(product_with(matrix, x), out_axes=1)(jnp.eye(spec.shape[0], dtype=spec.dtype))
     lu, _, permutation = lax.linalg.lu(columns)
@@ -174,9 +174,9 @@ def factors_of_body(*x: Array, matrix: Static) -> tuple[jax.Array, jax.Array]:
 
 @Factored.declared(linear=True, reads=3)
 def factored_solve(*x: Array, matrix: Static, transposed: bool) -> jax.Array:
-    """The solution of a linear system by the factors of its matrix, which is a body.
+    """The solution of a linear system, from the factors of its matrix, which is a body.
 
-    Its inputs are the right side, a vector; what `factors_of_body` gives; and, for the gradient, what that was given.
+    Its inputs are the right-hand side, a vector; the outputs of `factors_of_body`; and, for the gradient, its inputs.
     """
     del matrix
     b, lu, permutation = x[:3]
@@ -189,8 +189,8 @@ def iterative_solve(
     *x: Array, matrix: Static, transpose: Static, method: str, tol: float, atol: float, maxiter: int, keep: bool
 ) -> tuple[jax.Array, jax.Array, jax.Array, jax.Array]:
     """The solution of a linear system by products with its matrix, the residual norm, whether it converged, and the
-    number of products. Its inputs are those of the matrix except the last, the right-hand side and the starting vector;
-    the arguments after the transpose, which is for the gradient, are those of `SolveOptions`."""
+    number of products. Its inputs are those of the matrix except the last, the right-hand side and the starting vector.
+    The transpose serves the gradient; `SolveOptions` describes the other arguments."""
     del transpose
     *parameters, b, start = x
     target = lax.max(tol * krylov.euclidean_norm(b), jnp.asarray(atol, b.dtype))
@@ -206,10 +206,10 @@ def solve_by_body(
 ) -> jax.Array:
     """The solution of a linear system whose matrix is a body, computed by another body.
 
-    Its inputs are those of the matrix, the solver and the transposed solver, each without the last, and the right side.
-    The transposes are for the gradient.
+    Its inputs are those of the matrix, the solver and the transposed solver, each without the last, and the right-hand
+    side. The transposes serve the gradient.
     """
-    del transpose  # JAX, which may differentiate what is emitted, makes its own
+    del transpose  # JAX derives its own if it differentiates the emitted function
     first, second = len(matrix.inputs) - 1, len(solver.inputs) - 1
     by_solver = product_with(solver, x[first : first + second])
     by_other = product_with(transposed_solver, x[first + second : -1])
@@ -225,9 +225,9 @@ def root_of_body(
 ) -> tuple[jax.Array, ...]:
     """The root of a body, `residual`, computed by another body.
 
-    Both are given all inputs, of which the last is where to begin. The finder gives the root, the norm of the residual
-    there, whether that is small enough, and the number of steps. The other arguments say how the linear equations of
-    the derivatives are solved, as `SolveOptions` has them.
+    Both take all inputs; the last one is the initial guess. The finder returns the root, the norm of the residual
+    there, whether it is small enough, and the number of steps. The other arguments, described by `SolveOptions`, say
+    how to solve the linear equations of the derivatives.
     """
     del residual, method, tol, atol, maxiter, keep
     found: tuple[jax.Array, ...] = finder.results_of(x)
@@ -245,8 +245,8 @@ def solve(
     transposed: bool = False,
     start: Variable | None = None,
 ) -> tuple[Variable, ...]:
-    """The solution of a linear system whose matrix is a body of parameters and a vector; and for an iterative method,
-    which begins at `start`, or at 0, what else it gives."""
+    """The solution of a linear system whose matrix is a body of parameters and a vector. An iterative method starts
+    from `start`, or from 0, and its other outputs follow the solution."""
     if options.method == "dense":
         factors = apply(factors_of_body, tuple(parameters), (matrix,))
         return (apply(factored_solve, (b, *factors, *parameters), (matrix, transposed)),)

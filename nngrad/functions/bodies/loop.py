@@ -1,4 +1,4 @@
-"""Loop: a body that is run at each step, and the roles of its inputs and outputs."""
+"""Loop: the body of a loop, and the roles of its inputs and outputs."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from .carries import Carried
 
 
 class Loop(NamedTuple):
-    """The static arguments of `scan_of_body`. The inputs of the body are those that are the same at each step, the
-    carries, and the slices of what is scanned; its outputs are the carries for the next step, and what is stacked."""
+    """The static arguments of `scan_of_body`. The inputs of the body are fixed ones, the same at each step, then
+    carries, then slices of scanned arrays; its outputs are the next carries, then values to stack."""
 
     body: Block
     fixed: int
-    """How many inputs are the same at each step."""
+    """The number of inputs that are the same at each step."""
     carries: int
-    """How many are carried from step to step."""
+    """The number of carries."""
     length: int
     """The number of steps."""
     reverse: bool
     """Whether the steps go from the last slice to the first."""
     unroll: int
-    """How many steps XLA gets as one."""
+    """The number of steps that are unrolled into one iteration of XLA's loop."""
     segments: tuple[int, ...] = ()
-    """Where it runs in segments, so that gradients compute again what they need of each: the number of steps of one; of
-    one of those that it is cut into in turn; and so on."""
+    """The number of steps of a segment, if gradients recompute what they need segment by segment; then that of the
+    segments into which each is cut in turn; and so on."""
 
     @property
     def parts(self) -> tuple[int, int]:
@@ -48,27 +48,27 @@ class Loop(NamedTuple):
 
     @property
     def places(self) -> dict[int, int]:
-        """For each of these values, the output of the op that is its stack."""
+        """For each of these values, the index of the op's output that is its stack."""
         return {number: self.carries + k for k, number in reversed([*enumerate(self.stacked)])}
 
     @property
     def results(self) -> int:
-        """The number of outputs that the body was written for: final carries and stacks."""
+        """The number of outputs that the body declares: final carries and stacks."""
         return len(self.body.outputs)
 
     def over_steps(self, f: Function, number: int) -> Variable:
-        """The Variable that stacks this value over the steps, or holds it for all of them if it is fixed."""
+        """The Variable with this value of all steps, stacked; or the value itself if it is fixed."""
         if 0 <= number < self.fixed or number >= self.first_slice:
             return f.inputs[number]
         return f.outputs[self.places[number]]
 
     @property
     def first_start(self) -> int:
-        """The index of the first output with carries before each segment; these come last."""
+        """The index of the first of the last outputs, which are the carries before each segment."""
         return self.carries + len(self.stacked)
 
     def first_steps(self) -> list[int]:
-        """The step of each segment that runs first, in the order of the slices."""
+        """The first step that runs in each segment, in the order of the slices."""
         size, (_, rest) = self.segments[0], self.parts
         if self.reverse:
             return [end - 1 for end in ([rest] if rest else []) + [*range(rest + size, self.length + 1, size)]]

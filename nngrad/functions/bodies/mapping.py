@@ -42,7 +42,7 @@ class Mapped(BodyOp):
         return gxs
 
     def commutes(self, f: Function, index: int) -> bool:
-        """Where the op is linear in an element."""
+        """Whether the mapped op is linear in this input, which is batched."""
         of, _, batched = f.arguments
         return bool(of.linear_in(index) and batched[index])
 
@@ -66,15 +66,15 @@ def _places(f: Function) -> tuple[Places, ...]:
 
 
 def _exchanges(given: tuple[Any, ...]) -> Processes | None:
-    """Among which processes the op that is applied exchanges arrays."""
+    """The processes among which the mapped op exchanges arrays."""
     of, arguments, _ = given
     return group_of(groups_of(of, arguments))
 
 
 def _op(name: str, several: bool) -> Mapped:
     def forward(*x, of: Static, arguments: Static, batched: Static):  # type: ignore[no-untyped-def]
-        """The op `of`, with its static arguments, of each element along the first axis that inputs which are `batched`
-        have."""
+        """The op `of`, with its static arguments, applied to each element along the first axis of the `batched`
+        inputs."""
         return jax.vmap(of.bind(arguments), in_axes=tuple([0 if b else None for b in batched]))(*x)
 
     forward.__name__ = name

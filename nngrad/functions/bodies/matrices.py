@@ -19,11 +19,11 @@ class SolveOptions(NamedTuple):
     method: str
     """'dense', or a key of `krylov.METHODS`."""
     tol: float
-    """Iteration ends when the norm of the residual is at most this, times that of the right side,"""
+    """Iteration ends when the norm of the residual is at most this times that of the right-hand side,"""
     atol: float
     """or at most this,"""
     maxiter: int
-    """or after so many products with the matrix."""
+    """or after this many products with the matrix."""
     keep: bool
     """Whether to return a solution that has not converged; else it is NaN."""
 
@@ -42,7 +42,7 @@ class NotLinear(ValueError):
 
 @derived_once
 def transpose_of(matrix: Block) -> Block:
-    """The transpose of a matrix given as a body, linear in its last input, a vector. NotLinear: the body is not."""
+    """The transpose of a matrix given as a body. NotLinear: the body is not linear in its last input, a vector."""
     place = len(matrix.inputs) - 1
     found = matrix.gradient(matrix.outputs, (place,), tuple(range(place + 1)), ())
     if place in found.residuals:
@@ -55,7 +55,7 @@ def transpose_of(matrix: Block) -> Block:
 
 @derived_once
 def jacobian_of(residual: Block) -> Block:
-    """The Jacobian of a body in its last input, as a matrix: its inputs are those of the body, and a vector."""
+    """The Jacobian of a body in its last input, as a matrix that takes the inputs of the body and a vector."""
     place = len(residual.inputs) - 1
     found = residual.tangent((place,), residual.outputs)
     inputs = (*residual.inputs, residual.inputs[place])
@@ -70,7 +70,7 @@ def _zero_of(inputs: tuple[Spec, ...], spec: Spec) -> Block:
 
 
 def product_with(matrix: Block, parameters: Sequence[Any]) -> Callable[[Any], Any]:
-    """A function on arrays that multiplies a vector by the matrix."""
+    """A function on arrays that multiplies the matrix with a vector."""
 
     def product(v: Any) -> Any:
         (number,) = matrix.outputs

@@ -23,8 +23,8 @@ from .loop import Loop
 
 
 def weighing_carries(loop: Loop, moving: Numbers, finals: Iterable[int], stacks: Iterable[int]) -> Numbers:
-    """The moving carries that a gradient reaches, by position: one that arrives at the final values of the carries
-    `finals`, or at stacks of the values `stacks`."""
+    """The positions of the moving carries that affect the final carries `finals`, or stacks of the values `stacks`:
+    those that a gradient reaches."""
     body = loop.body
     reach = {i - loop.fixed: body.reach([i]) for i in moving if loop.fixed <= i < loop.first_slice}
     found = {j for j in reach if j in finals or not reach[j].isdisjoint(stacks)}
@@ -39,11 +39,11 @@ class Factor(NamedTuple):
     """A factor of a product that is computed after the backward loop."""
 
     kind: str
-    """'residual', 'seed' or 'stack': one of the residuals, one of the seeds, or a stack that the loop back gives."""
+    """'residual', 'seed' or 'stack': a residual, a seed, or a stack that the backward loop returns."""
     place: int
-    """Which of them."""
+    """Its index among those of its kind."""
     changes: bool
-    """Whether it is one for each step."""
+    """Whether it has a value for each step, and so a step axis."""
 
 
 class Product(NamedTuple):
@@ -64,13 +64,13 @@ class StepBack(NamedTuple):
     sums: Numbers
     """The outputs of the gradient that are summed over the steps."""
     stacked: Numbers
-    """The residuals that are slices of stacks."""
+    """The residuals of which each step gets a slice."""
     arriving: Numbers
-    """Which seeds are."""
+    """The seeds of which each step gets a slice."""
     after: Numbers
-    """The residuals that are carried, since they are those of the step before: new values of carries."""
+    """The residuals that are carried: new values of carries, which the backward loop has from its step before."""
     products: tuple[tuple[int, tuple[Product, ...], tuple[Op, tuple[Any, ...]] | None], ...]
-    """Which outputs of the gradient are not computed in the loop, but as products after it; and what is made of several
+    """The outputs of the gradient that are computed as products after the loop, and the op that combines several
     products."""
 
 
@@ -79,12 +79,12 @@ def step_back(
     gradient: Block, residuals: Numbers, carried: Numbers, summed: Numbers, stacked: Numbers, fixed: int,
     before: tuple[tuple[int, int], ...], anew: bool,
 ) -> StepBack:  # fmt: skip
-    """Returns the step of the backward loop, from the gradient of a body by residuals and seeds.
+    """The step of the backward loop, from the gradient of a body as a function of residuals and seeds.
 
-    For each carry, the first of the seeds, `carried` says which output of `gradient` is its gradient; -1 for none. Of
-    the outputs some are wanted as their sum over the steps, some are stacked. `before` has residuals that are the new
-    value of a carry, each with the residual that is its value before the step. With `anew` nothing is stacked for
-    products.
+    The first seeds are those of carries. For each, `carried` is the output of `gradient` that is its gradient; -1 for
+    none. The outputs `summed` are summed over the steps, and the outputs `stacked` are stacked. `before` pairs each
+    residual that is the new value of a carry with the residual that is its value before the step. With `anew`, nothing
+    is stacked for products.
     """
     inputs, _, results = gradient.opened()
     order = max(gradient.orders, default=1)
@@ -127,7 +127,7 @@ def step_back(
 
 
 def _contractions_of(result: Variable) -> tuple[list[Function], Function | None] | None:
-    """The sums of products that a gradient is, or is a sum of, with what adds them; None if it is none."""
+    """The contractions of which a gradient is the sum, and the function that adds them; None if it is no such sum."""
     f = result.parent
     if f is None:
         return None
@@ -141,7 +141,7 @@ def _contractions_of(result: Variable) -> tuple[list[Function], Function | None]
 
 
 def _is_contraction(f: Function) -> bool:
-    """Whether it is a product over indices that stand for one size each."""
+    """Whether `f` is a contraction in which each index has one size, so that none is broadcast."""
     if f.op.axes is None or f.op.axes.indices is None:
         return False
     terms, _ = f.op.axes.indices(f)
@@ -151,7 +151,7 @@ def _is_contraction(f: Function) -> bool:
 
 
 def _over_steps(f: Function, known: Mapping[int, Factor]) -> Product:
-    """The sum of a product over all steps."""
+    """The contraction `f`, summed over all steps too."""
     assert f.op.axes is not None and f.op.axes.indices is not None
     terms, output = f.op.axes.indices(f)
     step = 1 + max([i for term in terms for i in term], default=0)
@@ -170,8 +170,8 @@ def loop_gradients(
     indexes: Numbers,
     last: Sequence[Variable] = (),
 ) -> Gradients:
-    """The gradients of a loop without segments, for gradients that arrive at the final carries, `finals`, and at stacks
-    of values. `over_steps` gives the stack of a value of the body; `last` are the final carries."""
+    """The gradients of a loop without segments, from the incoming gradients `finals` of its final carries and `arrived`
+    of stacks of values. `over_steps` gives the stack of a value of the body; `last` are the final carries."""
     body = loop.body
     moving, reached = loop.carried.moving(indexes)
     stacks = [(number, gy) for number, gy in arrived if number in reached and not is_zeros(gy)]
@@ -219,9 +219,8 @@ def loop_gradients(
 def _gradient_of_step(
     loop: Loop, given: Numbers, wanted: Numbers, lasts: int
 ) -> tuple[BlockGradient, dict[int, tuple[int, int]]]:
-    """Returns the gradient of a loop's body, and for each residual of it that is the new value of a carry, which is at
-    hand one step later: which carry, and which residual is its value before the step. `lasts` of the last carries are
-    known."""
+    """The gradient of a loop's body. For each residual that is the new value of a carry, and so known from the next
+    step, also that carry and the residual with its value before the step. `lasts` of the final carries are known."""
     body, fixed, slices = loop.body, tuple(range(loop.fixed)), tuple(range(loop.first_slice, len(loop.body.inputs)))
     new = {n: j for j, n in reversed([*enumerate(body.outputs[:lasts])]) if n < 0 and body.taken is not None}
     gradient = body.gradient(given, wanted, fixed, (*slices, *new))

@@ -57,7 +57,7 @@ class Scan(ControlOp):
         return loop.length * operations_in(loop.body)
 
     def steps_to_cut(self, f: Function) -> int:
-        """The number of steps; 0 if the gradient recomputes them by segments anyway."""
+        """The number of steps; 0 if the gradient recomputes segments anyway."""
         loop = Loop(*f.arguments)
         by_segments = f.order and any([in_place_of(op, given) is not None for op, given, _ in loop.body.steps])
         return 0 if loop.segments or by_segments else loop.length
@@ -72,7 +72,7 @@ class Scan(ControlOp):
         """Fuse loops that share carries or values computed at each step."""
         return fusion.fused(applications)
 
-    # ---------------------------------------------------------------- looked into
+    # ---------------------------------------------------------------- inspection
 
     def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
         """The one body."""
@@ -86,7 +86,7 @@ class Scan(ControlOp):
         return (Within("body", loop.body, loop.length, inputs, outputs, tuple(range(count)), gives),)
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with inspection of the body."""
+        """The forward computation, with inspection of the body at each step."""
         loop = Loop(*arguments)
         body, same, scanned = loop.body, inputs[: loop.fixed], inputs[loop.first_slice :]
         carry = list(inputs[loop.fixed : loop.first_slice])
@@ -151,7 +151,7 @@ class Scan(ControlOp):
     def in_kinds(
         self, f: Function, operands: Sequence[Operand], kinds: Kinds, read: Sequence[str], count: int
     ) -> tuple[Results, Results]:
-        """One loop. Of what is scanned, and of what is stacked, the steps come first within it and second outside."""
+        """One loop. The step axis of scanned and stacked arrays is the first inside of it, and the second outside."""
         loop = Loop(*f.arguments)
         body = loop.body
         depending = loop.carried.depending([i for i, kind in enumerate(kinds) if kind])
@@ -192,7 +192,7 @@ class Scan(ControlOp):
         self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
         demanded: Demanded,
     ) -> Kinds | None:  # fmt: skip
-        """A carry is summed where nothing but its sum is needed of it at any step, and of what it becomes."""
+        """A carry is summed if only its sum is needed at every step, and only the sum of its next value."""
         loop = Loop(*arguments)
         body = loop.body
         depending = loop.carried.depending([i for i, m in enumerate(moved) if m])
@@ -205,7 +205,7 @@ class Scan(ControlOp):
         kinds: dict[int, str] = {}
         for i in leading:
             spec = body.inputs[i]
-            if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of such are of another dtype
+            if not spec.differentiable or spec.dtype.itemsize < 4:  # sums of these have another dtype
                 kinds[i] = "each"
             elif i in carries:
                 kinds[i] = "each" if each[i - loop.fixed] or starts[i - loop.fixed] else "sum"
@@ -255,7 +255,7 @@ class Scan(ControlOp):
     ) -> Smaller | None:
         """Carries are equal if they start equal, and each step maps equal ones to equal ones."""
         loop = Loop(*arguments)
-        # A step gets a slice of what is scanned, which is not what it gets of the same Variable as a carry.
+        # A step gets a slice of a scanned Variable, which differs from the same Variable as a carry.
         first: dict[tuple[bool, Variable], int] = {}
         classes = tuple([first.setdefault((i >= loop.first_slice, x), i) for i, x in enumerate(inputs)])
         if len(set(classes[loop.fixed : loop.first_slice])) == loop.carries:
@@ -274,7 +274,7 @@ def _numbered(name: str, count: int) -> list[str]:
 
 
 def _stacked(axes: Axes | None, steps: int | None) -> Axes | None:
-    """Axes of a value, in the stack of it."""
+    """The axes of a value, as axes of its stack."""
     if axes is None:
         return None
     found = [a + 1 for a in axes]
@@ -289,9 +289,8 @@ def scan_of_body(
 ) -> tuple[jax.Array, ...]:
     """A loop over a body: the final carries, the stacks that `Loop.stacked` lists, and the carries before each segment.
 
-    Its inputs are what is the same at each step, the first carries, and what is scanned; its arguments are those of
-    `Loop`. The stacks of what is in the body are there for gradients: JAX and XLA leave out of the loop what nobody
-    reads.
+    Its inputs are the fixed ones, the initial carries, and the arrays to scan; its arguments are those of `Loop`. The
+    stacks of values inside the body serve gradients: JAX and XLA remove those that nothing reads.
     """
     loop = Loop(body, fixed, carries, length, reverse, unroll, segments)
     same, first, scanned = x[:fixed], x[fixed : loop.first_slice], x[loop.first_slice :]
@@ -317,8 +316,8 @@ def scan_of_body(
 def looped(
     body: Carried, inputs: Sequence[Variable], updated: Sequence[Variable], length: int, reverse: bool, unroll: int
 ) -> list[Variable]:
-    """The final carries of a loop, and its stacks. Unchanging carries become fixed inputs. The first carries are the
-    leaves `updated`, which get their final values; these are not among the results."""
+    """The final carries of a loop, and its stacks. Unchanging carries become fixed inputs. The first carries belong to
+    the leaves `updated`, which get their final values; these are not among the results."""
     loop = Loop(*body, length, reverse, unroll)
     found = settled(loop) or Settled(loop, tuple(range(len(inputs))), frozenset())
     changing = [j for j in range(loop.carries) if j not in found.unchanging]

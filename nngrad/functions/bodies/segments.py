@@ -1,7 +1,7 @@
 """Loops that rematerialise: gradients recompute each segment from the carries at its start.
 
-A loop of T steps becomes a loop over segments, each a checkpoint of a loop, and everything follows from the rules of
-these: a gradient of any order stores the carries between segments, and what one segment needs.
+A loop of T steps becomes a loop over segments, each a checkpoint of a loop, and the rules of these do the rest: a
+gradient of any order stores the carries between segments, and what one segment needs.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from .scan_back import loop_gradients
 
 @derived_once
 def segment_of(op: Op, loop: Loop) -> Block:
-    """A loop as a body: it takes the loop's inputs, with slices of as many steps."""
+    """A loop as a body: it takes the loop's inputs, with slices of `loop.length` steps."""
     body = loop.body
     specs = [*body.inputs[: loop.first_slice], *[loop.stack_spec(i) for i in range(loop.first_slice, len(body.inputs))]]
     inputs = new_leaves(specs)
@@ -42,15 +42,15 @@ def checkpoint_of(body: Block) -> Block:
 
 
 class _Stretch(NamedTuple):
-    """A range of steps of a loop, by the positions of their slices."""
+    """A range of steps of a loop, given by the positions of their slices."""
 
     first: int
     end: int
     whole: bool
-    """Whether these are all steps."""
+    """Whether the range covers all steps."""
 
     def of(self, x: Variable, shape: tuple[int, ...] = ()) -> Variable:
-        """The slices of `x`, in this shape before that of a slice."""
+        """The slices of `x`, with the step axis reshaped to `shape` if given."""
         part = x if self.whole else x[self.first : self.end]
         return reshape(part, shape=(*shape, *x.shape[1:])) if shape else part
 
@@ -87,7 +87,7 @@ class _BySegments:
         ]
 
     def _joined(self, i: int, first: Variable | None, second: Variable | None) -> Variable | None:
-        """Of what is the same at each step the sum, and of what is scanned one after the other."""
+        """Two parts of the gradient of input `i`: added for a fixed input, concatenated for a scanned one."""
         if first is None and second is None:
             return None
         if i < self.loop.fixed:
@@ -108,7 +108,7 @@ class _BySegments:
         return self.loop._replace(length=length, unroll=unroll, segments=segments)
 
     def _of_rest(self, stretch: _Stretch) -> Gradients:
-        """Of the steps after the last whole segment; from now on their start is what comes last."""
+        """The gradients of the steps after the last whole segment; `finals` become those of their initial carries."""
         loop = self.loop
         place = 0 if loop.reverse else self.count
         carries = [x[place] for x in self.starts]
@@ -130,7 +130,7 @@ class _BySegments:
         return gxs
 
     def _of_segments(self, stretch: _Stretch) -> Gradients:
-        """Of the whole segments: a loop over them."""
+        """The gradients of the whole segments, by a loop over them."""
         loop, cut = self.loop, (self.count, self.size)
         body = checkpoint_of(segment_of(self.op, self._inner(self.size)))
         outer = Loop(body, loop.fixed, loop.carries, self.count, loop.reverse, 1)
@@ -151,7 +151,7 @@ class _BySegments:
 
 
 def gradients(f: Function, loop: Loop, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-    """The gradients of `f`, which does what `loop` says, as many steps at a time as its segments have."""
+    """The gradients of `f`, computed segment by segment if `loop` has segments."""
     if loop.segments:
         return _BySegments(f, loop, gys, indexes).gradients()
     arrived = list(zip(loop.stacked, gys[loop.carries :], strict=True))

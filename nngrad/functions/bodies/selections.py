@@ -14,14 +14,14 @@ from ..slicing import take_points
 
 
 def with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
-    """`xs`, with elements along the first axis that are not taken replaced by the first that is."""
+    """`xs`, in which the elements along the first axis that are not taken are replaced by the first one that is."""
     first = reshape(argmax(taken), shape=(1,))
     return [where(taken, x, repeated(take_points(x, first, axes=(0,)), x.shape)) for x in xs]
 
 
 def is_hidden(body: Block) -> bool:
-    """Whether there is a derivative in it that may be infinite, and a selection cannot be moved outside of it: below
-    it, or in it, is a function through which masks do not go (`nngrad/rewrite/masks.py`)."""
+    """Whether a derivative in the body may be infinite where masks (`nngrad/rewrite/masks.py`) cannot reach it: they do
+    not pass through that function, or through one that follows."""
     risky: set[int] = set()
     for (op, _, ins), outs in zip(body.steps, body.outs, strict=True):
         at_risk = not risky.isdisjoint(ins)

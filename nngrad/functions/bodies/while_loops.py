@@ -46,7 +46,7 @@ class WhileLoop(ControlOp):
         """The condition and the body."""
         return arguments[:2]
 
-    # ---------------------------------------------------------------- looked into
+    # ---------------------------------------------------------------- inspection
 
     def within(self, arguments: tuple[Any, ...], count: int) -> tuple[Within, ...]:
         """The condition and the body."""
@@ -59,7 +59,7 @@ class WhileLoop(ControlOp):
         )
 
     def run_in_steps(self, arguments: tuple[Any, ...], inputs: Sequence[Any], steps: Steps[Any]) -> list[Any]:
-        """The same as the forward, with inspection of the bodies."""
+        """The forward computation, with inspection of the bodies."""
         goes_on, body, fixed = arguments
         given = list(inputs)
         for number in itertools.count():
@@ -80,7 +80,7 @@ class WhileLoop(ControlOp):
         return [apart or fixed + j in numbers for j in range(carried.carries)]
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed:
-        """Follow axes through a loop whose condition does not depend on the followed input."""
+        """Follow axes through all steps; if the condition depends on a followed input, no axis keeps its place."""
         goes_on, _, fixed = f.arguments
         found = self.carried(f.arguments).followed(dict(given), count, walk)
         inputs = {i: axes for i, axes in found.items() if i >= 0}
@@ -144,7 +144,7 @@ def until_all_are_done(
     inputs = step.leaves()
     runs = create(cast, tuple(condition.placed(inputs)), ("bool",), order=order)
     given = inputs
-    if while_of_bodies in body.ops:  # it may not end for what does not run
+    if while_of_bodies in body.ops:  # it might not end for elements that have stopped
         given = [*inputs[:fixed], *with_stand_ins(runs, inputs[fixed:])]
     after = [
         create(where, (runs, new, x), (), order=order)
@@ -155,8 +155,8 @@ def until_all_are_done(
 
 @WhileLoop.declared(type_name="While", multiple_results=True)
 def while_of_bodies(*x: Array, goes_on: Static, body: Static, fixed: int) -> tuple[jax.Array, ...]:
-    """The final carries of a loop over a body while `goes_on`, a body of the same inputs, is not 0. The first inputs,
-    `fixed` of them, are the same at each step; the others are the initial carries."""
+    """The final carries of a loop over a body while `goes_on`, a body of the same inputs, is not 0. The first `fixed`
+    inputs are the same at each step; the others are the initial carries."""
     same, first = x[:fixed], x[fixed:]
     last: tuple[jax.Array, ...] = lax.while_loop(
         lambda carry: goes_on.results_of((*same, *carry))[0] != 0,
