@@ -1,3 +1,3 @@
-"""The entry point, doctor and launcher of the `nngrad` command: standard library only, to run whatever is broken."""
+"""The entry point, doctor and launcher of the `nngrad` command: standard library only, to run if packages break."""
 
 __version__ = "0.1.0"

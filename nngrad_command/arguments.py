@@ -1,4 +1,4 @@
-"""Types of command line arguments that several commands share."""
+"""Types of command line arguments for several commands."""
 
 import argparse
 
@@ -7,7 +7,7 @@ def seconds(text: str) -> float:
     """Parse a number of seconds, for argparse.
 
     Raises:
-        ArgumentTypeError: It is no number, or not above 0.
+        ArgumentTypeError: `text` is not a number above 0.
     """
     try:
         value = float(text)
@@ -22,7 +22,7 @@ def positive(text: str) -> int:
     """Parse an integer above 0, for argparse.
 
     Raises:
-        ArgumentTypeError: It is no whole number, or not above 0.
+        ArgumentTypeError: `text` is not an integer above 0.
     """
     return _whole(text, 1, "not positive")
 
@@ -31,7 +31,7 @@ def natural(text: str) -> int:
     """Parse an integer of at least 0, for argparse.
 
     Raises:
-        ArgumentTypeError: It is no whole number, or negative.
+        ArgumentTypeError: `text` is not an integer, or is negative.
     """
     return _whole(text, 0, "negative")
 
@@ -40,7 +40,7 @@ def port(text: str) -> int:
     """Parse a port number, 0 for any free one, for argparse.
 
     Raises:
-        ArgumentTypeError: It is none.
+        ArgumentTypeError: `text` is not a port number.
     """
     if not text.isdecimal() or int(text) > 65535:
         raise argparse.ArgumentTypeError(f"{text!r} is not a port: a number from 0 to 65535")

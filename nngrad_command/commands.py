@@ -13,7 +13,7 @@ from . import __version__
 from .in_clone import command_in_clone
 
 Commands = Mapping[str, tuple[str | Path, str]]
-"""The module of each command, with DESCRIPTION, add_arguments and run, or its file in a clone; and what it is for."""
+"""For each command its module (with DESCRIPTION, add_arguments and run), or its file in a clone, and a description."""
 
 DESCRIPTION = "nngrad turns a computation into the graph of its gradients, to any order, on JAX."
 ALONE: Commands = {
@@ -26,9 +26,9 @@ ALONE: Commands = {
 
 
 def run(commands: Commands, arguments: Sequence[str] | None) -> int:
-    """Run one of these commands with `arguments` (those of the process by default); returns the exit code.
+    """Run one of these commands with `arguments` (by default those of the process), and return the exit code.
 
-    Only the module of that one is imported.
+    Only the module of that command is imported.
     """
     words = sys.argv[1:] if arguments is None else arguments
     wanted = next((word for word in words if not word.startswith("-")), None)

@@ -1,6 +1,6 @@
-"""`nngrad doctor`: check what is installed, whether imports and devices work, and suggest fixes.
+"""`nngrad doctor`: check installed versions, imports and devices, and suggest fixes.
 
-It imports nothing that it examines. Imports and devices are tried in other processes, under a time limit.
+It imports nothing that it examines. Imports and devices are tried in separate processes, under a time limit.
 """
 
 from __future__ import annotations
@@ -25,15 +25,15 @@ DESCRIPTION = (
     "device, and say what is missing or broken and what to do. The exit code is 1 if something required is broken."
 )
 SECONDS = 120.0
-"""Time limit of a trial."""
+"""The time limit of a trial."""
 PYTHON = "3.11"
-"""The oldest Python that will do."""
+"""The oldest supported Python."""
 COMMAND_EXTRA = "demo"
-"""The extra that the `nngrad` command itself makes use of, so that its packages are tried as well."""
+"""The extra that the `nngrad` command itself uses, so that its packages are tried as well."""
 DEVELOPERS = frozenset({"test", "lint", "bench", "docs", "release", "reproduce"})
 """The extras for work on nngrad itself, which `--developers` shows."""
 LIBRARY, DEVICES = "nngrad", "devices"
-"""What is attempted before each device by itself: to import nngrad, and to have JAX list the devices."""
+"""The attempts before those of single devices: import nngrad, and let JAX list the devices."""
 
 
 class Fault(NamedTuple):
@@ -41,7 +41,7 @@ class Fault(NamedTuple):
 
     first: str
     last: str
-    """The newest release that was tried and has it."""
+    """The newest release that is known to have it."""
     what: str
     advice: str
 
@@ -62,7 +62,7 @@ KNOWN = (
           "compilation of large ones takes three to four times as long as with jaxlib 0.10",
           "Keep executables on disk, which nngrad does unless NNGRAD_DISK_CACHE is off."),
 )  # fmt: skip
-"""What is known of versions, and what to do."""
+"""Known faults, with workarounds."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -73,7 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Examine the installation; returns the exit code."""
+    """Examine the installation, and return the exit code."""
     needed = [r for r in requirements() if given.developers or r.extra not in DEVELOPERS]
     _show_versions(needed)
     for line in known_of(next((r.installed for r in needed if r.name == "jaxlib"), None)):
@@ -86,7 +86,7 @@ def run(given: argparse.Namespace) -> int:
     tried = [r for r in needed if r.extra in ("", COMMAND_EXTRA) and r.installed]
     troubles = _import_troubles([r.module for r in tried], given.time_limit)
     failing = [r for r in tried if r.module in troubles]
-    # What needs a broken package fails with it, and is not to blame.
+    # A package that needs a broken one fails too, but is not to blame.
     blamed = [r for r in failing if not any(needs(r.name, other.name) for other in failing)]
     for r in blamed or failing:
         kind = f"For the extra [{r.extra}]" if r.extra else "Broken"
@@ -125,7 +125,7 @@ def _show_versions(needed: Iterable[Requirement]) -> None:
 
 
 def known_of(jaxlib: str | None) -> list[str]:
-    """The known faults of a version of jaxlib, and what to do; empty if there are none."""
+    """The known faults of a version of jaxlib, with workarounds; empty if there are none."""
     if jaxlib is None:
         return []
     has = [k for k in KNOWN if release_of(k.first) <= release_of(jaxlib) <= release_of(k.last)]
@@ -154,13 +154,13 @@ class DeviceTrial(NamedTuple):
     """The report of a trial process."""
 
     troubles: dict[str, str]
-    """What went wrong with each attempt; empty where nothing did."""
+    """The error of each attempt; empty if it succeeded."""
     notes: list[str]
 
 
 def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
-    """Run `trial`, which begins with the first of `names`; an attempt that crashes or hangs has that as its trouble."""
-    # The path is handed over as it is, so that the other process finds the modules that this one would.
+    """Run `trial`, which begins with the first of `names`; a crash or a hang becomes the error of its attempt."""
+    # The import path is passed on, so that the other process finds the same modules.
     code = f"import sys; sys.path[:] = {sys.path!r}; from nngrad_command import trial; trial.main()"
     try:
         done = subprocess.run([sys.executable, "-c", code, kind, *names], stdin=subprocess.DEVNULL,
@@ -183,14 +183,14 @@ def _tried(kind: str, names: Sequence[str], seconds: float) -> DeviceTrial:
 
 
 def _ending(code: int, errors: bytes) -> str:
-    """How a process ended in the middle of an attempt, and its last words."""
+    """A description of how a process ended during an attempt, and its last output."""
     name = signal.Signals(-code).name if -code in set(signal.Signals) else f"exit code {code}"
     words = errors.decode(errors="replace").strip().splitlines()
     return f"the process crashed ({name})" + (f": {words[-1]}" if words else "")
 
 
 def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
-    """Why modules cannot be imported, by module; each trial ends at the first failure."""
+    """The errors of modules that cannot be imported, by module; each trial ends at the first failure."""
     troubles: dict[str, str] = {}
     untried = list(modules)
     while untried:
@@ -201,7 +201,7 @@ def _import_troubles(modules: list[str], seconds: float) -> dict[str, str]:
 
 
 def _devices_work(seconds: float) -> bool:
-    """Show the devices, with a trial of a training step on each; returns whether all went well."""
+    """Show the devices, with a trial of a training step on each, and return whether all succeeded."""
     trial = _tried(DEVICES, [LIBRARY], seconds)
     for name, trouble in trial.troubles.items():
         if trouble or name not in (LIBRARY, DEVICES):

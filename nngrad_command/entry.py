@@ -10,13 +10,13 @@ from .outcome import cause_of, complain, error_line, exit_code
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command with `arguments` (those of the process by default); returns the exit code."""
+    """Run the command with `arguments` (by default those of the process), and return the exit code."""
     given = sys.argv[1:] if arguments is None else list(arguments)
     return exit_code(lambda: _run(given))
 
 
 def _run(given: list[str]) -> int:
-    if given == ["--version"]:  # argparse keeps silent where the output cannot be written
+    if given == ["--version"]:  # argparse ignores errors of the output
         print(f"nngrad {__version__}")
         return 0
     if given and given[0] in commands.ALONE:

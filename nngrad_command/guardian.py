@@ -1,7 +1,7 @@
 """A process that kills process groups when its parent is gone: run as a script, controlled by its standard input.
 
-Each line names a group: `+123` when it has begun, `-123` when it has ended. At the end of the input, which comes when
-the writer ends in whatever way, those that are left are killed.
+Each line names a group: `+123` when it begins, `-123` when it has ended. At the end of the input, when the writer has
+ended in whatever way, the remaining groups are killed.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import sys
 
 
 def main() -> None:
-    """Read the names of groups until the end of input, and kill those that are left."""
+    """Read the names of groups until the end of input, and kill the remaining ones."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     groups: set[int] = set()

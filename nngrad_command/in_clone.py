@@ -1,4 +1,4 @@
-"""Commands that only a clone of the repository has; their code is in its folders."""
+"""Commands that exist only in a clone of the repository, which contains their code."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ SOURCES = Path(__file__).parents[1]
 
 
 def command_in_clone(name: str, file: Path) -> Any:
-    """The module of a command by name and file; if there is no clone, one that says that it is needed."""
+    """The module of a command by name and file; without a clone, a substitute that says one is needed."""
     path = SOURCES / file
     return _loaded(path) if path.is_file() else _NotHere(name)
 
 
 @functools.cache
 def _loaded(path: Path) -> Any:
-    spec = spec_from_file_location(path.stem, path)  # not by its name, which a folder of the user's may have too
+    spec = spec_from_file_location(path.stem, path)  # not by name, which may clash with a user's folder
     assert spec is not None and spec.loader is not None
     module = module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -35,11 +35,11 @@ class _NotHere:
         self._name = name
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """The arguments: any."""
+        """Accept any arguments."""
         parser.set_defaults(takes_any=True)
 
     def run(self, given: argparse.Namespace) -> int:
-        """Say what to do; returns the exit code."""
+        """Print what to do, and return the exit code."""
         complain(f"nngrad {self._name}: it is run from the sources, which are not in the wheel, nor in {SOURCES}.\n"
                  f"Clone the repository, and run there\n\n    python -m pip install -e '.[{self._name}]' && nngrad "
                  f"{self._name}\n")

@@ -9,7 +9,7 @@ import sys
 from typing import NamedTuple
 
 _MODULES = {"scikit-learn": "sklearn"}
-"""Modules that are not named as their distributions are."""
+"""Modules whose names differ from those of their distributions."""
 
 
 class Requirement(NamedTuple):
@@ -17,11 +17,11 @@ class Requirement(NamedTuple):
 
     name: str
     bounds: str
-    """The versions that will do, such as '>=0.8' or '>=0.8,<=0.9'; empty for any."""
+    """The accepted versions, such as '>=0.8' or '>=0.8,<=0.9'; empty for any."""
     extra: str
-    """The extra that it belongs to; empty where nngrad cannot do without it."""
+    """The extra that it belongs to; empty if nngrad always needs it."""
     installed: str | None
-    """Version that is installed; None if it is not."""
+    """The installed version; None if it is not installed."""
 
     @property
     def satisfied(self) -> bool:
@@ -46,7 +46,7 @@ class Requirement(NamedTuple):
 
 
 def release_of(version: str) -> tuple[int, ...]:
-    """The numbers of a version without trailing zeros, '0.10.0' as (0, 10)."""
+    """The numbers of a version without trailing zeros: (0, 10) for '0.10.0'."""
     matched = re.match(r"\d+(\.\d+)*", version)
     numbers = [int(n) for n in matched.group().split(".")] if matched else []
     while numbers and numbers[-1] == 0:
@@ -63,7 +63,7 @@ def version_of(name: str) -> str | None:
 
 
 def requirements() -> list[Requirement]:
-    """The requirements in the metadata of the installed nngrad, in order, and the jaxlib that JAX needs."""
+    """The requirements in the metadata of the installed nngrad, in order, and JAX's requirement of jaxlib."""
     found = [r for r in _required_by("nngrad") if r.name != "nngrad"]
     if not found:
         return []
@@ -94,11 +94,11 @@ def parsed(line: str) -> Requirement:
 
 
 def missing(extra: str) -> list[Requirement]:
-    """The requirements of an extra that are not installed, or too old."""
+    """The requirements of an extra that are not installed, or have an unsupported version."""
     return [r for r in requirements() if r.extra == extra and not r.satisfied]
 
 
 def install_command(wanted: list[Requirement], again: bool = False) -> str:
-    """The command that installs them for the running Python; `again` reinstalls installed ones."""
+    """The command that installs requirements for the running Python; `again` reinstalls installed ones."""
     options = ["--force-reinstall"] if again else []
     return shlex.join([sys.executable, "-m", "pip", "install", *options, *[r.wanted for r in wanted]])

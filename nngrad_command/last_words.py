@@ -1,10 +1,10 @@
 """A process that reports the end of another one that cannot: run as a script, controlled by its standard input.
 
-JAX ends a process at once, with a page of C++, when its coordinator is gone: no Python of that process is run any more.
+When its coordinator is gone, JAX ends a process at once, with a page of C++ errors, and without running any Python.
 
-The first line is JSON: `who` the process is, and, unless it is process 0, the `address` where process 0 listens and the
-name of the `first`. A line
-`said` means that nothing is left to say. The end of the input comes when the process ends in whatever way.
+The first line of input is JSON: `who` the process is and, unless it is process 0, the `address` at which process 0
+listens and the name of the `first`. A line `said` means that nothing is left to report. The input ends when the process
+ends, in whatever way.
 """
 
 from __future__ import annotations
@@ -17,13 +17,13 @@ import sys
 import time
 
 SECONDS = 2.0
-"""How long process 0 may take to answer."""
+"""Seconds within which process 0 must answer."""
 MOMENT = 1.0
-"""For so many seconds something may still listen for a process that is being killed: its connections may go first."""
+"""Seconds for which the socket of a process that is being killed may still listen: its connections may close first."""
 
 
 def main() -> None:
-    """Wait for the end of input, and report what there is to report."""
+    """Wait for the end of input, and report the end of the process if necessary."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
     about = json.loads(sys.stdin.readline() or "null")
@@ -37,7 +37,7 @@ def main() -> None:
 
 
 def goes(address: str) -> bool:
-    """Whether nothing listens at an address, now or after a moment."""
+    """Whether nothing listens at an address, now or within `MOMENT` seconds."""
     end = time.monotonic() + MOMENT
     while is_there(address):
         if time.monotonic() > end:

@@ -1,6 +1,6 @@
 """`nngrad launch`: run a script in several processes on this machine, which JAX joins over loopback.
 
-It imports neither JAX nor nngrad: the processes do.
+It imports neither JAX nor nngrad; only the processes do.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ from .outcome import complain
 from .processes import Guardian, Started
 
 GRACE = 10.0
-"""Seconds that processes have for ending by themselves."""
+"""Seconds that processes have to end by themselves."""
 POLL = 0.05
 FOLLOWING = 0.3
-"""Seconds after the first process that fails in which those that it took with it may end before it is seen."""
+"""Seconds after the first failure within which consequential failures may be seen before their cause."""
 FORWARDED = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 DESCRIPTION = "Run a script as several processes on this machine, each with devices of its own, joined by JAX."
 EPILOG = f"""\
@@ -64,7 +64,7 @@ def _positive(text: str) -> int:
 
 
 def run(given: argparse.Namespace) -> int:
-    """Start the processes and supervise them until they end; returns the exit code."""
+    """Start the processes, supervise them until they end, and return the exit code."""
     if not given.module and not os.path.isfile(given.script):
         complain(f"nngrad launch: there is no file {given.script!r}" + (
             "" if given.script.endswith(".py") else "; give -m before it if it is the name of a module"))
@@ -109,7 +109,7 @@ class Launch:
         self._output_lost = False
 
     def run(self) -> int:
-        """Start them and wait for their end; returns the exit code."""
+        """Start the processes, wait for their end, and return the exit code."""
         joined, told = os.pipe()
         try:
             with Guardian() as guardian, self._signals_noted():
@@ -135,12 +135,12 @@ class Launch:
             for number in self._signals[sent : sent + 1]:
                 self._send(number)
                 deadline = min(deadline, now + self._given.grace)
-            if len(self._signals) > 1:  # asked twice: at once
+            if len(self._signals) > 1:  # a second signal: end at once
                 return
             sent = len(self._signals)
             failed = [process for process in self._processes if process.code]
             if (failed or self._output_lost) and deadline == float("inf"):
-                # They have a while for noticing it by themselves and for saying so, and for what they must put away.
+                # They get some time to notice the failure by themselves, to report it, and to clean up.
                 deadline = (failed[0].ended_at if failed else now) + self._given.grace
             left = [process for process in self._processes if process.code is None]
             if now >= deadline or (failed and all([process.is_stopped() for process in left])):
@@ -164,7 +164,7 @@ class Launch:
             process.drain()
 
     def _outcome(self, began: float, joined: int) -> int:
-        """Report how the processes ended; returns the exit code."""
+        """Report how the processes ended, and return the exit code."""
         if self._signals:
             name = signal.Signals(self._signals[0]).name
             complain(f"nngrad launch: {name}, sent to all processes{self._numbers_of(self._killed)}")
@@ -201,12 +201,12 @@ class Launch:
         return f"; not ended after {self._given.grace:g} s, and killed: {which}"
 
     def _by_time(self) -> list[Started]:
-        """The processes by the time of their end; of simultaneous ones, those that another takes along last."""
+        """The processes by the time of their end; those that ended because another did come last."""
         itself = [p.ended_at for p in self._processes if p.code not in (0, ANOTHER_FAILED)]
         together = min(itself, default=0.0) + FOLLOWING
 
         def rank(process: Started) -> tuple[bool, bool, bool, float]:
-            # JAX aborts when its coordinator is gone.
+            # An abort is a consequence: JAX aborts when its coordinator is gone.
             return (process.code == ANOTHER_FAILED, process.ended_at > together, process.code == -signal.SIGABRT,
                     process.ended_at)
 
@@ -221,7 +221,7 @@ class Launch:
         return itself[0] if itself else None
 
     def _say_who_did_not_join(self, joined: int) -> None:
-        """Warn of a script that does not join its processes: it computes the same several times, which nobody means."""
+        """Warn about a script that does not join its processes: each of them computes the same, surely by mistake."""
         count = 0
         while select.select([joined], [], [], 0)[0]:
             count += len(os.read(joined, 4096))
@@ -240,7 +240,7 @@ class Launch:
         before = {number: signal.getsignal(number) for number in FORWARDED}
         try:
             for number in FORWARDED:
-                if before[number] is not signal.SIG_IGN:  # as under nohup
+                if before[number] is not signal.SIG_IGN:  # ignored signals, as under nohup, stay ignored
                     signal.signal(number, note)
             yield
         finally:

@@ -16,8 +16,8 @@ def exit_code(run: Callable[[], int]) -> int:
     """Run a command and return its exit code: 130 if it is interrupted; 1, with a message, if the output cannot be
     written.
 
-    Nothing is said where the reader of the output has gone, as in `nngrad ops | head`. What the encoding of the output
-    cannot express is printed as an escape sequence.
+    If the reader of the output has gone, as in `nngrad ops | head`, nothing is reported. Characters that the encoding
+    of the output cannot express are printed as escape sequences.
     """
     if sys.stdout is None:
         complain("nngrad: cannot write the output: standard output is closed")
@@ -39,7 +39,7 @@ def exit_code(run: Callable[[], int]) -> int:
     except OSError as error:
         if error.filename is not None:
             raise
-        # Commands report the files that they use: what names none is the output.
+        # Commands report errors of their files themselves: an error without a file is that of the output.
         _discard_output()
         complain(f"nngrad: cannot write the output: {error.strerror or error}")
         return 1
@@ -51,9 +51,9 @@ def reported(
     """Decorate a command: expected errors become a line of output and the exit code 1.
 
     Args:
-        command: The command, as it is called.
-        errors: What is said, besides errors of files. An error that names no file is that of the output, and not ours.
-        devices: Raises an error where JAX finds no device; None where the command needs none.
+        command: The name of the command.
+        errors: The errors to report, besides those of files. (An OSError without a file is that of the output.)
+        devices: Raises an error if JAX finds no device; None if the command needs none.
     """
 
     def decorated(run: Callable[[Any], int]) -> Callable[[Any], int]:
@@ -77,7 +77,7 @@ def reported(
 
 
 def has_devices(command: str, devices: Callable[[], Any]) -> bool:
-    """Whether JAX finds devices, which it does not if JAX_PLATFORMS names a missing one; prints a message if not."""
+    """Whether JAX finds devices, which fails if JAX_PLATFORMS names a missing one; if not, print a message."""
     try:
         devices()
     except Exception as error:
@@ -87,14 +87,14 @@ def has_devices(command: str, devices: Callable[[], Any]) -> bool:
 
 
 def complain(message: str) -> None:
-    """Print a message to standard error, if anybody can read it."""
+    """Print a message to standard error, if that is open."""
     if sys.stderr is not None:
         with contextlib.suppress(OSError):
             print(message, file=sys.stderr, flush=True)
 
 
 def error_line(error: BaseException) -> str:
-    """An error in one line: its type and the first line of its message or, without a message, its location."""
+    """An error in one line: its type and the first line of its message, or its location if it has no message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}{f': {lines[0]}' if lines else raised_at(error)}"
 

@@ -1,4 +1,4 @@
-"""Child processes that start together, write through this one, and end together."""
+"""Child processes that start together, write their output through this process, and end together."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from pathlib import Path
 from typing import IO
 
 LAST = 20
-"""How many lines of each process are kept."""
+"""The number of last lines that are kept of each process."""
 LONGEST = 1 << 16
-"""Bytes of a line that is passed on before its end has come."""
+"""The number of bytes after which a line is passed on before its end."""
 DRAIN = 2.0
-"""Seconds in which what an ended process has written must have arrived."""
+"""Seconds within which the remaining output of an ended process must arrive."""
 COLOURS = (36, 33, 35, 32, 34, 31)
-"""Of the numbers of processes, on a terminal."""
+"""The terminal colours of process numbers."""
 
 
 class Guardian:
     """A context manager that kills process groups when this process ends, even if it is killed."""
 
     def __enter__(self) -> Guardian:
-        # In a session of its own, so that what kills the group of this process does not reach it.
+        # In a session of its own, so that a signal to the group of this process does not reach it.
         self._process = subprocess.Popen(
             [sys.executable, "-I", "-S", str(Path(__file__).with_name("guardian.py"))],
             stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True,
@@ -44,7 +44,7 @@ class Guardian:
     def tell(self, sign: str, group: int) -> None:
         """Report a group that has begun (`+`) or ended (`-`)."""
         assert self._process.stdin is not None
-        with contextlib.suppress(OSError):  # the guardian was killed: there is nobody to tell
+        with contextlib.suppress(OSError):  # the guardian was killed
             self._process.stdin.write(f"{sign}{group}\n".encode())
             self._process.stdin.flush()
 
@@ -58,10 +58,10 @@ class Started:
     ) -> None:
         self.index = index
         self.code: int | None = None
-        """What it returned, once it has ended; the negative of the signal that killed it."""
+        """The exit code, once it has ended, or the negative of the signal that killed it."""
         self.ended_at = 0.0
         self.last: deque[str] = deque(maxlen=LAST)
-        """The last lines that it wrote."""
+        """The last lines of its output."""
         self._guardian = guardian
         self._popen = subprocess.Popen(
             command, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
@@ -75,7 +75,7 @@ class Started:
         return self._popen.pid
 
     def read(self, lost: Callable[[], None]) -> None:
-        """Start to pass its lines on; `lost` is called if nobody reads them any more."""
+        """Start to pass its output on; `lost` is called if this process's own output has no reader any more."""
         for pipe, out in ((self._popen.stdout, sys.stdout), (self._popen.stderr, sys.stderr)):
             assert pipe is not None
             reader = threading.Thread(target=self._pass_on, args=(pipe, out, lost), daemon=True)
@@ -90,13 +90,13 @@ class Started:
             text = line.decode(errors="backslashreplace").rstrip("\r\n")
             self.last.append(text)
             try:
-                out.write(f"{label}{text}\n")  # in one piece, between the lines of others
+                out.write(f"{label}{text}\n")  # in one piece, so that lines do not mix
                 out.flush()
             except (OSError, ValueError, AttributeError):
                 lost()
 
     def poll(self) -> bool:
-        """Whether it has ended; the rest of its group is killed then."""
+        """Whether the process has ended; if so, the rest of its group is killed."""
         if self.code is None:
             self.code = self._popen.poll()
             if self.code is not None:
@@ -111,7 +111,7 @@ class Started:
             os.killpg(self.pid, number)
 
     def is_stopped(self) -> bool:
-        """Whether a signal has stopped it without another having continued it."""
+        """Whether a signal has stopped it, and none has continued it."""
         try:
             found = os.waitid(os.P_PID, self.pid, os.WSTOPPED | os.WNOHANG | os.WNOWAIT)
         except ChildProcessError:
@@ -119,7 +119,7 @@ class Started:
         return found is not None and found.si_code == os.CLD_STOPPED
 
     def drain(self) -> None:
-        """Wait for the rest of its output; a process that left its group may hold the pipe for longer."""
+        """Wait up to `DRAIN` seconds for the rest of its output: a process outside its group may hold the pipe."""
         deadline = time.monotonic() + DRAIN
         for reader in self._readers:
             reader.join(max(0.0, deadline - time.monotonic()))

@@ -1,7 +1,7 @@
-"""The trials of `nngrad doctor`, which can crash or hang, and so run in a process of their own: imports and devices.
+"""The trials of imports and devices by `nngrad doctor`, which can crash or hang, and so run in a separate process.
 
-Each line that such a process reports is a pair in JSON: `["begin", name]` and `["end", trouble]` around an attempt,
-with an empty trouble if it went well, or `["note", text]`.
+Each line of the process's report is a pair in JSON: `["begin", name]` and `["end", trouble]` around an attempt, with an
+empty trouble if it succeeded, or `["note", text]`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .outcome import cause_of, error_line, raised_at
 
 def main() -> None:
     """`trial devices` tries JAX's devices; `trial imports NAME...` imports modules until one fails."""
-    # What packages print, in C too, goes to the standard error and not between the lines of the report.
+    # Output of packages, even from C, goes to standard error, so that it does not mix with the report.
     report = os.fdopen(os.dup(1), "w")
     os.dup2(2, 1)
     if sys.argv[1] == DEVICES:
         _try_devices(report)
         return
     for name in sys.argv[2:]:
-        # What a failed import leaves behind would be blamed on those after it.
+        # Stop here: a failed import may leave a state that breaks later ones.
         if not _attempt(report, name, partial(_try_import, name)):
             return
 
 
 def _attempt(report: TextIO, name: str, run: Callable[[], str]) -> bool:
-    """Report an attempt; returns whether it went well."""
+    """Run and report an attempt, and return whether it succeeded."""
     _say(report, "begin", name)
     try:
         trouble = run()
@@ -52,7 +52,7 @@ def _try_import(name: str) -> str:
         importlib.import_module(name)
     except BaseException as error:
         cause = cause_of(error)
-        # The place tells a damaged package from a file that happens to have its name.
+        # The location distinguishes a damaged package from an unrelated file of the same name.
         return error_line(cause) + (raised_at(cause) if str(cause) else "")
     return ""
 
@@ -86,13 +86,13 @@ def _devices() -> list[Any]:
     if devices[0].platform != "cpu":
         try:
             devices += jax.devices("cpu")
-        except RuntimeError:  # JAX_PLATFORMS can leave the CPU out
+        except RuntimeError:  # JAX_PLATFORMS may exclude the CPU
             return devices
     return devices
 
 
 def _trouble(device: Any) -> str:
-    """What goes wrong with a second-order training step on a device; empty if nothing does.
+    """The error of a second-order training step on a device; empty if it succeeds.
 
     The loss is ((dy/dx)^2 - 1)^2 for y = tanh(w x), and w moves along its gradient.
     """
@@ -115,7 +115,7 @@ def _trouble(device: Any) -> str:
 
 
 _EXPECTED = (0.0867221, 1.9456501)
-"""The loss, and the new w, by hand."""
+"""The loss and the new w, computed by hand."""
 
 
 def _lacking() -> list[str]:
@@ -128,7 +128,7 @@ def _lacking() -> list[str]:
 
 
 def _disk() -> list[str]:
-    """A note on the executables on disk, and on whether one is found again."""
+    """Notes on the executables on disk, and on whether one can be read back."""
     import nngrad as nn
     from nngrad.execution.disk import lines_of_info as described_disk
 

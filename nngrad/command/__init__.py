@@ -1,6 +1,6 @@
-"""The `nngrad` command, where it needs the library (`nngrad_command` has the rest).
+"""The part of the `nngrad` command that needs the library (`nngrad_command` has the rest).
 
-    cli.py      the subcommands, each in a file of its own beside it
-    digits.py   what `nngrad demo` does
-    recipes/    what `nngrad train` trains
+    cli.py      the table of subcommands, each of which is in a file beside it
+    digits.py   the training of `nngrad demo`
+    recipes/    the training of `nngrad train`
 """

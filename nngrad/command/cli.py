@@ -25,7 +25,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command with `arguments` (those of the process by default); returns the exit code.
 
     Raises:
-        KeyboardInterrupt: With what was kept, where that is worth a word.
+        KeyboardInterrupt: Ctrl-C; the message says what was kept, if anything.
         OSError: The output cannot be written.
     """
     return commands.run(COMMANDS, arguments)

@@ -9,17 +9,17 @@ from nngrad_command.installation import Requirement, install_command
 from nngrad_command.outcome import cause_of, complain, error_line
 
 PIPED_WIDTH = 200
-"""Columns of a table that is not printed to a terminal."""
+"""The width of tables that are not printed to a terminal."""
 
 
 def console_of_output() -> Console:
-    """The console of the standard output."""
+    """A console on standard output."""
     console = Console()
     return console if console.is_terminal else Console(width=PIPED_WIDTH)
 
 
 def plain_table(*titles: str) -> Table:
-    """A table without borders, whose cells wrap where they are too wide."""
+    """A table without borders, whose cells wrap if they are too wide."""
     table = Table(box=None, pad_edge=False, header_style="bold")
     for title in titles:
         table.add_column(title, overflow="fold")
@@ -27,7 +27,7 @@ def plain_table(*titles: str) -> Table:
 
 
 def lacks(command: str, lacking: list[Requirement]) -> bool:
-    """Whether packages are missing; prints which."""
+    """Whether packages are missing; if so, print which."""
     if lacking:
         names = " and ".join([r.wanted for r in lacking])
         complain(f"nngrad {command} needs {names}. This installs what is missing:\n\n    {install_command(lacking)}\n")

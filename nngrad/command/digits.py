@@ -26,21 +26,21 @@ from .recipes.run import recipe_named
 _Gan: Any = recipe_named("gan")
 Lines: TypeAlias = Sequence[Mapping[str, float]]
 ROOM = 1 << 18
-"""Bytes that both pictures fit in."""
+"""An upper bound on the bytes of both pictures."""
 MEASURED_EVERY = 10
 LIVE_PICTURES = 500
-"""Steps from one picture to the next for a page that follows the training."""
+"""Steps between pictures for a page that follows the training."""
 
 
 def draw_digits(steps: int, output: Path, seed: int, device: str | None, console: Console, live: bool = False) -> None:
-    """Train the GAN for so many steps of the generator and write `digits.png` and `curves.png`, which replace those of
-    an earlier run. With `live` a process beside it serves a page that follows the training; the folder gets what it
-    reads.
+    """Train the GAN for `steps` steps of the generator, and write `digits.png` and `curves.png`, which replace those of
+    an earlier run. With `live`, a separate process serves a page that follows the training, and the folder gets the
+    files that it reads.
 
     Raises:
-        OSError: The pictures cannot be written; the message names the file. What can be known of that is found out
-            before the training. An error that names no file is that of printing.
-        KeyboardInterrupt: It was interrupted; the message says what was kept.
+        OSError: The pictures cannot be written; the message names the file. This is checked before the training as far
+            as possible. An error without a file comes from printing.
+        KeyboardInterrupt: Ctrl-C; the message says what was kept.
     """
     _check_writable(output)
     written: list[Path] = []
@@ -102,7 +102,7 @@ def untrained(steps: int, seed: int = 0) -> Any:
 
 
 def trained(gan: Any, log: TrainingLog) -> Lines:
-    """Train to the end; returns the lines of the log, written after the first step and at regular intervals."""
+    """Train to the end, and return the lines of the log, written after the first step and at regular intervals."""
 
     def take(number: int) -> None:
         gan.set_rates(number)

@@ -29,23 +29,23 @@ class NamedGraph(NamedTuple):
     """The file and the name."""
     outputs: tuple[Variable, ...]
     parameters: dict[str, Variable]
-    """Parameters by name, but for those that are registered."""
+    """Unregistered parameters, by name."""
 
 
 def graph_named(target: str) -> NamedGraph:
     """The graph that `target` names.
 
     'train.py:loss' is the global `loss` of a script: a Variable, a list, tuple or dict of them, or a function without
-    arguments that returns one of these. The script is run as a module, so what is under `if __name__ == "__main__":`
-    is not; the functions that it applies remember where that is. 'loss.graph' is a file that `nn.save_graph` has
-    written, and 'loss.graph:slope' one of its outputs; no code comes from that.
+    arguments that returns one of these. The script is run as a module, so code under `if __name__ == "__main__":` is
+    skipped; functions remember the lines that applied them. 'loss.graph' is a file written by `nn.save_graph`, and
+    'loss.graph:slope' one of its outputs; no code comes from such a file.
 
     Args:
-        target: What is asked for.
+        target: The name of the graph.
 
     Raises:
-        NoGraph: There is no such name, or it is nothing that gives Variables; or the script raises an error, whose
-            traceback within the script is a part of the message.
+        NoGraph: There is no such name, or it does not provide Variables; or the script raises an error, whose traceback
+            within the script is part of the message.
         ValueError: The file of a graph is damaged.
         OSError: The file cannot be read.
     """
@@ -67,7 +67,7 @@ def loss_named(target: str) -> tuple[str, Any]:
     which is not called here.
 
     Raises:
-        NoGraph: There is no such name, or it is something else; or the script raises an error.
+        NoGraph: There is no such name, or its value is anything else; or the script raises an error.
         ValueError: The file of a graph is damaged.
         OSError: The file cannot be read.
     """
@@ -146,7 +146,7 @@ def _may_give(value: Any, path: Path) -> bool:
 
 
 def _run(path: Path) -> ModuleType:
-    """The module of a script, run with its folder on the import path, as for a script."""
+    """Run a script as a module, with its folder on the import path, and return the module."""
     name = path.stem
     if not name.isidentifier() or name in sys.modules:
         name = f"script_{''.join([c if c.isalnum() else '_' for c in name])}"
@@ -156,7 +156,7 @@ def _run(path: Path) -> ModuleType:
     module.__file__ = str(path)
     folder = str(path.resolve().parent)
     before, given = sys.path[:], sys.argv
-    sys.modules[name] = module  # dataclasses and pickle look for it there
+    sys.modules[name] = module  # dataclasses and pickle look it up there
     sys.path.insert(0, folder)
     sys.argv = [str(path)]
     try:

@@ -43,7 +43,7 @@ class FunctionFacts(NamedTuple):
     name: str
     type_name: str
     kind: str
-    """Where its gradient comes from."""
+    """The origin of its gradient."""
     orders: str
     file: str
 
@@ -70,7 +70,7 @@ def _file_of(module: str) -> str:
 
 
 def functions_of_family(family: str) -> list[str]:
-    """The names of the functions of a family, sorted. Functions that take functions, and have files of their own, count
+    """The sorted names of the functions of a family. Functions that take functions, and have files of their own, count
     as control flow."""
     return sorted([name for name in (*F.plain_names(), *F.names()) if _family_of(name) == family])
 
@@ -83,7 +83,7 @@ def _family_of(name: str) -> str:
 
 
 def order_of_function(name: str) -> str:
-    """How often a function is differentiable: 'any', 'estimate', 'none', or 'by its parts'."""
+    """The order to which a function is differentiable: 'any', 'estimate', 'none', or 'by its parts'."""
     function = getattr(F, name)
     if not isinstance(function, Op) or isinstance(function, Composite):
         return "by its parts"

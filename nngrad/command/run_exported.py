@@ -23,7 +23,7 @@ from .console import console_of_output, plain_table
 DESCRIPTION = ("Run a function that nn.export has written, on arrays in '.npy' files, and show its outputs. The graph "
                "that it was made of is not needed.")
 _MOST_SHOWN = 6
-"""Up to so many numbers of an output are shown as they are."""
+"""The maximum number of elements of an output that are shown in full."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -53,7 +53,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _arrays(function: ExportedFunction, inputs: Sequence[str]) -> tuple[list[Any], dict[str, Any]]:
-    """The positional arrays and the named ones."""
+    """The positional and the named arrays."""
     given: list[Any] = []
     named: dict[str, Any] = {}
     names = [each.name for each in function.inputs]
@@ -101,11 +101,11 @@ def _values(array: np.ndarray[Any, Any]) -> str:
 
 
 def _saved(outputs: Mapping[str, np.ndarray[Any, Any]], output: Path) -> list[Path]:
-    """Write arrays; bfloat16, which NumPy's format lacks, as float32."""
+    """Write arrays to files; bfloat16, which NumPy's format lacks, becomes float32."""
     known = {name: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for name, a in outputs.items()}
     if output.suffix == ".npz":
         content = io.BytesIO()
-        with zipfile.ZipFile(content, "w") as archive:  # numpy.savez takes no array by the name 'file'
+        with zipfile.ZipFile(content, "w") as archive:  # numpy.savez accepts no array named 'file'
             for name, array in known.items():
                 archive.writestr(f"{name}.npy", _npy(array))
         write_whole(output, content.getvalue())

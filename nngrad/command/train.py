@@ -84,7 +84,7 @@ def run(given: argparse.Namespace) -> int:
 
 
 def _one_of_several(given: argparse.Namespace) -> list[str]:
-    """The command line of each process of `nngrad train --processes`."""
+    """The command line of a single process of `nngrad train --processes`."""
     command = ["train", given.recipe, *[f"--set={setting}" for setting in given.settings]]
     command += [f"--{name}={path}" for name in ("config", "out") if (path := getattr(given, name)) is not None]
     return command + [f"--{name}" for name in ("fresh", "changed", "live") if getattr(given, name)]

@@ -14,7 +14,7 @@ def MultiProcessDataParallelCommunicator(ctx: Context | None = None) -> Communic
         ctx: The Context that functions run in, or None.
 
     Raises:
-        TypeError: `ctx` is no Context.
+        TypeError: `ctx` is not a Context.
     """
     return Communicator(ctx)
 
@@ -26,12 +26,12 @@ def DataParallelCommunicator(ctx: Context | None = None) -> Communicator:  # noq
         ctx: A Context, or None.
 
     Raises:
-        TypeError: `ctx` is no Context.
+        TypeError: `ctx` is not a Context.
     """
     return Communicator(ctx, several=False)
 
 
-# nnabla's other names of the two; the misspelt ones are in its examples.
+# nnabla's other names for these two; its examples use the misspelt ones.
 MultiProcessCommunicator = MultiProcessDataParalellCommunicator = MultiProcessDataParallelCommunicator
 Comm = Dist = MultiProcessDataParallelCommunicator
 DataParalellCommunicator = DataParallelCommunicator

@@ -39,15 +39,15 @@ WORLD = "world"
 class Communicator:
     """Exchanges arrays between the processes of a run, each of which has its own graph and parameters.
 
-    Every process of a group calls the same method, with arrays of the same shapes and dtypes, in the same order: a call
-    waits for the others. A process that is not in the group does nothing. Results are written into the cells that were
-    given, all at one moment.
+    All processes of a group call the same methods in the same order, with arrays of the same shapes and dtypes: a call
+    waits for the others. A process outside the group does nothing. Results are written atomically into the given
+    NdArrays.
 
     Made by `MultiProcessCommunicator` and the others.
 
     Args:
-        ctx: A Context, or None. Arrays are exchanged by the first device of each process.
-        several: Whether it joins the processes of the run; else it is of this process alone.
+        ctx: A Context, or None. The first device of each process exchanges the arrays.
+        several: Whether it joins the processes of the run; else it consists of this process alone.
     """
 
     def __init__(self, ctx: Context | None = None, several: bool = True) -> None:
@@ -66,13 +66,13 @@ class Communicator:
     def init(self) -> None:
         """Join the processes of the run, unless done already, and determine rank and size.
 
-        Every process calls it, before it computes anything. It joins them as `nn.hosts.initialize` does, with what that
-        takes for itself. Where nothing says that there are several, this process is all there is. Calling it again does
-        nothing.
+        Every process calls it, before it computes anything. It joins them like `nn.hosts.initialize` with its default
+        arguments. If no launcher or environment variable indicates several processes, there is only this one. A second
+        call does nothing.
 
         Raises:
-            RuntimeError: JAX has computed something already, so that it is too late.
-            HostError: Not all processes have come.
+            RuntimeError: Too late: JAX has already computed something.
+            HostError: Not all processes have called this.
         """
         if self._groups:
             return
@@ -86,21 +86,21 @@ class Communicator:
             self._local_rank = sum([bytes(machine) == bytes(machines[rank]) for machine in machines[:rank]])
         self._groups = {WORLD: world}
 
-    # ---------------------------------------------------------------- who is there
+    # ---------------------------------------------------------------- ranks and groups
 
     @property
     def rank(self) -> int:
-        """The number of this process among all, from 0 on."""
+        """The index of this process among all, from 0."""
         return self._world.index(jax.process_index())
 
     @property
     def size(self) -> int:
-        """The number of processes; in a communicator of one process, that of added contexts, if any."""
+        """The number of processes; in a communicator of one process, the number of added contexts, if any."""
         return len(self._world) if self._several else max(len(self._parameters), 1)
 
     @property
     def local_rank(self) -> int:
-        """The number of this process among those of this machine, from 0 on."""
+        """The index of this process among those of this machine, from 0."""
         return self._local_rank if self._world else 0
 
     @property
@@ -113,14 +113,14 @@ class Communicator:
         """Define a named group of processes, for collectives among them.
 
         Args:
-            name_ranks: The name, and the ranks of the processes, in the order that they have in the group.
+            name_ranks: The name of the group, and the ranks of its processes, in order.
 
         Returns:
             The name.
 
         Raises:
-            TypeError: `name_ranks` is no pair of a name and ranks.
-            ValueError: A rank is there twice or is none, or another group has the name.
+            TypeError: `name_ranks` is not a pair of a name and ranks.
+            ValueError: A rank is duplicate or invalid, or another group has the name.
         """
         world = self._world
         try:
@@ -143,7 +143,7 @@ class Communicator:
         return {name: [world.index(p) for p in processes] for name, processes in self._groups.items()}
 
     def find_group(self, group: str) -> list[int]:
-        """The ranks of a group; none if there is no such group. `F.all_reduce` and the like take these."""
+        """The ranks of a group, for functions such as `F.all_reduce`; empty if there is no such group."""
         return self.list_groups().get(group, [])
 
     # ---------------------------------------------------------------- collectives
@@ -158,19 +158,19 @@ class Communicator:
             group: The name of a group.
 
         Raises:
-            TypeError: `data` holds something else than NdArrays, or `division` is asked for arrays of integers.
-            ValueError: There is no such group, or the processes do not call the same.
+            TypeError: `data` contains something other than NdArrays, or integers with `division`.
+            ValueError: There is no such group, or the calls of the processes differ.
         """
         self._sum(cells_in(data, "data"), group, division, None if inplace else packs_of)
 
     def reduce(
         self, data: Any, dst: int, division: bool = False, inplace: bool = False, group: str = WORLD
     ) -> None:
-        """Replace arrays of one process by their sums over the processes; those of the others stay unchanged.
+        """Replace the arrays of one process by their sums over the processes; those of the others stay unchanged.
 
         Args:
             data: As for `all_reduce`.
-            dst: The place in the group of the process that gets the sums.
+            dst: The position in the group of the process that gets the sums.
             division: As for `all_reduce`.
             inplace: As for `all_reduce`.
             group: As for `all_reduce`.
@@ -187,7 +187,7 @@ class Communicator:
 
         Args:
             data: As for `all_reduce`.
-            src: The place in the group of the process whose arrays all get.
+            src: The position in the group of the process that sends its arrays.
             inplace: As for `all_reduce`.
             group: As for `all_reduce`.
 
@@ -203,15 +203,15 @@ class Communicator:
             write_to(cells, Exchange("from one", processes, specs, packs, root=root)(arrays_in(cells)))
 
     def all_gather(self, ndarray: NdArray, ndarray_list: Iterable[NdArray], group: str = WORLD) -> None:
-        """Gather the arrays of all processes, in the order of the group, into the cells of a list.
+        """Gather the arrays of all processes, in the order of the group, into a list of NdArrays.
 
         Args:
             ndarray: The array of this process.
-            ndarray_list: A cell for each process, of the shape and dtype of `ndarray`.
+            ndarray_list: An NdArray for each process, with the shape and dtype of `ndarray`.
             group: As for `all_reduce`.
 
         Raises:
-            TypeError: Something is no NdArray.
+            TypeError: Something is not an NdArray.
             ValueError: As for `all_reduce`, or the list does not fit.
         """
         (given,), cells = cells_in(ndarray, "ndarray"), cells_in(ndarray_list, "ndarray_list")
@@ -223,11 +223,11 @@ class Communicator:
     def reduce_scatter(
         self, ndarray_list: Iterable[NdArray], ndarray: NdArray, division: bool = False, group: str = WORLD
     ) -> None:
-        """Sum lists of arrays over the processes; each process gets the sum at its own place in the group.
+        """Sum lists of arrays over the processes; each process gets the sum at its own position in the group.
 
         Args:
             ndarray_list: An array for each process.
-            ndarray: The cell that is written to, of their shape and dtype.
+            ndarray: The NdArray for the result, with their shape and dtype.
             division: As for `all_reduce`.
             group: As for `all_reduce`.
 
@@ -253,19 +253,19 @@ class Communicator:
         scale_grad: float = 1.0,
         keep_dtype: bool = True,
     ) -> AllReduceCallback:
-        """A callback for backward that sums gradients over the processes:
+        """Make a callback for backward that sums gradients over the processes:
 
             loss.backward(communicator_callbacks=comm.all_reduce_callback([x.grad for x in parameters], 1 << 21))
 
-        Forward and gradients are one executable, so the sums begin when it has run. Cells keep their dtype.
+        Forward and backward are one executable, so the sums begin after it has run. NdArrays keep their dtype.
 
         Args:
-            data: As for `all_reduce`: the gradients' cells.
-            pack_size: The most elements to sum together.
+            data: The gradients, as for `all_reduce`.
+            pack_size: The maximum number of elements to sum together.
             division: As for `all_reduce`.
             group: As for `all_reduce`.
             scale_grad: A factor that each process applies to its gradients first.
-            keep_dtype: Accepted for nnabla's sake: cells always do.
+            keep_dtype: Accepted for compatibility with nnabla; NdArrays always keep their dtype.
 
         Raises:
             TypeError: As for `all_reduce`.
@@ -291,18 +291,18 @@ class Communicator:
         sys.stderr.flush()
         os._exit(1)
 
-    # ---------------------------------------------------------------- parameters that it knows
+    # ---------------------------------------------------------------- added parameters
 
     def add_context_and_parameters(self, ctx_param_dict: tuple[Any, Mapping[str, Variable]]) -> None:
         """Let `allreduce` sum the gradients of these parameters too.
 
         Args:
-            ctx_param_dict: A Context, and parameters by name, as `nn.get_parameters()` gives them. Several contexts
+            ctx_param_dict: A Context, and parameters by name, as returned by `nn.get_parameters()`. All contexts must
                 have parameters of the same names and shapes.
 
         Raises:
-            TypeError: It is no pair of these.
-            ValueError: The parameters are not like those that were added before.
+            TypeError: It is not such a pair.
+            ValueError: The parameters differ in names or shapes from those added before.
         """
         pair = ctx_param_dict if isinstance(ctx_param_dict, tuple) and len(ctx_param_dict) == 2 else (None, None)
         parameters = pair[1]
@@ -323,7 +323,7 @@ class Communicator:
         """Replace the gradients of all added parameters by their sums over their contexts and over the processes.
 
         Args:
-            division: Whether to divide by the number of contexts times that of processes.
+            division: Whether to divide by the number of contexts times the number of processes.
             inplace: As for `all_reduce`.
 
         Raises:
@@ -334,7 +334,7 @@ class Communicator:
         cells = [each[name].grad for name in self._parameters[0] for each in self._parameters]
         self._sum(cells, WORLD, division, None if inplace else packs_of, terms=len(self._parameters))
 
-    # ---------------------------------------------------------------- what they have in common
+    # ---------------------------------------------------------------- helpers
 
     def _processes(self, group: str) -> Processes:
         groups = {WORLD: self._world, **self._groups}

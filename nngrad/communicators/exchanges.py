@@ -1,6 +1,6 @@
 """Collectives on lists of arrays: one cached executable for each kind of list.
 
-Arrays that go together are laid one after another into one, which takes one collective in place of one for each.
+Arrays of a pack are concatenated, so that one collective transfers all of them.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from ..graph.value import put_together
 
 Kind = Literal["sum", "from one", "gather", "sum and scatter"]
 Packs = tuple[tuple[int, ...], ...]
-"""Which arrays of a list go together, by their places in it."""
+"""A partition of a list of arrays into packs, by index."""
 
 _exchanges = executables.registered(BoundedCache(512))
-"""Executables by what they exchange."""
+"""Executables by their `Exchange`."""
 
 
 class Exchange(NamedTuple):
@@ -35,20 +35,20 @@ class Exchange(NamedTuple):
     kind: Kind
     processes: Processes
     specs: tuple[Spec, ...]
-    """Shape and dtype of each array that a process hands in."""
+    """The shape and dtype of each array of a process."""
     packs: Packs = ()
-    """For sums, and for what comes from one process."""
+    """The packs, for the kinds "sum" and "from one"."""
     terms: int = 1
-    """For sums: so many arrays of this process, one after another, make each of its summands."""
+    """For sums: the number of successive arrays of a process that are first added up to one summand."""
     divisor: int = 1
-    """What a sum is divided by."""
+    """The divisor of each sum."""
     scale: float = 1.0
-    """What each summand is multiplied by."""
+    """The factor of each summand."""
     root: int = 0
-    """The place of the process that arrays come from."""
+    """The position of the process that sends its arrays."""
 
     def __call__(self, arrays: Sequence[Any]) -> tuple[Any, ...]:
-        """This process's results for its arrays. All processes call this together."""
+        """Exchange the arrays of this process, and return its results. All processes call this together."""
         with x64_if(any([spec.needs_x64 for spec in self.specs])):
             executable: Callable[..., tuple[Any, ...]] = _exchanges.get(self, self._executable, bytes_of(1))
             return executable(*arrays)
@@ -91,7 +91,7 @@ class Exchange(NamedTuple):
 
 
 def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
-    """Group arrays of the same dtype, in order: at most so many elements, but for an array that has more by itself."""
+    """Group arrays of the same dtype, in order, into packs of at most `most` elements, or of a single larger array."""
     packs: list[list[int]] = []
     open_packs: dict[Any, tuple[list[int], int]] = {}
     for i, spec in enumerate(specs):
@@ -105,12 +105,12 @@ def packs_of(specs: Sequence[Spec], most: int | None = None) -> Packs:
 
 
 def one_by_one(specs: Sequence[Spec]) -> Packs:
-    """Groups of a single array each."""
+    """Packs of a single array each."""
     return tuple([(i,) for i in range(len(specs))])
 
 
 def cells_in(data: Any, argument: str) -> list[NdArray]:
-    """One cell, or several, as a list."""
+    """`data`, an NdArray or several, as a list."""
     alone = isinstance(data, NdArray | Variable) or not isinstance(data, Iterable)
     listed: list[Any] = [data] if alone else list(data)
     for each in listed:
@@ -121,9 +121,9 @@ def cells_in(data: Any, argument: str) -> list[NdArray]:
 
 
 def write_to(cells: list[NdArray], arrays: Iterable[Any]) -> None:
-    """Store arrays in cells, all at the same moment."""
+    """Store arrays in cells, atomically."""
     for cell in cells:
-        cell.variable = None  # what it was the gradient of, it is alone no more
+        cell.variable = None  # the cell no longer holds the gradient of that Variable alone
     put_together(cells, arrays)
 
 
@@ -137,14 +137,14 @@ def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None
 
 
 def check_division(cells: list[NdArray], division: bool) -> None:
-    """Raise a TypeError if integers were to be divided."""
+    """Raise a TypeError if integers are to be divided."""
     whole = [cell.spec for cell in cells if not cell.spec.differentiable]
     if division and whole:
         raise TypeError(f"division: integers cannot be divided in their dtype, and there is {whole[0]}; sum them alone")
 
 
 class AllReduceCallback:
-    """Sums gradients over processes once a backward has computed them: for `backward(communicator_callbacks=...)`.
+    """Sums gradients over processes after backward has computed them: for `backward(communicator_callbacks=...)`.
 
     Made by `comm.all_reduce_callback`.
     """

@@ -8,9 +8,9 @@ import zipfile
 from collections.abc import Mapping, Set
 
 _LONG_AGO = (1980, 1, 1, 0, 0, 0)
-"""When members were made, so that equal contents are equal files."""
+"""A fixed date for members, so that equal contents give equal files."""
 _UNREADABLE = (zipfile.BadZipFile, EOFError, NotImplementedError, OSError, RuntimeError, ValueError, struct.error)
-"""What zipfile raises where an archive is damaged."""
+"""The exceptions that zipfile raises for damaged archives."""
 
 
 def archive_of(members: Mapping[str, bytes]) -> bytes:
@@ -27,12 +27,12 @@ def members_of(content: bytes, required: Set[str], known: Set[str], what: str) -
 
     Args:
         content: The content of the archive.
-        required: The names that have to be there.
-        known: The names that may be there.
+        required: The names of members that it must have.
+        known: The names of members that it may have.
         what: What the file should be, and its name, for messages.
 
     Raises:
-        ValueError: It is no such archive, or damaged.
+        ValueError: The archive has other members or is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:

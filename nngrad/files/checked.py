@@ -11,10 +11,10 @@ class NotKnownHere(Exception):
 
 
 def integer(value: Any, least: int, most: int) -> int:
-    """An integer within these bounds.
+    """Check that `value` is an integer from `least` to `most`, and return it.
 
     Raises:
-        ValueError: It is none.
+        ValueError: `value` is anything else.
     """
     if value.__class__ is not int or not least <= value <= most:
         raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
@@ -22,10 +22,10 @@ def integer(value: Any, least: int, most: int) -> int:
 
 
 def whole_numbers(value: Any, least: int, most: int) -> tuple[int, ...]:
-    """Integers within these bounds.
+    """Check that `value` is a list of integers from `least` to `most`, and return them.
 
     Raises:
-        ValueError: They are not.
+        ValueError: `value` is anything else.
     """
     if value.__class__ is not list or not _INT.issuperset(map(type, value)):
         raise ValueError(f"{value!r:.40} is no list of whole numbers")
@@ -38,10 +38,10 @@ _INT = frozenset({int})
 
 
 def boolean(value: Any) -> bool:
-    """A boolean.
+    """Check that `value` is a boolean, and return it.
 
     Raises:
-        ValueError: It is none.
+        ValueError: `value` is anything else.
     """
     if value.__class__ is not bool:
         raise ValueError(f"{value!r:.40} is neither true nor false")
@@ -49,10 +49,10 @@ def boolean(value: Any) -> bool:
 
 
 def text(value: Any) -> str:
-    """A string.
+    """Check that `value` is a string, and return it.
 
     Raises:
-        ValueError: It is none.
+        ValueError: `value` is anything else.
     """
     if value.__class__ is not str:
         raise ValueError(f"{value!r:.40} is no text")
@@ -60,10 +60,10 @@ def text(value: Any) -> str:
 
 
 def list_of(table: Mapping[str, Any], name: str) -> list[Any]:
-    """The list of this name in a table.
+    """The list with this name in a table.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no such list.
     """
     value = table.get(name)
     if value.__class__ is not list:

@@ -1,7 +1,7 @@
 """A subprocess that reads an HDF5 file, since a damaged file may crash the library or make it hang.
 
-It is run by its path, with what Python's path is and how many seconds it may compute, and gets the file as its input.
-It says what the datasets are, a line of JSON, with their values behind; or, as such a line, what is wrong.
+It is run by its path. Its arguments are `sys.path` and a limit on its CPU seconds; standard input is the file. It
+writes a line of JSON that describes the datasets, followed by their values; or a line of JSON with the error.
 """
 
 from __future__ import annotations
@@ -13,16 +13,16 @@ import sys
 from typing import Any
 
 MOST_FOLD = 1032
-"""How many times as large as the file all values may be: deflate makes them at most so much smaller."""
+"""The limit on the size of all values, as a multiple of the file's: the highest compression that deflate reaches."""
 _ROOM = 4 << 30
-"""How much memory more than for the file and the values there may be: mostly code, that is mapped and not used."""
+"""Address space beyond that for the file and the values: mostly code that is mapped but unused."""
 
 
 def read_datasets(content: bytes) -> tuple[list[list[Any]], list[Any]]:
     """Name, dtype, shape and `need_grad` of each dataset in the order of its `index`, and the values.
 
     Raises:
-        Exception: It is none, or damaged, or holds what no parameter can be.
+        Exception: The content is not HDF5, is damaged, or holds invalid parameters.
     """
     import numpy as np
 
@@ -71,7 +71,7 @@ def main() -> None:
     values: list[Any] = []
     try:
         told, values = read_datasets(sys.stdin.buffer.read())
-    except Exception as error:  # h5py raises nearly any
+    except Exception as error:  # h5py raises nearly anything
         said: Any = f"{type(error).__name__}: {error}"
     else:
         said = told

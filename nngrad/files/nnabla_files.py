@@ -1,8 +1,8 @@
 """Parameters in nnabla's formats: HDF5 ('.h5'), protocol buffers ('.protobuf', '.nntxt'), archives of these ('.nnp').
 
-In HDF5 each parameter is a dataset at the path that is its name, with attributes `need_grad` and `index`, its place in
-the order. A protocol buffer is a message `NNablaProtoBuf`, in bytes or as text. An archive is a zip file with the
-network as text, and the parameters in one of the other formats.
+In HDF5 each parameter is a dataset whose path is its name, with attributes `need_grad` and `index`, its position in the
+order. A protocol buffer is a message `NNablaProtoBuf`, in binary or as text. An archive is a zip file with the network
+as text, and the parameters in one of the other formats.
 """
 
 from __future__ import annotations
@@ -28,10 +28,10 @@ from .replacing import read_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 NO_NAME = re.compile(r"(^|/)[.](/|$)|[\0\ud800-\udfff]")
-"""In HDF5 a dot stands for the group itself, names end before a zero, and they are Unicode text."""
+"""Names that HDF5 cannot hold: a component "." is the group itself, a NUL ends a name, surrogates are invalid."""
 
 SECONDS_TO_READ = 20
-"""How long HDF5 may compute to read a file, and a second more for each megabyte."""
+"""The CPU time for reading an HDF5 file; each megabyte adds a second."""
 
 
 class FileParameters(NamedTuple):
@@ -39,30 +39,30 @@ class FileParameters(NamedTuple):
 
     arrays: Arrays
     need_grad: dict[str, bool]
-    """Of those of whom the file says it."""
+    """Only for the parameters whose `need_grad` the file records."""
 
 
 def read_parameters(path: str | Path, extension: str) -> FileParameters:
-    """The parameters in a file.
+    """Read the parameters in a file.
 
     Args:
         path: The file.
-        extension: What it is: one of `READABLE`.
+        extension: Its format, one of `READABLE`.
 
     Raises:
-        ImportError: The package is not installed that reads such files.
-        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
-        ValueError: It is no such file, or damaged, or holds what no parameter can be; the message names the file.
+        ImportError: The package that reads such files is not installed.
+        OSError: The file cannot be read, or is a device, a pipe or a socket; the message names it.
+        ValueError: The file has another format, is damaged, or holds invalid parameters; the message names it.
     """
     return READABLE[extension](read_whole(path), str(path))
 
 
 def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) -> bytes:
-    """The bytes of an HDF5 file in nnabla's format, in which bfloat16 becomes float32.
+    """The bytes of an HDF5 file in nnabla's format; bfloat16 becomes float32.
 
     Raises:
         ImportError: h5py is not installed.
-        ValueError: HDF5 cannot hold one of the names; the message has `where`, the name of the file.
+        ValueError: HDF5 cannot hold one of the names; the message includes `where`, the name of the file.
     """
     h5py = package_for("h5py", "h5py", f"{where}: '.h5' files")
     content = io.BytesIO()
@@ -77,7 +77,7 @@ def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) 
 
 
 def widened(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """An array in a dtype that HDF5 has."""
+    """Convert an array to a dtype that HDF5 supports."""
     return array.astype(np.float32) if array.dtype.name == "bfloat16" else array
 
 
@@ -90,7 +90,7 @@ def package_for(module: str, package: str, what: str) -> Any:
 
 
 def _read_h5(content: bytes, where: str) -> FileParameters:
-    """Read it in a subprocess with limited time and memory: a damaged file may crash HDF5, or make it hang."""
+    """Read HDF5 in a subprocess with limited time and memory: a damaged file may crash the library or make it hang."""
     package_for("h5py", "h5py", f"{where}: '.h5' files")
     seconds = SECONDS_TO_READ + len(content) // 10**6
     program = Path(__file__).with_name("hdf5_reading.py")
@@ -117,9 +117,9 @@ def _read_h5(content: bytes, where: str) -> FileParameters:
     return held
 
 
-# nnabla's messages as far as they are about parameters and states of solvers, by name: fields with numbers, kinds and
-# whether they are repeated (https://github.com/sony/nnabla, nnabla.proto). Readers pass over the other fields. What
-# nnabla calls a map is a repeated message of keys and values.
+# nnabla's messages for parameters and solver states, by name: the number and kind of each field, and whether it is
+# repeated (https://github.com/sony/nnabla, nnabla.proto). Readers skip the other fields. A map in nnabla.proto is a
+# repeated message of keys and values.
 Messages = Mapping[str, Mapping[str, tuple[int, str, bool]]]
 _SHAPE = {"dim": (1, "INT64", True)}
 _PARAMETER = {
@@ -140,7 +140,7 @@ MESSAGES: Messages = {
 
 @functools.lru_cache(maxsize=1)
 def parameter_message() -> Any:
-    """The class of `NNablaProtoBuf` with parameters and states of a solver."""
+    """The class `NNablaProtoBuf` with parameters and solver states."""
     return message_class(MESSAGES)
 
 
@@ -165,11 +165,11 @@ def message_class(messages: Messages) -> Any:
 
 
 def message_in(content: bytes, where: str) -> Any:
-    """The message in a file of parameters or states.
+    """Parse the message in a file of parameters or states.
 
     Raises:
         ImportError: The package protobuf is not installed.
-        ValueError: It is no such file, or damaged; the message has `where`, the name of the file.
+        ValueError: The file has another format or is damaged; the error includes `where`, the name of the file.
     """
     errors = package_for("google.protobuf.message", "protobuf", f"{where}: '.protobuf' files")
     try:
@@ -179,17 +179,17 @@ def message_in(content: bytes, where: str) -> Any:
 
 
 def message_of_text(content: bytes, kind: Callable[[], Any], where: str, what: str) -> Any:
-    """The message in a file that has it as text.
+    """Parse the message in a file in the text format.
 
     Args:
         content: The content of the file.
-        kind: Gives the class of the message.
-        where: The name of the file, for messages.
-        what: What it is, for a message where protobuf is not installed.
+        kind: Returns the class of the message.
+        where: The name of the file, for errors.
+        what: What needs protobuf, for the error if it is not installed.
 
     Raises:
         ImportError: The package protobuf is not installed.
-        ValueError: It is no such file, or damaged.
+        ValueError: The file has another format or is damaged.
     """
     text_format = package_for("google.protobuf.text_format", "protobuf", f"{where}: {what}")
     try:
@@ -216,10 +216,10 @@ def _held(message: Any, where: str) -> FileParameters:
 
 
 def array_of_message(message: Any, name: str, where: str) -> np.ndarray[Any, Any]:
-    """The array of a message with shape and data; errors call it `name`.
+    """The array in a message with shape and data; `name` is for errors.
 
     Raises:
-        ValueError: The two do not fit together.
+        ValueError: The data do not fit the shape.
     """
     shape = tuple(message.shape.dim)
     if min(shape, default=0) < 0 or math.prod(shape) != len(message.data):
@@ -231,19 +231,19 @@ def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:
     """The members of an nnabla archive by name.
 
     Raises:
-        ValueError: It is no such archive, or damaged.
+        ValueError: The archive has another format or is damaged.
     """
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             nbytes = sum([each.file_size for each in archive.infolist()])
             if nbytes > MOST_FOLD * len(content):
                 raise ValueError(f"it is said to hold {nbytes} bytes, which do not go into {len(content)}")
-            end = content.rindex(b"PK\5\6")  # of the directory, where it says how many there are
+            end = content.rindex(b"PK\5\6")  # the end record of the directory, with the number of members
             if int.from_bytes(content[end + 10 : end + 12], "little") not in (len(archive.infolist()), 0xFFFF):
                 raise ValueError("its directory has not as many files as it says")
-            # All of them: where a name is damaged, a file's own name is another one.
+            # Read all members: zipfile compares names in the directory with those in the members, and finds damage.
             return {name: archive.read(name) for name in archive.namelist()}
-    except Exception as error:  # cut off; with a password; odd: it is nearly any
+    except Exception as error:  # truncated, encrypted or malformed archives raise nearly anything
         raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
 
 
@@ -252,7 +252,7 @@ def _read_archive(content: bytes, where: str) -> FileParameters:
     suffixes = {name: PurePosixPath(name).suffix for name in members}
     chosen = [name for name, suffix in suffixes.items() if suffix in (".h5", ".protobuf")]
     held = FileParameters({}, {})
-    # Where there is none, the parameters are beside the network.
+    # Without such a member, the parameters are in the network's own file.
     for name in chosen or [name for name, suffix in suffixes.items() if suffix in (".nntxt", ".prototxt")]:
         member = READABLE[suffixes[name]](members[name], f"{where}: {name}")
         held.arrays.update(member.arrays)

@@ -1,7 +1,7 @@
-"""Networks in nnabla's formats: protocol-buffer text, alone or in an archive with the parameters.
+"""Read networks in nnabla's formats: protocol-buffer text, alone or in an archive with the parameters.
 
-`nnabla_functions.csv` has a line for each type of function that nnabla 1.36 writes: its name in F, and the names and
-kinds of its arguments in the file, which are those of F but for `RENAMED`.
+`nnabla_functions.csv` has a line for each function type that nnabla 1.36 writes: its name in F, and the names and kinds
+of its arguments in the file. Arguments have the same names in F, except for those in `RENAMED`.
 """
 
 from __future__ import annotations
@@ -20,20 +20,20 @@ from .nnabla_files import MESSAGES, members_of_archive, message_class, message_o
 from .replacing import read_whole
 
 RENAMED = {"axes": "axis", "keep_dims": "keepdims"}
-"""Arguments that F has under another name than files."""
+"""Names in F of arguments that files name differently."""
 _KINDS = {"int": "INT64", "float": "FLOAT", "double": "DOUBLE", "bool": "BOOL", "str": "STRING"}
 _NAMED_INPUTS = ("beta", "gamma", "mean", "variance")
-"""What functions of normalisation take after x, without those that `no_bias` and `no_scale` leave out."""
+"""The inputs of normalisation functions after x; `no_bias` and `no_scale` leave some out."""
 
 
 class FunctionType(NamedTuple):
-    """A function type of nnabla's, and the function of F for it."""
+    """A function type of nnabla, and the corresponding function in F."""
 
     type: str
     function: str
     """Its name in F."""
     fields: dict[str, str]
-    """The kinds of its arguments by their names."""
+    """The kinds of its arguments by name."""
 
 
 @functools.cache
@@ -52,8 +52,8 @@ def _field(number: int, kind: str) -> tuple[int, str, bool]:
 
 @functools.lru_cache(maxsize=1)
 def network_message() -> Any:
-    """The class `NNablaProtoBuf` with networks and executors. Text formats identify fields by name, so that the numbers
-    need not be nnabla's."""
+    """The class `NNablaProtoBuf` with networks and executors. The text format identifies fields by name, so the field
+    numbers need not be nnabla's."""
     with_fields = [each for each in function_types().values() if each.fields]
     arguments = {
         f"{each.type}Parameter": {name: _field(i + 1, kind) for i, (name, kind) in enumerate(each.fields.items())}
@@ -90,12 +90,12 @@ def read_networks(path: str | Path, extension: str) -> Any:
 
     Args:
         path: The file.
-        extension: What it is: '.nnp', '.nntxt' or '.prototxt'.
+        extension: Its format: '.nnp', '.nntxt' or '.prototxt'.
 
     Raises:
         ImportError: The package protobuf is not installed.
         OSError: The file cannot be read.
-        ValueError: It is no such file, or damaged; the message names it.
+        ValueError: The file has another format or is damaged; the message names it.
     """
     content, where = read_whole(path), str(path)
     if extension == ".nnp":
@@ -111,17 +111,17 @@ def build_network(
     """Build the graph of a network.
 
     Args:
-        network: The message.
-        parameters: Leaves by the names of parameters.
-        batch_size: What sizes stand for that the file leaves open; None for the file's own.
+        network: The message of the network.
+        parameters: The leaves by parameter name.
+        batch_size: The size for axes that the file leaves open; None for the file's own batch size.
         where: The name of the file and the network, for messages.
-        given: What takes the place of Variables, by their names.
+        given: Variables that replace those of the same name.
 
     Returns:
         All Variables by their names in the file.
 
     Raises:
-        ValueError: Something in the network cannot be here; the message names the function.
+        ValueError: Something in the network is not supported; the message names the function.
     """
     size = network.batch_size if batch_size is None else batch_size
     shapes = {each.name: tuple([size if n < 0 else n for n in each.shape.dim]) for each in network.variable}
@@ -149,7 +149,7 @@ def build_network(
 
 
 def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> list[Variable]:
-    """Apply the function of F for a function in a file."""
+    """Apply the function in F that corresponds to a function in a file."""
     kind = function_types().get(f.type)
     if kind is None or f.repeat_id:
         loop = "in a loop, " if f.repeat_id else ""
@@ -173,7 +173,7 @@ def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> 
 
 
 def _arguments(f: Any, kind: FunctionType, known: Mapping[str, Any], size: int, where: str) -> dict[str, Any]:
-    """The arguments of the function of F, by name."""
+    """The arguments for the function in F, by name."""
     arguments: dict[str, Any] = {}
     for field, what in kind.fields.items():
         value = getattr(getattr(f, f"{kind.function}_param"), field)

@@ -1,7 +1,7 @@
 """Solver states in nnabla's formats: HDF5 ('.h5') and protocol buffers ('.protobuf').
 
-In HDF5 each parameter is a group at the path that is its name, with an attribute `index`, its place in the order. In
-the group are `t`, the number of updates, and a dataset for each array, with an `index` too. A protocol buffer is a
+In HDF5 each parameter is a group whose path is its name, with an attribute `index`, its position in the order. The
+group holds `t`, the number of updates, and a dataset for each array, which also has an `index`. A protocol buffer is a
 message `NNablaProtoBuf`.
 """
 
@@ -33,9 +33,9 @@ def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
     """Write states, each with `pstate` and `t`, by parameter name; the file is replaced atomically.
 
     Raises:
-        ImportError: The package is not installed that writes such files.
-        ValueError: The file cannot hold one of them.
-        OSError: It cannot be written.
+        ImportError: The package that writes such files is not installed.
+        ValueError: The format cannot hold one of the states.
+        OSError: The file cannot be written.
     """
     others = [name for state in [states.get("")] if state is not None for name in state.pstate or ["skipped updates"]]
     if others:
@@ -81,9 +81,9 @@ def read_states(path: str | Path) -> dict[str, tuple[Arrays, int]]:
     """The state arrays and the update count of each parameter in a file.
 
     Raises:
-        ImportError: The package is not installed that reads such files.
-        OSError: It cannot be read.
-        ValueError: It is no such file, or damaged; the message names it.
+        ImportError: The package that reads such files is not installed.
+        OSError: The file cannot be read.
+        ValueError: The file has another format or is damaged; the message names it.
     """
     return _read_h5(path) if Path(path).suffix == ".h5" else _read_protobuf(path)
 

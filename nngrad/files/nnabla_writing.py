@@ -11,17 +11,17 @@ from .nnabla_networks import RENAMED, FunctionType, function_types
 
 _TYPES = {each.function: each for each in function_types().values()}
 _OTHER_NAMES = {"amax": "max", "amin": "min"}
-"""Functions of nnabla's by the names of ops that are called otherwise."""
+"""nnabla's function names for ops that nngrad names differently."""
 _OF_ONE_RANK = frozenset([name for name in _TYPES if name.endswith("2")]) | {
     "equal", "not_equal", "greater", "greater_equal", "less", "less_equal", "logical_and", "logical_or", "logical_xor",
 }  # fmt: skip
-"""Functions whose inputs nnabla broadcasts where they have as many axes."""
+"""Functions whose inputs nnabla broadcasts only if they have the same number of axes."""
 _SWITCHES = ("inplace", "with_index", "only_index")
-"""Arguments of nnabla's that nngrad has no ops for, which are off where they are not written."""
+"""nnabla's arguments that no op of nngrad has; they are off unless the file sets them."""
 _LAST_AXIS = ("softmax", "log_softmax", "softmax_cross_entropy", "categorical_cross_entropy", "concatenate")
-"""Functions that go along the last axis where none is given."""
+"""Functions that use the last axis by default."""
 _ALL_AXES = ("sum", "mean", "prod", "max", "min")
-"""Functions that reduce all axes where none is given."""
+"""Functions that reduce all axes by default."""
 
 Shape = tuple[int, ...]
 
@@ -34,15 +34,15 @@ class NetworkWriter:
     """Writes the graph of some outputs into the message of a network.
 
     Args:
-        network: The message, whose name and batch size are set.
-        outputs: The outputs by their names.
-        names: Other Variables by their names: the inputs, and values in the middle.
+        network: The protobuf message to fill, with its name and batch size set.
+        outputs: The outputs by name.
+        names: Other Variables by name: inputs and intermediate values.
         parameters: The names of parameters by their Variables.
-        open_batch: Whether the file leaves the size of batches open: that of first axes, where it is the batch size of
-            what depends on an input.
+        open_batch: Whether the file leaves the batch size open: the size of the first axis of values that depend on an
+            input, where it equals the batch size.
 
     Raises:
-        CannotBeSaved: nnabla has no function that does the same, or a leaf is neither named nor a parameter.
+        CannotBeSaved: nnabla has no equivalent function, or a leaf is neither named nor a parameter.
     """
 
     def __init__(
@@ -57,9 +57,9 @@ class NetworkWriter:
                 raise CannotBeSaved(f"{name!r} is no Variable of the network")
         self._names = {closing[x]: name for name, x in {**names, **outputs}.items()}
         self.shapes: dict[str, Shape] = {}
-        """Of values, by their names."""
+        """Shapes of values by name."""
         self._batched: set[str] = set()
-        """Values that depend on an input."""
+        """Names of values that depend on an input."""
         self._count = 0
         self._declare_leaves(parameters)
         number = 0
@@ -104,7 +104,7 @@ class NetworkWriter:
         special = _SPECIAL.get(op.name)
         kind = _TYPES.get(_OTHER_NAMES.get(op.name, op.name))
         if special is not None:
-            # Of how exactly a device multiplies, nnabla's files say nothing.
+            # nnabla's files do not record the precision of matrix products.
             said = {name: value for name, value in arguments.items() if name != "matmul_precision"}
             special(self, op, said, ins, given[0], shapes[0])
         elif kind is None:
@@ -117,7 +117,7 @@ class NetworkWriter:
     def emit(
         self, kind: str, ins: Sequence[str], given: Sequence[str], shapes: Sequence[Shape], fields: Mapping[str, Any]
     ) -> None:
-        """Write a function, and declare its outputs."""
+        """Write a function and declare its outputs."""
         self._count += 1
         message = self._network.function.add(name=f"@{self._network.name}/{kind}_{self._count}", type=kind)
         message.input.extend(ins)
@@ -135,7 +135,7 @@ class NetworkWriter:
             self._declare(name, shape)
 
     def between(self, kind: str, x: str, shape: Shape, fields: Mapping[str, Any]) -> str:
-        """Write an additional function of `x`, and return the name of its output."""
+        """Write an auxiliary function of `x` and return the name of its output."""
         name = f"@{self._network.name}/{kind}_{self._count + 1}_out"
         if x in self._batched:
             self._batched.add(name)
@@ -143,7 +143,7 @@ class NetworkWriter:
         return name
 
     def _in_rank(self, x: str, rank: int) -> str:
-        """`x` with as many axes, by a reshape if it has fewer."""
+        """`x` reshaped to `rank` axes if it has fewer."""
         whole = (1,) * (rank - len(self.shapes[x])) + self.shapes[x]
         if whole == self.shapes[x]:
             return x
@@ -152,7 +152,7 @@ class NetworkWriter:
     def _fields(
         self, kind: FunctionType, op: Op, arguments: dict[str, Any], ins: list[str], shape: Shape
     ) -> dict[str, Any]:
-        """The arguments of an op, as in the file."""
+        """The arguments of an op as the file stores them."""
         names = {field: field if field in arguments else RENAMED.get(field, field) for field in kind.fields}
         for name, default in zip(op.argument_names, op.defaults, strict=True):
             if name not in names.values() and arguments[name] != default:
@@ -194,7 +194,7 @@ def _convolve(
 def _batch_matmul(
     writer: NetworkWriter, op: Op, arguments: dict[str, Any], ins: list[str], given: str, shape: Shape
 ) -> None:
-    """nnabla's has axes of batches; a product of two matrices is its Affine."""
+    """nnabla's BatchMatmul needs batch axes; a product of two matrices is its Affine."""
     x, y = [writer.shapes[name] for name in ins]
     if (len(x), len(y)) == (2, 2):
         turned = arguments["transpose_a"], arguments["transpose_b"]
@@ -221,7 +221,7 @@ def _take_slices(
     sliced = tuple([-((first - last) // by) for first, last, by in bounds])
     stop = tuple([min(last, n) for last, n in zip(stop, old, strict=True)])
     whole = next((i for i, n in enumerate(old) if (start[i], stop[i], step[i]) != (0, n, 1)), 0)
-    fields = {"start": start[whole:], "stop": stop[whole:], "step": step[whole:]}  # of the last axes, as nnabla has it
+    fields = {"start": start[whole:], "stop": stop[whole:], "step": step[whole:]}  # nnabla's apply to the last axes
     if sliced == shape:
         writer.emit("Slice", ins, [given], [shape], fields)
     else:
@@ -232,4 +232,4 @@ def _take_slices(
 _SPECIAL: dict[str, Callable[..., None]] = {
     "convolve": _convolve, "batch_matmul": _batch_matmul, "take_slices": _take_slices,
 }  # fmt: skip
-"""Ops that nnabla has otherwise."""
+"""Writers of ops that do not map to a single nnabla function with the same arguments."""

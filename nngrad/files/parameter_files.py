@@ -22,9 +22,9 @@ from .replacing import write_whole
 from .storage import read_arrays, write_arrays
 
 Change = tuple[Callable[[Any, Any, Any], None], Any, Any, Any]
-"""`setattr` or `setitem`, and its arguments."""
+"""`setattr` or `setitem`, followed by its three arguments."""
 Names = OrderedDict[str, Any]
-"""Names of parameters, and further such tables by the names of scopes."""
+"""A tree of scopes, whose leaves are parameter names."""
 WRITABLE = (".safetensors", ".h5")
 READ = (".safetensors", *READABLE)
 
@@ -34,23 +34,23 @@ def save_parameters(
 ) -> None:
     """Write parameters with their dtypes and `need_grad` to a safetensors file, or in one of nnabla's formats.
 
-    The file is replaced as a whole or, if writing fails or is interrupted, left as it was. It keeps its mode and owner;
-    a link to it stays one.
+    The file is replaced atomically: if writing fails or is interrupted, the old file is unchanged. The new file keeps
+    the mode and owner of the old one; a symbolic link stays a link.
 
     Args:
-        path: Its name, which says by its end what it is, '.safetensors' or '.h5', unless `extension` does.
-        params: What to write; by default all below the present scope, those with `need_grad` False too.
-        extension: '.safetensors' or '.h5', for a `path` that ends in something else. '.h5' is HDF5, as nnabla has it;
-            bfloat16 becomes float32 there.
+        path: The file name. It ends in '.safetensors' or '.h5', which determines the format, unless `extension` does.
+        params: The parameters to write; by default all in the current scope, also those with `need_grad` False.
+        extension: '.safetensors' or '.h5', for a `path` with another ending. '.h5' is HDF5 in nnabla's layout, where
+            bfloat16 becomes float32.
 
     Raises:
-        ImportError: '.h5' without the package h5py.
-        TypeError: `params` is no mapping of names to Variables.
-        ValueError: The extension is another one, or `load_parameters` would refuse or change a name in `params`.
-        OSError: The file cannot be written, is read-only, or is no regular file; the message names it.
+        ImportError: '.h5' needs the package h5py, which is not installed.
+        TypeError: `params` is not a mapping of names to Variables.
+        ValueError: The extension is unknown, or `load_parameters` would refuse or change a name in `params`.
+        OSError: The file cannot be written, is read-only, or is not a regular file; the message names it.
 
     Warns:
-        UserWarning: There are no parameters, and the file holds none.
+        UserWarning: There are no parameters to write.
     """
     extension = _extension(path, extension, WRITABLE, "written")
     if params is not None and not isinstance(params, Mapping):
@@ -79,26 +79,25 @@ def save_parameters(
 def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
     """Read parameters from a safetensors file, or in one of nnabla's formats, into the current scope.
 
-    Parameters that are there keep their Variables and dtypes and take over the values; missing ones are
-    made. All of that comes about at one moment: nothing is changed if anything does not fit, and an interrupt finds all
-    parameters as they were before or all as they are in the file. Integers and bools get `need_grad` False whatever
-    the file says.
+    Existing parameters keep their Variables and dtypes and take over the values; missing ones are created. Loading is
+    atomic: if anything does not fit, nothing changes, and an interrupt leaves either all old values or all new ones.
+    Integers and bools get `need_grad` False whatever the file says.
 
-    In nnabla's files whole numbers may be floats, and the other way round: they are taken where no value changes.
+    nnabla's files may store integers as floats, and floats as integers: they are converted if no value changes.
 
     Args:
-        path: A file of `save_parameters`, any other safetensors file, or a file that nnabla has written, of
-            parameters ('.h5', '.protobuf') or of a network with its parameters ('.nnp', '.nntxt', '.prototxt').
-        extension: One of these, for a `path` that ends in something else.
+        path: A file of `save_parameters`, any other safetensors file, or a file written by nnabla, with parameters
+            ('.h5', '.protobuf') or with a network and its parameters ('.nnp', '.nntxt', '.prototxt').
+        extension: One of these, for a `path` with another ending.
 
     Returns:
         The parameters that were read, by name.
 
     Raises:
-        ImportError: '.h5' without the package h5py, or another of nnabla's without protobuf.
-        ValueError: The file is damaged, names parameters that cannot be there side by side, or a parameter is there
-            with another shape or another kind of dtype; the message names the file and the parameter.
-        OSError: The file cannot be read, or is no regular file.
+        ImportError: '.h5' needs the package h5py, nnabla's other formats need protobuf; it is not installed.
+        ValueError: The file is damaged, names parameters that cannot coexist, or a parameter already exists with
+            another shape or another kind of dtype; the message names the file and the parameter.
+        OSError: The file cannot be read, or is not a regular file.
     """
     extension = _extension(path, extension, READ, "read")
     order, arrays, flags = _read(path, extension)
@@ -130,7 +129,7 @@ def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDi
 
 
 def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...], done: str) -> str:
-    """The extension of a file, which must be among `formats`; errors say what is `done` to files."""
+    """The extension of a file, which must be among `formats`; `done` is the verb for the error message."""
     given = extension if extension is not None else Path(path).suffix
     if given not in formats:
         raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")
@@ -138,7 +137,7 @@ def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...]
 
 
 def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.ndarray[Any, Any]], dict[str, bool]]:
-    """The names in a file, in their order, the arrays, and `need_grad` of those of which the file says it."""
+    """The names in a file in order, the arrays, and `need_grad` where the file records it."""
     if extension != ".safetensors":
         held = read_parameters(path, extension)
         return list(held.arrays), held.arrays, held.need_grad
@@ -171,7 +170,7 @@ def _tree_of(names: Iterable[str], path: str | Path) -> Names:
 
 
 def _name_below(names: Any, depth: int | None = None) -> str:
-    """The first parameter in `names`; with `depth`, the first that many scopes of its path."""
+    """The first parameter in `names`, or the first `depth` components of its path."""
     while not isinstance(names, str):
         names = next(iter(names.values()))
     return "/".join(_parts(names)[:depth])
@@ -180,13 +179,13 @@ def _name_below(names: Any, depth: int | None = None) -> str:
 def _parameter_for(
     name: str, array: np.ndarray[Any, Any], flag: bool | None, there: Any, path: str | Path
 ) -> tuple[Variable, list[Change]]:
-    """The parameter that takes over a file's value, and the changes that it needs; a new parameter if there is none.
+    """The parameter that takes over a file's value, new if none exists, and the changes to make to it.
 
     Args:
         name: Its name in the file.
         array: Its value in the file.
-        flag: Its `need_grad` in the file, where that says so.
-        there: What is at its place now.
+        flag: Its `need_grad` in the file, or None if not recorded.
+        there: The entry of that name in the current scope.
         path: The file.
     """
     if isinstance(there, dict):
@@ -204,7 +203,7 @@ def _parameter_for(
 
 
 def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """`array` as integers if `param` has integers, or as floats if it has floats, unless a value would change."""
+    """`array` converted to integers or floats as `param` has them, unless a value would change."""
     if (array.dtype.kind == "f") == param.spec.differentiable:
         return array
     with np.errstate(invalid="ignore"):
@@ -213,7 +212,7 @@ def _in_kind_of(param: Variable, array: np.ndarray[Any, Any]) -> np.ndarray[Any,
 
 
 def _fitting_cell(name: str, param: Variable, array: np.ndarray[Any, Any], path: str | Path) -> NdArray:
-    """A cell with `array` in the dtype of `param`."""
+    """An NdArray that holds `array` in the dtype of `param`."""
     if param.shape != array.shape:
         raise ValueError(f"{path}: parameter {name!r} has shape {array.shape} in the file, but {param.shape} here")
     cell = NdArray.from_numpy_array(array, array.dtype)
@@ -227,4 +226,4 @@ def _make(changes: list[Change]) -> None:
     before = [getattr(target, key) for function, target, key, _ in changes if function is setattr]
     with writing:
         deque(starmap(call, changes), maxlen=0)
-    del before  # letting go of values may run code, so that is done afterwards
+    del before  # releasing the old values may run code, so it comes last

@@ -14,7 +14,7 @@ from typing import BinaryIO
 
 try:
     import fcntl
-except ImportError:  # not a POSIX system: nothing is locked there, and so no left-over is removed
+except ImportError:  # not a POSIX system: nothing is locked there, so no left-over is removed
     fcntl = None  # type: ignore[assignment]
 
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -25,17 +25,17 @@ _OF_OTHERS = {
     ".pb": "protobuf", ".pkl": "pickle", ".protobuf": "protobuf", ".prototxt": "protobuf", ".pt": "PyTorch",
     ".pt2": "PyTorch", ".pth": "PyTorch", ".safetensors": "safetensors", ".tflite": "TensorFlow Lite",
 }  # fmt: skip
-"""Endings of files by which others know formats."""
+"""Endings of file names that belong to other formats."""
 
 
 def check_own_ending(path: str | Path, function: str, ending: str, instead: str) -> None:
-    """Raise a ValueError if a file name has the extension of another format than the one that `function` writes.
+    """Raise a ValueError if a file name has the ending of another format than `function` writes.
 
     Args:
         path: The file.
-        function: What is about to write it.
+        function: The function that is about to write it.
         ending: The usual ending of its files.
-        instead: How files of other formats come about.
+        instead: How to write files of other formats.
     """
     found = Path(path).suffix.lower()
     if found in _OF_OTHERS:
@@ -47,13 +47,13 @@ def check_own_ending(path: str | Path, function: str, ending: str, instead: str)
 def write_whole(path: str | Path, content: bytes) -> None:
     """Write `content` to `path` atomically: if it fails or is interrupted, the file is unchanged.
 
-    It is written to a file beside it, brought to the disk, and renamed. A file that is replaced hands on its mode
-    and, where the system lets it, its owner and group; a new one has the mode that the umask leaves. Where `path` is a
-    link, its target is replaced. What processes that were killed have left in the folder is removed.
+    The content goes to a temporary file in the same folder, is flushed to disk, and renamed. The new file takes over
+    the mode of the old one and, if permitted, its owner and group; without an old one the umask determines the mode. If
+    `path` is a link, its target is replaced. Temporary files of killed processes in the folder are removed.
 
     Raises:
-        OSError: It cannot be written, is read-only, or is a folder, a device, a pipe or a socket; the message names
-            `path`.
+        OSError: The file cannot be written, is read-only, or is a folder, a device, a pipe or a socket; the message
+            names `path`.
     """
     target = os.path.realpath(path)
     folder = os.path.dirname(target)
@@ -71,10 +71,10 @@ def read_whole(path: str | Path) -> bytes:
     """The content of a file.
 
     Raises:
-        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
+        OSError: The file cannot be read, or is a device, a pipe or a socket; the message names it.
     """
     mode = os.stat(path).st_mode
-    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading them might never end
+    if not stat.S_ISREG(mode) and not stat.S_ISDIR(mode):  # reading anything else might never end
         raise OSError(errno.EINVAL, "cannot be read: it is a device, a pipe or a socket", str(path))
     return Path(path).read_bytes()
 
@@ -100,7 +100,7 @@ def _replace(target: str, content: bytes, before: os.stat_result | None, beside:
     Returns:
         False if another process took `beside` for a left-over before it was locked.
     """
-    mode = 0o666 if before is None else 0o600  # nobody else reads it before it has the mode of what it replaces
+    mode = 0o666 if before is None else 0o600  # private until it gets the mode of the old file
     try:
         with open(beside, "xb", opener=lambda name, flags: os.open(name, flags, mode)) as file:
             if not _locked(file):
@@ -111,10 +111,10 @@ def _replace(target: str, content: bytes, before: os.stat_result | None, beside:
                 _take_over_rights(file.fileno(), before)
             os.fsync(file.fileno())
             if fcntl is None:
-                file.close()  # such systems do not rename an open file; elsewhere it is locked until it has its name
+                file.close()  # such systems cannot rename an open file; elsewhere the lock is kept until after renaming
             os.replace(beside, target)
     except FileExistsError:
-        raise  # that one is not ours to remove
+        raise  # another process's file, not ours to remove
     except BaseException:
         with contextlib.suppress(OSError):
             os.unlink(beside)
@@ -135,14 +135,14 @@ def _take_over_rights(handle: int, before: os.stat_result) -> None:
 
 # ---------------------------------------------------------------- left-overs
 #
-# A killed process leaves the file that it was writing. It is recognised by its name, and known to be dead by its lock,
-# which the kernel takes away together with the process. Locks need not reach other machines that see the same folder,
-# nor outlive a restart, so the name says under which run of which kernel the file was made.
+# A killed process leaves its temporary file behind. The file is recognised by its name, and its process is known to be
+# dead when the file is no longer locked, since the kernel drops locks with their process. Other machines that share the
+# folder may not see the lock, and it does not outlive a restart, so the name includes the boot id of the machine.
 
 
 @functools.cache
 def _kernel() -> str:
-    """An identifier of this machine's boot; '' if the system has none."""
+    """The boot id of this machine; '' if the system has none."""
     try:
         return Path(_BOOT_ID).read_text().strip().replace("-", "")
     except OSError:
@@ -161,7 +161,7 @@ def _locked(file: BinaryIO) -> bool:
         fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
     except BlockingIOError:
         return False
-    except OSError:  # a file system without locks, where nobody else gets one either
+    except OSError:  # a file system without locks: no other process can get one either
         return True
     return os.fstat(file.fileno()).st_nlink > 0
 

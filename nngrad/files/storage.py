@@ -19,7 +19,7 @@ from .replacing import read_whole, write_whole
 
 Arrays = dict[str, np.ndarray[Any, Any]]
 
-# The format's names of dtypes (https://github.com/huggingface/safetensors, "Format").
+# Safetensors' names of dtypes (https://github.com/huggingface/safetensors, "Format").
 _CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
     "F32": np.dtype(np.float32), "F64": np.dtype(np.float64),
@@ -34,13 +34,13 @@ def write_arrays(path: str | Path, arrays: Mapping[str, Any], facts: Mapping[str
 
     Raises:
         ValueError: An array has a name that the format reserves or cannot hold.
-        OSError: It cannot be written; the message names the file.
+        OSError: The file cannot be written; the message names it.
     """
     write_whole(path, content_of(arrays, facts, str(path)))
 
 
 def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -> bytes:
-    """The bytes of such a file; errors call it `path`.
+    """The bytes of a safetensors file; `path` is for error messages.
 
     Raises:
         ValueError: An array has a name that the format reserves or cannot hold.
@@ -55,21 +55,21 @@ def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -
 
 
 def read_arrays(path: str | Path) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays of a safetensors file in order of their names, and the facts that `write_arrays` added.
+    """The arrays of a safetensors file, sorted by name, and the facts that `write_arrays` added.
 
     Raises:
-        OSError: It cannot be read, or is a device, a pipe or a socket; the message names the file.
-        ValueError: It is no safetensors file, or damaged, or holds what no array can be; the message names the file.
+        OSError: The file cannot be read, or is a device, a pipe or a socket; the message names it.
+        ValueError: It is not a safetensors file, is damaged, or has an invalid array; the message names the file.
     """
     return arrays_from(read_whole(path), str(path))
 
 
 def read_into(path: str | Path, take: Callable[[Arrays, dict[str, Any]], None]) -> None:
-    """Pass the arrays and facts of such a file to `take`.
+    """Pass the arrays and facts of a safetensors file to `take`.
 
     Raises:
-        ValueError: It is damaged, or `take` says that they do not fit; the message names the file.
-        OSError: It cannot be read.
+        ValueError: The file is damaged, or `take` refuses its contents; the message names the file.
+        OSError: The file cannot be read.
     """
     arrays, facts = read_arrays(path)
     try:
@@ -79,22 +79,22 @@ def read_into(path: str | Path, take: Callable[[Arrays, dict[str, Any]], None]) 
 
 
 def arrays_from(content: bytes, path: str) -> tuple[Arrays, dict[str, Any]]:
-    """The arrays and facts in the bytes of a file; errors call it `path`.
+    """The arrays and facts in the bytes of a safetensors file; `path` is for error messages.
 
     Raises:
-        ValueError: It is no safetensors file, or damaged, or holds what no array can be.
+        ValueError: It is not a safetensors file, is damaged, or has an invalid array.
     """
     try:
         entries = deserialize(content)
         facts = _facts_in(content)
     except (SafetensorError, ValueError, RecursionError) as error:
         raise ValueError(f"{path}: not a safetensors file, or a damaged one ({error})") from error
-    ordered = sorted(entries, key=itemgetter(0))  # they come in another order each time
+    ordered = sorted(entries, key=itemgetter(0))  # safetensors returns them in random order
     return {name: _array_of(entry, f"{path}: {name!r}") for name, entry in ordered}, facts
 
 
 def _facts_in(content: bytes) -> dict[str, Any]:
-    """The facts in a file whose header has been checked."""
+    """The facts in a file, whose header must have been validated."""
     size = int.from_bytes(content[:8], "little")
     metadata = json.loads(content[8 : 8 + size]).get(RESERVED) or {}
     facts = json.loads(metadata.get(_FACTS, "{}"))
@@ -112,5 +112,5 @@ def _array_of(entry: Mapping[str, Any], what: str) -> np.ndarray[Any, Any]:
         raise ValueError(f"{what} has dtype BOOL, but bytes that are neither 0 nor 1")
     try:
         return flat.reshape(shape)
-    except ValueError as error:  # too many axes, or axes too long for an array that is empty
+    except ValueError as error:  # too many axes, or an empty array with too long an axis
         raise ValueError(f"{what} has {len(shape)} axes of sizes {shape[:8]}, which no array can have") from error

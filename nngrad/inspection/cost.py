@@ -1,7 +1,7 @@
 """`nn.count`: the cost of a graph by op and by order, in functions, matrix products, operations and bytes.
 
-The forward of an op is traced to JAX's primitives, and the operations of each are counted by formula. So the cost
-belongs to what runs: an op needs no formula of its own, and a user's function has its cost too.
+The forward of an op is traced to JAX's primitives, and the operations of each are counted by formula. So the cost is
+that of the code that runs: no op needs a formula of its own, and users' functions are counted too.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ class Cost(NamedTuple):
     flops: int = 0
     """Operations on elements, whatever their dtype; see `docs/inspection.md` for the formulas."""
     bytes: int = 0
-    """Bytes that are read and written when each function runs by itself."""
+    """Bytes that are read and written if each function runs by itself."""
 
     def plus(self, other: Cost) -> Cost:
         """The sum of two costs."""
@@ -44,7 +44,7 @@ class Cost(NamedTuple):
 
 
 _traced = BoundedCache(4096)
-"""Costs without the bytes, by op, arguments and specs of the inputs."""
+"""Costs without bytes, by op, arguments and specs of the inputs."""
 
 
 def cost_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...]) -> Cost:
@@ -65,13 +65,13 @@ class Application(NamedTuple):
     op: Op
     order: int
     cost: Cost | None
-    """What it takes one time; None for a constant, which has no inputs."""
+    """The cost of one run; None for a constant, which has no inputs."""
     runs: int
-    """How often it runs."""
+    """The number of runs."""
 
 
 def applications_in(block: Block) -> list[Application]:
-    """The applications of ops in a block and in the bodies within it."""
+    """The applications of ops in a block and in nested bodies."""
     return [
         each for (op, arguments, ins), order in zip(block.steps, block.orders, strict=True)
         for each in applications_of(op, arguments, tuple([block.spec(i) for i in ins]), order)
@@ -79,8 +79,8 @@ def applications_in(block: Block) -> list[Application]:
 
 
 def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...], order: int) -> list[Application]:
-    """The application of an op, and those in its bodies. A loop costs only its body; of branches the dearest one
-    counts.
+    """The application of an op, and those in its bodies. A loop costs only its body; among branches the most expensive
+    one counts.
 
     Args:
         op: The op.
@@ -93,7 +93,7 @@ def applications_of(op: Op, arguments: tuple[Any, ...], given: tuple[Spec, ...],
     alternatives: list[list[Application]] = []
     found = [Application(op, order, Cost(), 1)]
     for within in op.within(arguments, len(given)):
-        inner = applications_in(within.body)  # as deep as there are loops within loops
+        inner = applications_in(within.body)  # recursion is as deep as loops are nested
         if within.alternative:
             alternatives.append(inner)
         else:
@@ -106,7 +106,7 @@ def _operations(applications: Sequence[Application]) -> int:
 
 
 def _cost_of_jaxpr(jaxpr: Any) -> Cost:
-    """The cost of a jaxpr and everything within it. The worklist is a stack of (jaxpr, how often it runs)."""
+    """The cost of a jaxpr and everything within it. The worklist is a stack of (jaxpr, number of runs)."""
     total, stack = Cost(), [(jaxpr, 1)]
     while stack:
         body, runs = stack.pop()
@@ -116,7 +116,7 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
                 branches = [_cost_of_jaxpr(b.jaxpr) for b in _branches(params)]
                 total = total.plus(max(branches, key=lambda c: c.flops).times(runs))
                 continue
-            # What has a formula is not looked into: a reduction's parameters hold the function that combines.
+            # Equations with a formula are not descended into: a reduction's parameters hold its combining function.
             inner = [] if name in _FORMULAS else list(_inner(params))
             if inner:
                 stack += [(each, runs * params.get("length", 1)) for each in inner]
@@ -126,17 +126,17 @@ def _cost_of_jaxpr(jaxpr: Any) -> Cost:
 
 
 def _branches(params: dict[str, Any]) -> Sequence[Any]:
-    """The jaxprs that may run. If they differ by platform, the default one, which has no workarounds."""
+    """The jaxprs of the branches; if they differ by platform, only the default one, which has no workarounds."""
     branches: Sequence[Any] = params["branches"]
     return branches[-1:] if params.get("branches_platforms") is not None else branches
 
 
 def _inner(params: dict[str, Any]) -> Iterator[Any]:
-    """The jaxprs among an equation's parameters: bodies of calls and loops."""
+    """The jaxprs in an equation's parameters: bodies of calls and loops."""
     for name, value in params.items():
         if name == "cond_jaxpr" or "jvp" in name or name.startswith(("fwd", "bwd")):
             continue
-        if name == "jaxprs":  # of a linear solve: of its four functions only this one runs
+        if name == "jaxprs":  # a linear solve; only this one of its four functions runs
             value = value.solve
         body = getattr(value, "jaxpr", value)
         if hasattr(body, "eqns"):
@@ -157,8 +157,8 @@ def _cost_of_equation(equation: Any) -> Cost:
 
 
 # ---------------------------------------------------------------- formulas of primitives
-# Each takes the shapes of inputs and outputs and the parameters. Primitives that have none here are elementwise and
-# count one operation for each element of the result, transcendental functions too.
+# Each takes the shapes of inputs and outputs and the parameters. Primitives without a formula are elementwise and
+# count one operation for each element of the result, also if they are transcendental.
 
 Formula = Callable[[list[Any], list[Any], dict[str, Any]], int]
 
@@ -170,8 +170,8 @@ def _multiplications(n: int) -> int:
 
 
 def _convolution_flops(x: Any, w: Any, y: Any, params: dict[str, Any]) -> int:
-    """2 for each product of an element of `x` with one of `w`, without products with zeros of padding and dilation. So
-    the gradients of a convolution count as much as the convolution."""
+    """2 for each product of an element of `x` with one of `w`, except for zeros of padding and dilation. So the
+    gradients of a convolution count as much as the convolution."""
     numbers = params["dimension_numbers"]
     pairs = 1
     for i, (below, _) in enumerate(params["padding"]):
@@ -189,13 +189,13 @@ def _nothing(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
 
 
 def _reduction(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
-    """n - 1 for n elements that are reduced to one."""
+    """n - 1 to reduce n elements to one."""
     size, groups = int(ins[0].size), int(outs[0].size)
     return size - groups if size > groups else 0
 
 
 def _scan(ins: list[Any], outs: list[Any], params: dict[str, Any]) -> int:
-    """One for each element but the first."""
+    """One for each element except the first."""
     n = ins[0].shape[params["axis"]]
     return int(ins[0].size) // n * (n - 1) if n else 0
 
@@ -233,14 +233,14 @@ _FORMULAS: dict[str, Formula] = {
     "svd": _factored(60),
     "sort": _comparisons,
 }
-"""Operations of the primitives that are not elementwise."""
+"""The operations of primitives that are not elementwise."""
 
 for _formula, _names in (
     (_reduction, "reduce_sum reduce_prod reduce_max reduce_min reduce_and reduce_or reduce argmax argmin"),
     (_scan, "cumsum cumprod cummax cummin cumlogsumexp"),
     (_windows, "reduce_window reduce_window_sum reduce_window_max reduce_window_min"),
     (_updates, "scatter-add scatter-mul scatter_add scatter_mul"),
-    # Movement and creation, a random generator's bits, and calls out of JAX, of which nothing is known.
+    # Data movement and creation, random bits, and calls out of JAX, whose cost is unknown.
     (_nothing, "broadcast_in_dim reshape transpose squeeze expand_dims rev slice dynamic_slice dynamic_update_slice"),
     (_nothing, "concatenate split pad gather scatter copy convert_element_type bitcast_convert_type"),
     (_nothing, "reduce_precision iota full empty stop_gradient optimization_barrier device_put platform_index"),
@@ -266,30 +266,30 @@ class Tally(NamedTuple):
 class Count(NamedTuple):
     """The cost of a graph; `str()` of it is a table.
 
-    Constants of the graph, which are functions without inputs, are counted apart: there is nothing to compute.
+    Constants of the graph, which are functions without inputs, are counted separately, since they compute nothing.
     """
 
     functions: int
-    """Functions that compute something from inputs, those that only move elements included."""
+    """Functions with inputs, including those that only move elements."""
     matrix_products: int
-    """Matrix products; an einsum of n operands is n - 1, but for those that sum over nothing."""
+    """Matrix products; an einsum of n operands counts n - 1, less those that sum over no axis."""
     convolutions: int
     """Convolutions, and their gradients with respect to data and filters."""
     flops: int
     """Operations on elements: 2 m n k for a matrix product, one for each element of an elementwise result, ..."""
     bytes: int
-    """Bytes that are read and written when each function runs by itself; XLA fuses many of them, and moves less."""
+    """Bytes that are read and written if each function runs by itself; XLA fuses many of them, and moves less."""
     constants: int
     """Functions without inputs: arrays filled with a number, and the like."""
     by_op: dict[str, Tally]
-    """The same by name of the op, most operations first."""
+    """The same by name of the op, those with most operations first."""
     by_order: dict[int, Tally]
-    """The same by order of differentiation: 0 is what the user built, 1 its gradient, and so on. What a gradient shares
-    with the forward graph counts there, and once."""
+    """The same by order of differentiation: 0 is the user's graph, 1 its gradient, and so on. Functions that a gradient
+    shares with the forward graph count there, and only once."""
 
     @property
     def total(self) -> Tally:
-        """The first five fields."""
+        """The first five fields, as a Tally."""
         return Tally(*self[:5])
 
     def __str__(self) -> str:
@@ -317,21 +317,21 @@ class Count(NamedTuple):
 def count(outputs: Variable | Iterable[Variable], each_step: bool = True) -> Count:
     """Count functions, matrix products, operations and bytes of the graph that computes `outputs`, each function once.
 
-    Nothing is run. Leaves are no functions; constants of the graph are counted apart. Functions in the body of a loop
-    count as often as they run, or once if not `each_step`; a loop of which the number of rounds is not known counts one
-    round, a condition its dearest branch, and a call out of JAX nothing. The loop itself is a function that costs
+    Nothing is run. Leaves are not functions; constants of the graph are counted separately. Functions in the body of a
+    loop count at each step, or once if not `each_step`; a loop with an unknown number of steps counts one step, a
+    condition its most expensive branch, and a call out of JAX nothing. The loop itself is a function that costs
     nothing.
 
     Args:
         outputs: A Variable or Variables.
-        each_step: Whether what is in a loop counts at each step: what has to be computed. If not, it counts once: what
-            the graph is made of, and what is compiled.
+        each_step: Whether functions in a loop count at each step, which measures the work; else they count once, which
+            measures the size of the graph and of the compiled program.
 
     Returns:
         A `Count`.
 
     Raises:
-        TypeError: Something is not a Variable, or `each_step` no bool.
+        TypeError: Something is not a Variable, or `each_step` is not a bool.
     """
     if not isinstance(each_step, bool):
         raise TypeError(f"count: each_step must be True or False, got {each_step!r}")
@@ -371,7 +371,7 @@ def _shown(tally: Tally) -> tuple[str, ...]:
 
 
 def short_number(number: int) -> str:
-    """A number in full up to a million, and beyond that with four digits and a unit."""
+    """A number in full up to a million, or with four digits and a unit."""
     for size, unit in _UNITS:
         if number >= size:
             return f"{number / size:.3f}"[:5].rstrip(".") + f" {unit}"

@@ -22,19 +22,19 @@ def _not_finite(values: Array) -> Array:
 
 
 class DebugChecker(Checker):
-    """Checks the results of functions as they run, and reports the origin of what reaches the end."""
+    """Checks the results of functions as they run, and reports the origin of non-finite outputs."""
 
     def finish(self, outputs: Sequence[Variable]) -> None:
-        """Raise a FloatingPointError if `outputs` contain anything that is not finite."""
+        """Raise a FloatingPointError if any of `outputs` is not finite."""
         for y in outputs:
             marks = self.marks_of(y)
             if marks is not None:
                 raise FloatingPointError(self._message(marks["wrong"]))
 
     def _message(self, begun: Beginning) -> str:
-        """The error message: the fault, the function, and where it was called."""
+        """The error message: the fault, the function, and the line that called it."""
         f = begun.variable.parent
-        assert f is not None  # leaves are not looked at
+        assert f is not None  # leaves are not checked
         inner = begun.within
         if inner is None or inner.variable.parent is None:
             return f"{self._finding(begun, f, 'the leaf')}\n{_located(f)}"
@@ -52,7 +52,7 @@ class DebugChecker(Checker):
         return "\n".join(lines)
 
     def _wrong(self, array: Any) -> str:
-        """A description of what is not finite in an array; empty if nothing is."""
+        """A description of the non-finite values in an array; empty if there are none."""
         values = np.asarray(array)
         for bad in self.bad(values).values():
             what = "NaN" if np.isnan(values).any() else "infinity"
@@ -94,27 +94,27 @@ def _called(f: Function) -> str:
 
 
 def _checker(inf: bool) -> Callable[[], DebugChecker]:
-    """What makes a checker for each run; `inf` says whether infinity is looked for, besides NaN."""
+    """A factory of checkers, one for each run; `inf` enables the check for infinity in addition to NaN."""
     return partial(DebugChecker, wrong=_not_finite if inf else np.isnan)
 
 
 def debug(on: bool = True, *, inf: bool = True) -> Switched:
     """Debug mode, in this thread or asyncio task. The environment variable NNGRAD_DEBUG=1 switches it on everywhere.
 
-    Functions that are applied within remember where in the user's program that was. Graphs that run within run
-    function by function; where a NaN or an infinity reaches a result, a FloatingPointError says in which
-    function it began, of which order of differentiation that is, what it was given, and where it was called. What is
-    not finite but does not reach a result, as in the branch of a `where` that is not taken, is no error.
+    Within the block, functions remember the line of the user's program that applied them, and graphs run function by
+    function. If a NaN or an infinity reaches a result, a FloatingPointError names the function that made it, its order
+    of differentiation, its inputs, and the line that called it. Non-finite values that do not reach a result, as in the
+    branch of a `where` that is not taken, are no error.
 
-    Training steps, `nn.compile` and `nn.to_jax` are compiled as a whole, and not looked into.
+    Training steps, `nn.compile` and `nn.to_jax` are compiled as a whole, and are not checked inside.
 
     Args:
-        on: False switches debug mode off within.
-        inf: Whether infinity is an error, besides NaN.
+        on: False switches debug mode off within the block.
+        inf: Whether infinity is an error, in addition to NaN.
 
     Raises:
-        TypeError: `on` or `inf` is no bool.
-        FloatingPointError: Within, by whatever runs a graph.
+        TypeError: `on` or `inf` is not a bool.
+        FloatingPointError: Within the block, by whatever runs a graph.
     """
     for value, name in ((on, "on"), (inf, "inf")):
         if not isinstance(value, bool):
@@ -127,9 +127,9 @@ if os.environ.get("NNGRAD_DEBUG", "").lower() not in ("", "0", "false", "no", "o
 
 
 def _noting() -> Callable[[Function], None]:
-    """What records source lines and scopes on functions as they are applied."""
+    """A callback that records source lines and scopes on functions as they are applied."""
     known: dict[int, tuple[Scope, str]] = {}
-    """The names of scopes by their ids; scopes that are kept here keep their ids."""
+    """The names of scopes by id; holding the scopes here prevents reuse of their ids."""
 
     def note(f: Function) -> None:
         locate(f)
@@ -143,20 +143,20 @@ def _noting() -> Callable[[Function], None]:
 
 def source_locations(on: bool = True) -> Switched:
     """Within the block, in this thread or asyncio task, functions remember the user's source line and their parameter
-    scope, which `nn.show` and other views display. It changes nothing else.
+    scope, which `nn.show` and other views display. Nothing else changes.
 
         with nn.source_locations():
             loss = build()
         print(nn.show(loss, columns=("scope", "location")))
 
-    It may also decorate a function. Building a graph takes two or three times as long within, running it as long as
-    ever; `nngrad show` switches it on.
+    It also works as a decorator. Building a graph takes two or three times as long within the block; running it takes
+    no longer. `nngrad show` switches it on.
 
     Args:
-        on: False switches it off within.
+        on: False switches it off within the block.
 
     Raises:
-        TypeError: `on` is no bool.
+        TypeError: `on` is not a bool.
     """
     if not isinstance(on, bool):
         raise TypeError(f"on: expected True or False, got {on!r}")

@@ -32,38 +32,38 @@ class Kind(IntEnum):
     LOOP = 4
     """A function with bodies: a loop or a branch."""
     IN_BODY = 5
-    """Of a body: a function in it, or an input of it that is nothing outside."""
+    """In a body: a function, or an input such as a carry that does not exist outside."""
 
 
 class BodyEntry(NamedTuple):
     """A body of one node. The nodes of a body are consecutive, and follow the node that owns it."""
 
     node: int
-    """The node that has it."""
+    """The node that owns it."""
     role: str
-    """'body', 'condition', 'branch 1'."""
+    """Such as 'body', 'condition' or 'branch 1'."""
     within: Within
     runs: int
-    """How often it runs when the node runs once; once, if that is not known."""
+    """How often it runs per run of the node; 1 if unknown."""
     values: dict[int, tuple[int, int]]
-    """Which output of which node each value of it is, by its number (`Block`)."""
+    """The node and output of each of its values, by number in the `Block`."""
 
 
 class Description:
-    """The facts about the nodes of a graph, made by `describe`. All columns are lists over the nodes: the leaves, and
-    then the functions in the order in which they were made, each followed by the nodes of its bodies; so operands come
-    before their readers."""
+    """The facts about the nodes of a graph, made by `describe`. All columns are lists over the nodes: first the leaves,
+    then the functions in the order of their creation, each followed by the nodes of its bodies. So operands precede
+    their readers."""
 
     def __init__(self, block: Block) -> None:
         self.block = block
-        """The leaves and functions outside of bodies, closed."""
+        """The closed block of leaves and functions outside of bodies."""
         self.names: list[str] = []
-        """A name for each node, not given twice: that of a Variable, the path of a parameter, else v12. It is
-        printable, and short."""
+        """A unique, printable and short name for each node: the Variable's, the path of a parameter, or one such as
+        v12."""
         self.results: list[tuple[str, ...]] = []
-        """The names of the outputs, empty for an output that nobody reads."""
+        """The names of the outputs; empty for an output without readers."""
         self.ops: list[Op | None] = []
-        """None for what is no function."""
+        """None for nodes that are not functions."""
         self.kinds: list[Kind] = []
         self.orders: list[int] = []
         """Orders of differentiation."""
@@ -72,48 +72,48 @@ class Description:
         self.static: list[tuple[Any, ...]] = []
         """Static arguments, in the order of the op's signature."""
         self.operands: list[tuple[tuple[int, int], ...]] = []
-        """Node and output of each input. That of an input of a body is what it begins as, or is a slice of."""
+        """Node and output of each input. The operand of a body's input is its initial value, or the array it slices."""
         self.ranks: list[int] = []
-        """Length of the longest way from a leaf; in a body that of the function that has it."""
+        """Length of the longest path from a leaf; in a body that of its owner."""
         self.functions: list[Function | None] = []
-        """The function that a node is, outside of bodies."""
+        """The Function of each node outside of bodies."""
         self.leaves: dict[int, Variable] = {}
         """The leaves, by node."""
         self.leaf_refs: dict[int, ReferenceType[Variable]] = {}
-        """The same, while they live."""
+        """Weak references to the leaves, by node."""
         self.needs_grad: dict[int, bool] = {}
-        """Whether gradients of leaves are asked for."""
+        """`need_grad` of leaves."""
         self.origins: list[int] = []
-        """The function whose backward rule emitted this one, -1 where that is none, or not in the graph."""
+        """The function whose backward rule emitted this one; -1 if there is none in the graph."""
         self.bases: list[int] = []
-        """The function at the end of the chain of origins: itself for what the user built, and -1 where that is not in
-        the graph, or not known."""
+        """The last function in the chain of origins: the node itself if the user built it, -1 if unknown or not in the
+        graph."""
         self.base_ranks: list[int] = []
-        """The rank of the base, also where that lives and is not in the graph; -1 where it is not known."""
+        """The rank of the base, even if that is alive but not in the graph; -1 if unknown."""
         self.rules: list[Op | None] = []
         """The op whose backward rule emitted it."""
         self.scopes: list[str] = []
-        """The scope of parameters, 'conv1/bn'; empty for none. See `scopes_of`."""
+        """The parameter scope, such as 'conv1/bn'; empty for none. See `scopes_of`."""
         self.locations: list[SourceLocation | None] = []
-        """Where the user wrote it, or the function that it is the gradient of (`nn.source_locations`)."""
+        """The source line of the node, or of the function whose gradient it is (`nn.source_locations`)."""
         self.asked: list[SourceLocation | None] = []
-        """For gradients, where they were asked for."""
+        """For gradients, the source line that requested them."""
         self.states: list[State] = []
-        """Whether it is kept for a gradient, or computed again."""
+        """Whether it is kept for a gradient, or rematerialised."""
         self.bodies: list[BodyEntry] = []
-        """All bodies, each after the one that it is in."""
+        """All bodies, each after the one that contains it."""
         self.body_of: list[int] = []
-        """The innermost body that a node is in, -1 for none."""
+        """The innermost body that contains a node; -1 for none."""
         self.begins: dict[int, str] = {}
-        """For an input of a body that is nothing outside, how it comes of its operand: 'begins as', 'is a slice of'."""
+        """For an input of a body, such as a carry, its relation to its operand: 'begins as' or 'is a slice of'."""
         self.outputs: list[tuple[int, int]] = []
-        """Node and output of each Variable that was asked about."""
+        """Node and output of each described Variable."""
 
     def __len__(self) -> int:
         return len(self.names)
 
     def forget_graph(self) -> None:
-        """Release the functions and leaves, and with them arrays that they may hold."""
+        """Release the functions and leaves, and the arrays that they hold."""
         self.functions = [None] * len(self)
         self.leaves = {}
 
@@ -129,7 +129,7 @@ class Description:
 
     @cached_property
     def top(self) -> list[int]:
-        """The functions that are in no body."""
+        """The functions outside of bodies."""
         return [i for i in self.members.get(-1, ()) if self.ops[i] is not None]
 
     @cached_property
@@ -143,7 +143,7 @@ class Description:
 
     @cached_property
     def costs(self) -> list[Cost]:
-        """The cost of running each node once, as `nn.count` counts it; a loop costs its body times its steps."""
+        """The cost of one run of each node, as in `nn.count`; a loop costs its body times its steps."""
         return [self._cost(i) for i in range(len(self))]
 
     def _cost(self, i: int) -> Cost:
@@ -163,12 +163,12 @@ class Description:
         return "" if op is None else op.name
 
     def arguments(self, i: int) -> str:
-        """The static arguments of a node as text, 'axis=1, keepdims=True'; its bodies are shown elsewhere."""
+        """The static arguments of a node as text, such as 'axis=1, keepdims=True', without its bodies."""
         op = self.ops[i]
         return "" if op is None else argument_text(op, self.static[i], isinstance(op, ControlOp))
 
     def shape(self, i: int) -> str:
-        """Shapes and dtypes of the outputs that are read, 'float32[128, 64], int32[2]'; of all if none is."""
+        """Shapes and dtypes of the outputs that are read, e.g. 'float32[128, 64], int32[2]'; of all if none is."""
         specs, results = self.specs[i], self.results[i]
         read = [spec for spec, name in zip(specs, results, strict=True) if name]
         return ", ".join(map(repr, read or specs))
@@ -197,11 +197,11 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
 
     Args:
         outputs: A Variable or Variables.
-        parameters: Names of parameters, as `nn.get_parameters()` gives them; those that are registered have their
-            names in any case.
+        parameters: Parameters by name, as returned by `nn.get_parameters()`; registered parameters keep their names in
+            any case.
 
     Raises:
-        TypeError: Something is not a Variable, or `parameters` no dict of Variables by name.
+        TypeError: Something is not a Variable, or `parameters` is not a dict of Variables by name.
         ValueError: There are no outputs.
     """
     listed = variables(outputs, "outputs")
@@ -217,7 +217,7 @@ class _Describing:
         self._names = Names()
         closing = Closing(dict.fromkeys([y for y in outputs if y.parent is None]))
         closing.write(as_made(functions_of(outputs)))
-        # A name with a scope is that of a parameter which is not registered, as those of a Module.
+        # A name with a scope belongs to an unregistered parameter, such as those of a Module.
         unregistered = {id(x._data): x.name for x in closing.leaves if "/" in x.name}
         self._parameters = {**unregistered, **parameters}
         self._closing = closing
@@ -241,7 +241,7 @@ class _Describing:
         return made
 
     def _node(self, *values: Any) -> int:
-        """Enter a node: a value for each of the columns."""
+        """Append a node: one value for each column."""
         for column, value in zip(self._columns, values, strict=True):
             column.append(value)
         return len(self._made) - 1
@@ -262,11 +262,11 @@ class _Describing:
 
         Args:
             block: The block.
-            values: The node and output of each input, by number; those of the steps are entered.
-            names: Names that values have, by number.
-            functions: The function of each step; none for a body.
-            body: The number of the body that it is.
-            wanted: Numbers of values that are read besides its outputs.
+            values: The node and output of each input, by number; those of the steps are added.
+            names: Names of values, by number.
+            functions: The function of each step; empty for a body.
+            body: The number of the body; -1 for the graph itself.
+            wanted: Numbers of values that are read in addition to the outputs.
         """
         read = {i for _, _, ins in block.steps for i in ins}.union(block.outputs, wanted)
         locations = block.places or (None,) * len(block.steps)
@@ -310,10 +310,10 @@ class _Describing:
         self._steps(within.body, values, {}, (), number, wanted)
 
     def _where_from(self, at: Mapping[Function, int]) -> list[Function | None]:
-        """Add the origin of each node; nodes of a body have that of its owner.
+        """Add the origin of each node; nodes of a body have the origin of its owner.
 
         Returns:
-            The functions at the ends of the chains of origins.
+            The last function in each node's chain of origins.
         """
         made, ends, sources = self._made, dict[Function, Function](), list[Function | None]()
         for i, f in enumerate(made.functions):
@@ -328,10 +328,10 @@ class _Describing:
                 base, rank, location, asked = (i, made.ranks[i], own, None) if order == 0 else (-1, -1, None, own)
             elif given is not None:
                 end = _end_of(given, ends)
-                if end.order == 0:  # else what it was emitted for is gone
+                if end.order == 0:  # otherwise its forward function no longer exists
                     base, rank = at.get(end, -1), end.rank + 1
                 origin, location, asked = at.get(given, -1), getattr(end, "location", None), own
-                # A copy that computes something again has what it copies as its origin, and is of the same order.
+                # The origin of a rematerialising copy is the copied function, which has the same order.
                 rule = given.op if order > given.order else None
             sources.append(end)
             made.origins.append(origin)
@@ -344,15 +344,15 @@ class _Describing:
 
 
 def as_made(functions: Sequence[Function]) -> list[Function]:
-    """Functions in the order in which they were made: the user's in program order, then gradients. If links were
-    changed afterwards (`rewire_on`), the order is unchanged."""
+    """Functions in the order of their creation: the user's in program order, then gradients. Later changes of links
+    (`rewire_on`) do not affect the order."""
     listed = sorted(functions, key=attrgetter("serial"))
     rewired = any([x.parent is not None and x.parent.serial > f.serial for f in listed for x in f.inputs])
     return list(functions) if rewired else listed
 
 
 def _end_of(f: Function, ends: dict[Function, Function]) -> Function:
-    """The function at the end of the chain of origins."""
+    """The last function in the chain of origins."""
     passed = []
     while f not in ends:
         passed.append(f)
@@ -367,4 +367,4 @@ def _end_of(f: Function, ends: dict[Function, Function]) -> Function:
 
 
 OF_THE_BODY = {"carry": "begins as", "slice": "is a slice of"}
-"""Inputs of bodies that are nothing outside, with how they come of what is outside."""
+"""Inputs that exist only in bodies, with their relation to their operand outside."""

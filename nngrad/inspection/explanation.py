@@ -28,15 +28,15 @@ class OrderOfGradient(NamedTuple):
     """The call of `nn.grad` that built an order of a gradient, and the cost of that order."""
 
     order: int
-    """Order of differentiation: 1 for the gradient of what you built, 2 for a gradient of that, and so on."""
+    """Order of differentiation: 1 for the gradient of your graph, 2 for the gradient of that, and so on."""
     mode: str
-    """'reverse' for the reverse pass, which is always open and may grow with every order; 'forward' and 'symmetric'
-    for those of which each order adds as much as the one before."""
+    """'reverse' for the reverse pass, which is always available but may grow with every order; 'forward' and
+    'symmetric' for the modes in which each order adds the same number of functions."""
     reason: str
-    """Of a gradient in reverse, the first reason why it is not in another mode; else empty."""
+    """For 'reverse', the first reason against another mode; else empty."""
     functions: int
-    """Functions of this order in the graph of the gradients that are explained, constants left out; those in the body
-    of a loop once."""
+    """The number of functions of this order in the graph of the gradients, without constants; functions in the body of
+    a loop count once."""
     matrix_products: int
     """Matrix products among them."""
 
@@ -47,7 +47,7 @@ class EqualLeaves(NamedTuple):
     spec: Spec
     """Shape and dtype of the array."""
     leaves: int
-    """How many there are."""
+    """The number of leaves."""
 
 
 class SharedLayer(NamedTuple):
@@ -56,26 +56,24 @@ class SharedLayer(NamedTuple):
     parameters: tuple[str, ...]
     """Names of the parameters."""
     layers: int
-    """How many layers share them."""
+    """The number of layers that share them."""
 
 
 class Explanation(NamedTuple):
     """How gradients were built; `str()` of it is a table."""
 
     orders: tuple[OrderOfGradient, ...]
-    """From the first order up; an order that several calls were made for is there several times."""
+    """From the first order up; an order built by several calls has several entries."""
     functions: int
-    """Functions in the graph of the gradients, those included that you built, constants left out."""
+    """The number of functions in the graph of the gradients, including your own, without constants."""
     matrix_products: int
-    """Matrix products in it."""
+    """The number of matrix products in it."""
     loops: tuple[LoopFound, ...]
-    """Recurrences in it whose steps are functions of their own, and which are compiled as loops: how many steps each
-    has, of how many functions."""
+    """Unrolled recurrences in it that are compiled as loops: the number of steps of each, and of functions per step."""
     equal_leaves: tuple[EqualLeaves, ...]
-    """Leaves that hold one array each, and all of them the same: they keep a recurrence from being compiled as a
-    loop."""
+    """Separate leaves with equal arrays, which prevent a recurrence from being compiled as a loop."""
     shared_layers: tuple[SharedLayer, ...]
-    """Layers one after another with the same parameters: a recurrence, or layers that were not given names."""
+    """Consecutive layers with the same parameters: a recurrence, or layers without names of their own."""
 
     def __str__(self) -> str:
         return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._lines()])
@@ -107,7 +105,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     """Explain how gradients were built: each order's mode, the reason for it, and the functions that it added.
 
     The explanation also lists recurrences that are compiled as loops, and layers that share their parameters. Nothing
-    is run. Where a gradient of a gradient grows more than it should, it names the obstacle: hooks that watch, an
+    is run. If a gradient of a gradient grows more than necessary, the explanation names the obstacle: active hooks, an
     `aggregate` that is not a sum, a rule that is not a derivative, several inputs, ...
 
     Args:
@@ -118,7 +116,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
 
     Raises:
         TypeError: Something is not a Variable.
-        ValueError: A Variable is no result of `nn.grad`.
+        ValueError: A Variable is not a result of `nn.grad`.
     """
     given = variables(gradients, "gradients")
     results: list[ResultDerivation] = []
@@ -141,7 +139,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
 
 
 def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
-    """Arrays (single numbers aside) that at least as many leaves hold as a loop would need steps."""
+    """Arrays, except single numbers, held by at least as many leaves as a loop needs steps."""
     arrays = [x for x in leaves if x.size > 1 and not x.need_grad and not x.name and not x.data.is_empty]
     of_spec = Counter([x.spec for x in arrays])
     counts = Counter([(x.spec, x.d.tobytes()) for x in arrays if of_spec[x.spec] >= LEAST_STEPS])
@@ -149,15 +147,15 @@ def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:
 
 
 def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
-    """Consecutive layers that share parameters. Parallel ones, as in one network with two inputs, are meant to share
-    them."""
+    """Consecutive layers that share parameters. Parallel layers, as in one network with two inputs, share them on
+    purpose."""
     built = [f for f in functions if f.order == 0]
     named, readers = parameter_names(None), dict[tuple[str, Op, int], list[Function]]()
     for f in built:
         for position, x in enumerate(f.inputs):
             if x.parent is None and x.need_grad:
                 name = named.get(id(x._data), x.name)
-                if "/" in name:  # it is a layer's, and nobody made it by hand
+                if "/" in name:  # a layer's parameter, not one made by hand
                     readers.setdefault((name, f.op, position), []).append(f)
     several = {key: fs for key, fs in readers.items() if len(fs) > 1}
     bits: dict[Function, int] = {}
@@ -165,7 +163,7 @@ def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
         for f in fs:
             bits[f] = bits.get(f, 0) | 1 << n
     above: dict[Function, int] = {}
-    """For each function, the bits of all that it is computed from."""
+    """For each function a bit set of its ancestors."""
     for f in built if several else ():
         parents = [x.parent for x in f.inputs if x.parent is not None]
         above[f] = reduce(or_, [above.get(p, 0) | bits.get(p, 0) for p in parents], 0)
@@ -179,18 +177,18 @@ def _shared_layers(functions: Iterable[Function]) -> tuple[SharedLayer, ...]:
 
 
 _MOST_NAMED = 4
-"""How many ops are named of those that a pass takes away or adds."""
+"""The number of ops named among those that a pass removes or adds."""
 
 
 def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = None) -> None:
     """Print each pass that prepares a graph for the compiler: the number of functions before and after it, and the
     functions that it removed and added.
 
-    Nothing is compiled or run. `nn.passes(without=[...])` leaves passes out, here and where programs are compiled.
+    Nothing is compiled or run. `nn.passes(without=[...])` omits passes, here and when programs are compiled.
 
     Args:
-        outputs: A Variable or Variables; give it a loss together with its gradients.
-        platform: That of the compiler, by the name that JAX has for it; where the graph would run by default.
+        outputs: A Variable or Variables; pass a loss together with its gradients.
+        platform: The compiler's platform, by JAX's name; by default the one that would run the graph.
 
     Raises:
         TypeError: Something is not a Variable.

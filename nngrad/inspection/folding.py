@@ -1,7 +1,7 @@
-"""Repeated blocks of a graph: layers of one kind, unrolled steps, and their gradients.
+"""Find repeated blocks of a graph: layers of one kind, unrolled steps, and their gradients.
 
-A block is some functions in a row, and the next one does the same to values of the same shapes. What each function
-reads is in every block a value of the same place in that block or in the one before, or something from outside.
+A block is a run of functions, and the next block does the same to values of the same shapes. Corresponding functions of
+all blocks read the value at the same place in their own block or in the one before, or a value from outside.
 """
 
 from __future__ import annotations
@@ -14,23 +14,23 @@ from ..graph.block import bodies_in
 from .description import Description, Kind
 
 LEAST = 3
-"""How often a block comes at least."""
+"""The minimum number of repetitions of a block."""
 _FEWEST = 6
-"""How many functions are left out at least."""
+"""The minimum number of functions that folding must save."""
 _MOST_LEFT_OUT = 3
-"""How many blocks at the beginning are written out, if it takes that to say what the others read."""
+"""The maximum number of initial blocks that are written out to make the inputs of the others unambiguous."""
 
 
 class Fold(NamedTuple):
     """A repeated block."""
 
     nodes: tuple[tuple[int, ...], ...]
-    """The functions of each block, those in bodies left out."""
+    """The functions of each block, without those in bodies."""
     carried: tuple[tuple[tuple[int, int], tuple[int, int]], ...]
-    """What the first block reads from outside, where the others read a value of the one before; with that value as the
-    first block makes it."""
+    """Pairs of a value that the first block reads from outside, and the result of the first block that the second reads
+    in its place."""
     changing: tuple[tuple[tuple[int, int], ...], ...]
-    """What comes from outside and is another value for each block: the values, in order."""
+    """For each input from outside that differs between the blocks, its value in each block."""
 
 
 def folds_of(described: Description) -> list[Fold]:
@@ -57,7 +57,7 @@ def _pays(count: int, period: int) -> bool:
 
 
 def static_key(arguments: tuple[Any, ...]) -> Any:
-    """A key of static arguments that separates values that Python holds equal, such as 0.0 and -0.0, or 1 and True."""
+    """A key of static arguments that tells apart values equal in Python, such as 0.0 and -0.0, or 1 and True."""
     return tuple([
         value if bodies_in((value,)) or value.__class__ in (int, str) else (value.__class__, value, repr(value))
         if value.__class__ in (float, bool, tuple, complex) else (value.__class__, value)
@@ -66,7 +66,7 @@ def static_key(arguments: tuple[Any, ...]) -> Any:
 
 
 class _Finder:
-    """Finds repetitions by what functions read, as distances between positions outside of bodies."""
+    """Finds repetitions from the distances between functions, outside of bodies, and their operands."""
 
     def __init__(self, described: Description) -> None:
         self._described = described
@@ -74,17 +74,17 @@ class _Finder:
         self._position = {node: n for n, node in enumerate(self._top)}
         known: dict[Any, int] = {}
         self.labels = [known.setdefault(self._label(node), len(known)) for node in self._top]
-        """Equal numbers for functions that do the same to arrays of the same shapes."""
+        """Equal numbers for functions that apply the same op to arrays of the same shapes."""
 
     def _label(self, node: int) -> Any:
         d = self._described
         read = tuple([bool(name) for name in d.results[node]])
-        constant = node if d.kinds[node] is Kind.CONSTANT else -1  # a constant is shared, so no block has its own
+        constant = node if d.kinds[node] is Kind.CONSTANT else -1  # constants are shared, so no block has its own
         return d.ops[node], static_key(d.static[node]), d.given(node), d.orders[node], d.states[node], read, constant
 
     def _links(self, n: int, start: int) -> tuple[tuple[int, int], ...]:
-        """The distance and output index of each operand of the function at position `n`; none for leaves and for those
-        before `start`."""
+        """The distance and output index of each operand of the function at position `n`; 0 and 0 for leaves and for
+        operands before `start`."""
         links = []
         for node, output in self._described.operands[self._top[n]]:
             at = self._position.get(node, -1)
@@ -92,7 +92,7 @@ class _Finder:
         return tuple(links)
 
     def runs(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
-        """Where blocks with equal links begin in a stretch, and how many there are."""
+        """The starts of runs of blocks with equal links in a stretch, and the number of blocks in each."""
         period = stretch.period
         start = self._best_start(stretch)
         count = (stretch.end - start) // period
@@ -111,7 +111,7 @@ class _Finder:
             yield first, begun
 
     def _begins(self, first: int, second: list[tuple[tuple[int, int], ...]]) -> bool:
-        """Whether the block at `first` can precede a block with these links."""
+        """Whether the block at `first` can precede a block with the links `second`."""
         period = len(second)
         for j, links in enumerate(second):
             own = self._links(first + j, first)
@@ -123,7 +123,7 @@ class _Finder:
         return True
 
     def _best_start(self, stretch: Stretch) -> int:
-        """The start of a block such that few values are passed on, and few functions are left over."""
+        """The start of blocks that passes few values between them, and leaves few functions over."""
         start, end, period = stretch
         middle = start + (end - start) // (2 * period) * period
         reach: dict[tuple[int, int], int] = {}
@@ -153,7 +153,7 @@ class _Finder:
         return self._described.scopes[self._top[n]] if 0 <= n < len(self._top) else ""
 
     def fold(self, first: int, period: int, count: int) -> Fold | None:
-        """The fold of `count` blocks from a position on; None if it were ambiguous what the others read, because the
+        """The fold of `count` blocks from a position on; None if the inputs of later blocks are ambiguous, because the
         first block reads one value where the next reads two different ones."""
         d, top = self._described, self._top
         nodes = tuple([tuple(top[first + t * period : first + (t + 1) * period]) for t in range(count)])

@@ -13,13 +13,13 @@ from .folding import Fold
 from .recomputation import State
 
 _LEAST = 4
-"""How many leaves of one pattern are told together at least."""
+"""The minimum number of leaves of one pattern that share a line."""
 
 
 _MOST_OPERANDS = 12
-"""Operands of one function that are listed."""
+"""The maximum number of operands that are listed for a function."""
 _MOST_RESULTS = 40
-"""Results of a graph that are listed."""
+"""The maximum number of results of a graph that are listed."""
 
 _STATES = {State.KEPT: "kept", State.AGAIN: "computed again", State.COPY: "a copy"}
 
@@ -29,7 +29,7 @@ class Part(NamedTuple):
 
     text: str
     order: int | None = None
-    """The order of differentiation of the value that it names; None where it names none."""
+    """The order of differentiation of the value that it names; None if it names none."""
     is_op: bool = False
     """Whether it is the name of an op."""
 
@@ -38,22 +38,22 @@ class Line(NamedTuple):
     """A line of a listing."""
 
     depth: int
-    """How many bodies and blocks it is in."""
+    """The number of enclosing bodies and blocks."""
     parts: tuple[Part, ...]
     shapes: str = ""
-    """Shapes and dtypes of what it names."""
+    """Shapes and dtypes of the values that it names."""
     order: int = 0
     """Order of differentiation."""
     origin: str = ""
-    """What it comes from, 'of v3'."""
+    """The origin, such as 'of v3'."""
     cells: tuple[str, ...] = ()
-    """What the other columns say."""
+    """The texts of the other columns."""
     node: int = -1
-    """The node that it is about."""
+    """The node that it describes."""
 
     @property
     def text(self) -> str:
-        """Its text, without shapes and columns."""
+        """The text without shapes and columns."""
         return "".join([part.text for part in self.parts])
 
 
@@ -66,7 +66,7 @@ class Writer:
         self._folds = {fold.nodes[0][0]: fold for fold in folds}
         self._folded = bool(folds)
         self.nodes = described.members[-1]
-        """Those that are in no body."""
+        """The nodes outside of bodies."""
         self._last_location: Any = None
 
     def lines(self) -> Iterator[Line]:
@@ -99,7 +99,7 @@ class Writer:
     # ---------------------------------------------------------------- lines
 
     def _leaves(self, nodes: Iterable[int], together: bool) -> list[Line]:
-        """The lines of leaves; `together` merges leaves whose names differ by numbers alone."""
+        """The lines of leaves; `together` merges leaves whose names differ only in numbers."""
         d = self._d
         groups: dict[tuple[str, Kind, bool, Spec], list[int]] = {}
         for node in nodes:
@@ -178,13 +178,13 @@ class Writer:
         yield Line(depth, (Part(f"  {within.role}{times}"), *said))
         for node in d.members.get(number, ()):
             if d.ops[node] is not None:
-                yield from self._function(node, depth + 1)  # as deep as there are loops within loops
+                yield from self._function(node, depth + 1)  # recursion is as deep as loops are nested
         ends = self._ends(entry, own)
         if ends:
             yield Line(depth + 1, tuple(ends))
 
     def _ends(self, entry: BodyEntry, own: dict[str, Part]) -> list[Part]:
-        """What a body takes, and what it returns."""
+        """The inputs of a body and its results, as text."""
         within, said = entry.within, list[list[Part]]()
         for name, number in zip(within.outputs, within.body.outputs, strict=True):
             value = self._named(*entry.values[number])
@@ -199,7 +199,7 @@ class Writer:
                 said.append([Part(result, order), Part(" is "), value, Part(f" {how}".rstrip())])
         return [part for i, parts in enumerate(said) for part in (*([Part("; ")] if i else []), *parts)]
 
-    # ---------------------------------------------------------------- blocks that repeat
+    # ---------------------------------------------------------------- repeated blocks
 
     def _fold(self, fold: Fold) -> Iterator[Line]:
         d = self._d

@@ -22,16 +22,16 @@ from .recomputation import State
 
 
 class Difference(Printed):
-    """The difference of two graphs. In its text (`str()`), lines with functions of the first graph alone begin with
-    '-', and those of the second alone with '+'. What both have is named as in the first one."""
+    """The difference of two graphs. In its text (`str()`), lines with functions only in the first graph begin with '-',
+    and those only in the second with '+'. Common values have their names in the first graph."""
 
     def __init__(
         self, before: Listing, after: Listing, marked: Sequence[tuple[str, Line]], context: int | None
     ) -> None:
         self.lines = tuple([line for _, line in marked])
-        """All lines of both."""
+        """All lines of both graphs."""
         self.marks = tuple([mark for mark, _ in marked])
-        """'-', '+' or ' ' for each of them."""
+        """'-', '+' or ' ' for each line."""
         self._described = before.described, after.described
         self._context = context
 
@@ -41,7 +41,7 @@ class Difference(Printed):
 
     @cached_property
     def before(self) -> Tally:
-        """The cost of the first graph, as `nn.count` counts it."""
+        """The cost of the first graph, as in `nn.count`."""
         return tally_of(applications_in(self._described[0].block))
 
     @cached_property
@@ -51,7 +51,7 @@ class Difference(Printed):
 
     @property
     def summary(self) -> str:
-        """Both costs in a line."""
+        """Both costs in one line."""
         said = [("functions", "functions"), ("products", "matrix_products"), ("convolutions", "convolutions"),
                 ("FLOPs", "flops"), ("bytes", "bytes")]  # fmt: skip
         pairs = [(title, getattr(self.before, name), getattr(self.after, name)) for title, name in said]
@@ -94,7 +94,7 @@ def _changed(before: int, after: int) -> str:
 
 
 def _renamed(a: Description, b: Description, here: dict[int, int]) -> Description:
-    """The second graph with the first one's names for what both have, and other names for the rest."""
+    """The second graph with the first one's names for common values, and new names for the rest."""
     names = Names()
     for name in (*a.names, *[name for results in a.results for name in results[1:] if name]):
         names.given(name)
@@ -112,7 +112,7 @@ def _renamed(a: Description, b: Description, here: dict[int, int]) -> Descriptio
 
 
 def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int]) -> Iterator[tuple[str, Line]]:
-    """The lines of both graphs in the order of the second; lines of the first alone come after their predecessors."""
+    """The lines of both graphs in the order of the second; lines only in the first follow their predecessors."""
     gone: dict[int, list[int]] = {-1: []}
     before = -1
     for i in old.nodes:
@@ -130,7 +130,7 @@ def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int
 
 
 def _either(before: list[Line], after: list[Line]) -> list[tuple[str, Line]]:
-    """The lines of one node in both graphs; once if they are equal."""
+    """The lines of one node in both graphs; a single copy if they are equal."""
     if _said(before) == _said(after):
         return [(" ", line) for line in after]
     return [*[("-", line) for line in before], *[("+", line) for line in after]]
@@ -147,15 +147,15 @@ COLUMNS = {
     "rule": "what that backward rule computes",
     "location": "the line of your program",
 }
-"""What may be said of a function beside what it computes, its shape, and its order."""
+"""The optional columns of a listing, with descriptions."""
 
 
 class Listing(Printed):
-    """A graph as text, as wide as the terminal that it is printed to. With `rich` and in notebooks each order of
-    differentiation has a colour.
+    """A graph as text, fitted to the width of the terminal. With `rich` and in notebooks each order of differentiation
+    has a colour.
 
-    `listing.text(width)` is the text in a given number of columns, and `listing.diff(other)` tells what is different in
-    another graph.
+    `listing.text(width)` is the text in a given number of columns, and `listing.diff(other)` compares it with another
+    graph.
     """
 
     def __init__(self, lines: Iterable[Line], columns: Sequence[str], described: Description) -> None:
@@ -164,14 +164,14 @@ class Listing(Printed):
         self.columns = tuple(columns)
         """The names of the columns that are shown."""
         self.described = described
-        """What is known of the graph, without its Variables."""
+        """The description of the graph, without its Variables."""
 
     def _shown(self) -> tuple[Sequence[Line], Sequence[str]]:
         return self.lines, ()
 
     def diff(self, other: Listing, context: int | None = 2) -> Difference:
         """Compare with another graph: which functions are gone and which are new. Functions match if they compute the
-        same of the same values, whatever their names or places in the text.
+        same from the same values, whatever their names or positions in the text.
 
             plain = nn.show(nn.grad(loss, weights))
             again = nn.show(nn.grad(loss, weights, recompute="sqrt"))
@@ -179,10 +179,10 @@ class Listing(Printed):
 
         Args:
             other: The listing of the other graph.
-            context: How many lines that are the same are shown around those that are not; None for all.
+            context: The number of equal lines to show around changes; None for all.
 
         Raises:
-            TypeError: `other` is no listing, or `context` no int.
+            TypeError: `other` is not a listing, or `context` is not an int.
             ValueError: `context` is negative.
         """
         if not isinstance(other, Listing):
@@ -207,28 +207,28 @@ def show(
 ) -> Listing:  # fmt: skip
     """The graph that computes `outputs` as text: `print(nn.show(y))`.
 
-    There is a line for each leaf and for each function, in the order in which they were made: what it gives, what it is
-    applied to, its arguments, shapes and dtypes, and the order of differentiation if that is not 0. A function without
-    inputs is a constant. Below a loop or a branch is its body, indented, with what its inputs are. Blocks of functions
-    that come several times, as the layers of a network do, are written once, with how often they come and what is
-    another value in each. Of the outputs of a function those have names that are read. Nothing is run.
+    Each leaf and each function has a line, in the order of their creation: its results, its inputs, arguments, shapes
+    and dtypes, and the order of differentiation if that is not 0. A function without inputs is a constant. The body of
+    a loop or a branch is indented below it, with the operands of its inputs. Repeated blocks of functions, such as the
+    layers of a network, are written once, with the number of repetitions and the values that differ between them. Only
+    outputs that are read have names. Nothing is run.
 
-    On a terminal (with `rich.print`, or `nngrad show`) and in notebooks, each order of differentiation has its colour.
+    On a terminal (with `rich.print`, or `nngrad show`) and in notebooks, each order of differentiation has a colour.
 
     Args:
         outputs: A Variable or Variables.
-        columns: What else is shown, "all" or some of: "origin", the function whose backward rule a gradient comes from;
-            "state", what is kept for gradients and what is computed again; "scope", the scope of parameters; "rule",
-            what the backward rule computes; "location", the line of your program, where it was recorded
-            (`nn.source_locations`). By default what there is to say of them, rules left out.
-        fold: Whether blocks that repeat are written once.
-        parameters: Names of parameters that are not registered, as a module's: `model.get_parameters()`.
+        columns: Further columns, "all" or some of: "origin", the function whose backward rule a gradient comes from;
+            "state", which values are kept for gradients and which are rematerialised; "scope", the parameter scope;
+            "rule", what the backward rule computes; "location", the line of your program, if recorded
+            (`nn.source_locations`). By default all columns with something to show, except "rule".
+        fold: Whether to write repeated blocks once.
+        parameters: Names of unregistered parameters, such as a module's: `model.get_parameters()`.
 
     Returns:
         A `Listing`.
 
     Raises:
-        TypeError: Something is not a Variable, or another argument of another type.
+        TypeError: Something is not a Variable, or another argument has the wrong type.
         ValueError: There is no such column, or there are no outputs.
     """
     if not isinstance(fold, bool):
@@ -258,7 +258,7 @@ def _checked_columns(columns: Any) -> tuple[str, ...] | None:
 
 
 def _telling(described: Description) -> tuple[str, ...]:
-    """The columns that are informative for this graph."""
+    """The columns that have something to show for this graph."""
     says = {
         "origin": True,
         "state": not {State.AGAIN, State.COPY}.isdisjoint(described.states),

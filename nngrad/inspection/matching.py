@@ -1,4 +1,4 @@
-"""Match the functions of two graphs: they correspond if they do the same to the same values, whatever the names."""
+"""Match the functions of two graphs: equal ones compute the same from the same values, whatever their names."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from .recomputation import State
 
 
 def matching(a: Description, b: Description) -> dict[int, int]:
-    """For nodes of the first graph those of the second that are the same, or stand in their place, each to one at most.
-    What is in bodies goes with the function that has them.
+    """A one-to-one map from nodes of the first graph to equal or corresponding nodes of the second. Nodes of bodies are
+    matched along with their owners.
 
-    Leaves are the same where they are one Variable, or else have one name, shape and dtype. Functions are the same that
-    do the same to the same values; `F.recomputed` and barriers only pass values on. Of what is left, functions stand in
-    each other's place that do the same to arrays of the same shapes and are of one order and of the gradient of the
-    same function: something that they are computed from is another. The work is in proportion to the graphs.
+    Leaves are equal if they are one Variable, or else have the same name, shape and dtype. Functions are equal if they
+    apply the same op to equal values; `F.recomputed` and barriers only pass values on. Remaining functions correspond
+    if they apply the same op to arrays of the same shapes, have the same order, and belong to the gradient of the same
+    function: only their operands differ. The time is linear in the size of the graphs.
     """
     known: dict[Any, int] = {}
     leaves = _leaves(a, b)
@@ -27,7 +27,7 @@ def matching(a: Description, b: Description) -> dict[int, int]:
     of_b = _identities(b, known, {j: of_a.nodes[i] for i, j in leaves.items()})
     there = dict(leaves)
     taken = set(leaves.values())
-    for copies in (False, True):  # what computes something again is new where there is but one of it
+    for copies in (False, True):  # a rematerialising copy must not be matched with its original
         waiting: dict[int, deque[int]] = {}
         for j in b.top:
             if j not in taken and (b.states[j] is State.COPY) in (False, copies):
@@ -59,7 +59,7 @@ def matching(a: Description, b: Description) -> dict[int, int]:
 
 
 _MOST_TRIED = 8
-"""Of how many functions that could stand in the place of one the most similar is chosen."""
+"""The number of candidates from which the most similar function is chosen."""
 
 
 def _alike(
@@ -70,7 +70,7 @@ def _alike(
 
 
 def _leaves(a: Description, b: Description) -> dict[int, int]:
-    """The leaves that both graphs share."""
+    """The leaves that both graphs share, as a map from the first to the second."""
     found: dict[int, int] = {}
     of_b = {id(x): j for j, ref in b.leaf_refs.items() if (x := ref()) is not None}
     for i, ref in a.leaf_refs.items():
@@ -90,7 +90,7 @@ class _Identities(NamedTuple):
 
     nodes: list[int]
     values: list[tuple[int, ...]]
-    """Of the outputs of each node."""
+    """The numbers of the outputs of each node."""
 
 
 def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -> _Identities:
@@ -99,7 +99,7 @@ def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -
     for i, op in enumerate(d.ops):
         read = tuple([values[node][output] for node, output in d.operands[i]])
         if op is None:
-            # What is in a body is told by the function that has it.
+            # Nodes in bodies are identified by their owner.
             number = leaves.get(i, -1)
             number = known.setdefault(object(), len(known)) if number < 0 else number
         else:
@@ -115,7 +115,7 @@ def _identities(d: Description, known: dict[Any, int], leaves: dict[int, int]) -
 
 
 def _place(d: Description, i: int, identities: _Identities) -> Any:
-    """A key of functions that may be in each other's place."""
+    """A key that is equal for functions that may correspond."""
     base, rule = d.bases[i], d.rules[i]
     gradient_of = None if base == i else identities.nodes[base] if base >= 0 else rule
     return d.ops[i], static_key(d.static[i]), d.given(i), d.orders[i], gradient_of

@@ -26,21 +26,21 @@ class Held(NamedTuple):
     """Values of one op, shape, dtype and reason."""
 
     op: str
-    """The name of the op; for what a loop stacks, that of the one in its body, and of the loop."""
+    """The name of the op; for values stacked by a loop, the op in its body and the loop."""
     spec: Spec
     number: int
     nbytes: int
-    """Bytes of all of them."""
+    """The total bytes of these values."""
     why: str
 
 
 class MemoryReport(NamedTuple):
-    """The result of `memory_report`; `str()` of it is a text."""
+    """The result of `memory_report`; print it for a readable report."""
 
     peak: int
-    """Bytes of temporaries (all but leaves and results) by the structure of the graph: an estimate."""
+    """The peak bytes of temporaries (not leaves and results), estimated from the structure of the graph."""
     compiled: int | None
-    """Bytes of temporaries by the compiler's own account; None where it was not asked, or tells nothing."""
+    """The bytes of temporaries that the compiler reports; None if it was not asked, or reports nothing."""
     leaves: int
     """Bytes of the leaves."""
     results: int
@@ -48,9 +48,9 @@ class MemoryReport(NamedTuple):
     kept: tuple[Held, ...]
     """Values that are kept until a gradient reads them, the largest first."""
     recomputed: tuple[Held, ...]
-    """Values that are not kept, but computed again for a gradient, the largest first."""
+    """Values that are rematerialised for a gradient rather than kept, the largest first."""
     timeline: Timeline
-    """Bytes that are live at each step of the predicted schedule."""
+    """The live bytes at each step of the predicted schedule."""
 
     def __str__(self) -> str:
         compiled = "" if self.compiled is None else f", as compiled {shown_bytes(self.compiled)}"
@@ -92,12 +92,12 @@ _MOST_ROWS = 8
 def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) -> MemoryReport:
     """Report the memory that the graph of `outputs` takes: pass a loss together with its gradients.
 
-    The prediction is an estimate from the structure of the graph, by which recomputation ranks graphs; what the
-    compiler says is measured. See docs/memory.md.
+    The prediction is an estimate from the structure of the graph, the one that recomputation uses to rank graphs; the
+    compiler reports the actual number. See docs/memory.md.
 
     Args:
         outputs: A Variable or Variables.
-        compile: Whether to compile the graph and ask the compiler, which takes what that takes. Nothing is run.
+        compile: Whether to compile the graph, which takes time, and ask the compiler. Nothing is run.
 
     Raises:
         TypeError: Something is not a Variable.
@@ -113,7 +113,7 @@ def memory_report(outputs: Variable | Iterable[Variable], compile: bool = True) 
 
 
 def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]]:
-    """The values of lower orders that gradients read, and those that are rematerialised instead."""
+    """The values of lower orders that gradients read, and the values that are rematerialised instead."""
     kept, again = kept_for_gradients(functions)
     whys = {original: _reason(value.parent) for value, original in again}
     return _rows({x: _READ if is_read else _BASE for x, is_read in kept.items()}), _rows(whys)

@@ -23,10 +23,10 @@ def parameter_names(parameters: Parameters) -> dict[int, str]:
     """The names of parameters by the ids of their data cells, which copies of a parameter share.
 
     Args:
-        parameters: Parameters by name, which come before those that are registered.
+        parameters: Parameters by name; they take precedence over registered ones.
 
     Raises:
-        TypeError: It is no dict of Variables by name.
+        TypeError: `parameters` is not a dict of Variables by name.
     """
     if parameters is not None and not isinstance(parameters, Mapping):
         raise TypeError(f"parameters: expected a dict of Variables by name, got {type(parameters).__name__}")
@@ -44,11 +44,11 @@ class Names:
 
     def __init__(self) -> None:
         self._numbers = {kind: numbers_from() for kind in ("leaf", "v", "carry", "slice")}
-        """Of names that are made up."""
+        """The next number of each kind of generated name."""
         self._taken: set[str] = set()
 
     def given(self, name: str) -> str:
-        """A user's name, with a number if it is taken."""
+        """A user's name, with a number appended if it is taken."""
         name = printable(name)
         if name in self._taken:
             return self.new(name)
@@ -56,7 +56,7 @@ class Names:
         return name
 
     def like(self, name: str) -> str:
-        """The name that another graph uses, unless it was made up."""
+        """The name that another graph uses, or a new one if that name was generated."""
         kind = name.rstrip("0123456789")
         return self.new(kind) if kind in self._numbers else self.given(name)
 
@@ -73,20 +73,20 @@ class Names:
 
 
 ScopePath = str | None
-"""A path, 'conv1/bn', empty for the outermost; None where it is not known."""
+"""A path such as 'conv1/bn'; empty for the outermost scope, None if unknown."""
 
 
 def scopes_of(described: Description, sources: Sequence[Function | None], parameters: Mapping[int, str]) -> list[str]:
     """The scope of each node.
 
-    That of a parameter is the one that it is in, and that of a function the one in which it was applied, where that was
-    remembered (`nn.source_locations`). Else a function that reads parameters is in the scope that these have in common,
-    and another one in the innermost scope in which both lie what it is computed from and what is computed from it.
-    Gradients are in the scope of the function that they come from, and what is in a body in that of its function.
+    The scope of a parameter is part of its name; that of a function is where it was applied, if that was recorded
+    (`nn.source_locations`). Otherwise a function that reads parameters is in their common scope, and any other function
+    is in the innermost scope that contains both its operands and its readers. Gradients are in the scope of the
+    function that they come from, and nodes of a body in the scope of its owner.
 
     Args:
         described: The nodes.
-        sources: For each function the one at the end of the chain of origins.
+        sources: For each function the last one in its chain of origins.
         parameters: Names of parameters by the ids of their cells.
     """
     found: list[ScopePath] = [None] * len(described)
@@ -113,7 +113,7 @@ def _forward(
     above = list(found)
     direct: dict[Function, ScopePath] = {}
     for i, source in enumerate(sources):
-        if source is None or source.order:  # that comes from no function, and where it was asked for says nothing of it
+        if source is None or source.order:  # of unknown origin; the place of the request does not tell its scope
             continue
         if source not in direct:
             direct[source] = _direct(source, parameters)
@@ -124,7 +124,7 @@ def _forward(
 
 
 def _direct(f: Function, parameters: Mapping[int, str]) -> ScopePath:
-    """The scope in which a function was applied, if it was recorded, or if its parameters tell."""
+    """The scope in which a function was applied, as recorded or as its parameters indicate."""
     remembered: str | None = getattr(f, "scope", None)
     if remembered is not None:
         return remembered
@@ -171,7 +171,7 @@ _KINDS_OF_RULES = {
     "multilinear": "multilinear: the gradient takes the place of what it was derived by",
     "non-differentiable": "the gradient is zero",
 }
-"""What is said of rules that are not written out."""
+"""Descriptions of rules without a formula, by the kind of rule."""
 
 
 def formula_of(op: Op) -> str:

@@ -24,28 +24,28 @@ class Beginning(NamedTuple):
 
     kind: str
     number: int
-    """That of its function, in the order of running."""
+    """The number of its function, in execution order."""
     variable: Variable
     array: Any
     given: tuple[Any, ...]
-    """What its function was applied to."""
+    """The inputs of its function."""
     cause: Beginning | None
-    """For a NaN that was made of infinities, where the first of those begins."""
+    """For a NaN made from infinities, the origin of the first infinity."""
     trail: Trail
-    """For a function in a body: at which step of which loop."""
+    """For a function in a body, the loops around it and the step of each."""
     within: Beginning | None = None
-    """For a loop that was run in steps: where it begins in its bodies."""
+    """For a loop that was run step by step, the origin in its bodies."""
 
 
 Marks = Mapping[str, Beginning]
-"""Where each kind of value that an array has begins."""
+"""The origin of each kind of non-finite value in an array."""
 
 
 class Checker:
     """Observes functions as they run, also in bodies, and tracks the origin of each value that is not finite.
 
     Args:
-        kinds: What is looked for, by name: functions that say where an array has it.
+        kinds: What to look for, by name: functions that return a mask of its elements in an array.
     """
 
     def __init__(self, **kinds: Callable[[Array], Array]) -> None:
@@ -54,7 +54,7 @@ class Checker:
         self._numbers = itertools.count()
 
     def bad(self, array: Any) -> dict[str, Array]:
-        """The place of a NaN or infinity that is looked for in an array, if it has one."""
+        """The masks of the kinds that occur in an array."""
         values = np.asarray(array)
         if values.dtype.kind in "biu" or np.isfinite(values).all():
             return {}
@@ -62,7 +62,7 @@ class Checker:
         return {kind: mask for kind, mask in found.items() if mask.any()}
 
     def leaf(self, x: Variable, array: Any) -> None:
-        """Check a leaf; leaves that were not checked are never an origin."""
+        """Check a leaf; a leaf that was not checked is never an origin."""
         if kinds := self.bad(array):
             number = next(self._numbers)
             self._marks[id(x), 0] = {kind: Beginning(kind, number, x, array, (), None, ()) for kind in kinds}
@@ -77,13 +77,13 @@ class Checker:
                 self._marks[f, k] = marks
 
     def marks_of(self, x: Variable) -> Marks | None:
-        """The origin of what is not finite in a value; None if it is finite."""
+        """The origins of non-finite values in a Variable; None if all are finite."""
         return self._marks.get((id(x), 0) if x.parent is None else (x.parent, x.index))
 
     def marks(
         self, f: Function, inputs: Sequence[MarkedArray], results: Sequence[Any], trail: Trail
     ) -> list[Marks | None]:
-        """The origin of what is not finite in each result: an input's, or this function."""
+        """The origins of non-finite values in each result: an input's origin, or this function."""
         given = [x.mark for x in inputs]
         number = next(self._numbers)
         made: list[Marks | None] = []
@@ -99,24 +99,24 @@ class Checker:
         return made
 
     def of_part(self, mark: Marks, array: Any) -> Marks | None:
-        """The origin of what is not finite in a part of an array."""
+        """The origins of non-finite values in a part of an array."""
         bad = self.bad(array)
         return {kind: begun for kind, begun in mark.items() if kind in bad} or None
 
     def first(self, kind: str) -> Beginning | None:
-        """The first origin of a kind, anywhere."""
+        """The first origin of a kind in the whole run."""
         return first_of(kind, self._marks.values())
 
 
 def first_of(kind: str, marks: Iterable[Marks | None]) -> Beginning | None:
-    """The first origin of a kind among several marks; of outputs of one function the last one."""
+    """The first origin of a kind among several marks; among outputs of one function, the last."""
     found = [each[kind] for each in marks if each and kind in each]
     return min(reversed(found), key=lambda begun: begun.number, default=None)
 
 
 def arrays_of_last_forward(outputs: Sequence[Variable]) -> dict[int, Any]:
-    """The leaves' arrays by the leaves' ids: those of the last `forward()` of the outputs, or the current ones if there
-    was none."""
+    """The arrays of the leaves by the ids of the leaves: those of the last `forward()` of the outputs, or else the
+    current ones."""
     leaves = leaves_of(outputs)
     arrays = {id(x): array for x, array in zip(leaves, arrays_of(leaves, draw=False), strict=True)}
     for y in outputs:
@@ -126,14 +126,14 @@ def arrays_of_last_forward(outputs: Sequence[Variable]) -> dict[int, Any]:
 
 
 class InputState(NamedTuple):
-    """An input of the function that was found."""
+    """An input of the reported function."""
 
     name: str
     """The parameter of the function, and the Variable's own name if it has one."""
     finite: bool
     """Whether all elements are finite."""
     value: float | None
-    """Its element in the place that was found, where it has one there: functions that are elementwise, and numbers."""
+    """Its element at the reported place: for elementwise functions and for single numbers; else None."""
 
 
 class NanReport(NamedTuple):
@@ -142,7 +142,7 @@ class NanReport(NamedTuple):
     kind: str
     """'nan' or 'inf'."""
     function: Function | None
-    """The function that made it of inputs that had none of its kind; None if it was in a leaf."""
+    """The function that made it from inputs without any of its kind; None if it was in a leaf."""
     variable: Variable
     """The output of the function, or the leaf."""
     order: int
@@ -150,17 +150,17 @@ class NanReport(NamedTuple):
     place: tuple[int, ...]
     """Index of the first such element."""
     elements: int
-    """How many elements are such."""
+    """The number of such elements."""
     inputs: tuple[InputState, ...]
     """The function's inputs."""
     cause: NanReport | None
-    """For a NaN that was made of infinities: where the first of those comes from."""
+    """For a NaN made from infinities, the origin of the first infinity."""
     reaches: tuple[int, ...]
-    """Which of the outputs are not finite; none if what was found is selected away before it gets there."""
+    """The indices of the outputs that are not finite; empty if the value is masked out on the way."""
     within: NanReport | None = None
-    """For a loop, and what else has a body: the function in the body that made the first one."""
+    """For a loop or another function with a body, the function in the body that made the first one."""
     steps: Trail = ()
-    """For a function in a body: at which step of which loop, the outermost first."""
+    """For a function in a body, the loops around it and the step of each, the outermost first."""
 
     def __str__(self) -> str:
         lines = [f"{_NAMES[self.kind]} in {self._whose()}, {self._where()}"]
@@ -196,19 +196,19 @@ _NAMES = {"nan": "NaN", "inf": "infinity"}
 def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> NanReport | None:
     """Run the graph of `outputs` function by function, and report where the first NaN or infinity comes from.
 
-    What is found is the function that made it: one with no NaN among its inputs for a NaN, with no infinity for an
-    infinity. NaN goes before infinity, which is a value like another as long as nothing is made NaN by it. Where the
-    NaN was made of infinities, as 0 times infinity is, the report has the function that made those too.
+    The report names the function that made it: for a NaN one without NaN in its inputs, for an infinity one without
+    infinities. NaN takes precedence, since infinities are legitimate as long as no NaN results from them. For a NaN
+    made from infinities, such as 0 times infinity, the report also names the function that made those.
 
-    It looks back from those of the outputs that are not finite. What lies in the graph and does not reach them, as an
-    infinity that a `where` does not take, is no error, and is looked for only if `masked`.
+    The search goes back from the outputs that are not finite. Other non-finite values in the graph, such as an infinity
+    that a `where` does not select, are no error, and are reported only if `masked`.
 
-    The values are those of the last `forward()` of the outputs, or those of the leaves' present values if there was
-    none. XLA may round what it fuses otherwise than function by function.
+    Values are computed from the leaves at the last `forward()` of the outputs, or else from their current values. XLA
+    may round fused functions differently from single ones.
 
     Args:
         outputs: A Variable or Variables.
-        masked: Whether to report what does not reach the outputs too.
+        masked: Whether to report also values that do not reach the outputs.
 
     Returns:
         A `NanReport`, or None if there is nothing to report.
@@ -221,7 +221,7 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
 
 
 def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False) -> NanReport | None:
-    """The result of `find_nan` for values of leaves by their ids."""
+    """`find_nan` for given arrays of the leaves, by the ids of the leaves."""
     checker = Checker(nan=np.isnan, inf=np.isinf)
     values: dict[tuple[Any, int], Any] = {}
     for x in leaves_of(outputs):
@@ -282,6 +282,6 @@ def _element(x: Variable, array: Any, place: tuple[int, ...], f: Function) -> fl
     if not x.spec.differentiable or (x.shape and not f.op.diagonal):
         return None
     if f.op.selects and x.shape not in ((), y):
-        return None  # a condition may stand for the first axes
+        return None  # a condition may cover only the first axes
     own = place[len(place) - x.ndim :]
     return float(array[tuple([i if n > 1 else 0 for i, n in zip(own, x.shape, strict=True)])])

@@ -17,26 +17,26 @@ if TYPE_CHECKING:
     from .lines import Line
 
 _WIDEST = 72
-"""Columns after which shapes are not lined up any more."""
+"""The width of a line's code beyond which shapes are no longer aligned."""
 _WIDEST_CELL = 32
-"""The same for what other columns say."""
+"""The same for the texts of other columns."""
 _NARROWEST = 20
-"""Columns that may be asked for at the least."""
+"""The minimum width that may be requested."""
 _ENOUGH = 48
-"""Columns that a function itself has before others are shown."""
+"""The width that the code gets before other columns are shown."""
 _NARROW = 16
-"""Columns that it has in any case, and those below which shapes and orders are not cropped for its sake."""
+"""The minimum width of the code, and the width to which shapes and orders are cropped for its sake."""
 _FIXED = 2
-"""Columns that are not left out: shapes, and orders."""
+"""The number of columns that are never omitted: shapes and orders."""
 _MOST_IN_NOTEBOOKS = 1000
-"""Lines."""
+"""The maximum number of lines in notebooks."""
 
 _COLOURS = {
     "dodger_blue1": "#1f77d0", "dark_orange": "#c05a00", "green3": "#0f8a3c", "medium_orchid": "#a04fd0",
     "red1": "#d03a5a", "dark_cyan": "#00838f", "gold3": "#8a7000", "grey62": "#7a6a8a",
 }  # fmt: skip
-"""Colours of the orders of differentiation from the first on, which are told apart on white and on black alike: on a
-terminal, and in a notebook."""
+"""Colours of the orders of differentiation from the first on, on a terminal and in a notebook; they are distinct on
+white and on black."""
 _MARKS = {"+": "bold green", "-": "bold red"}
 _CSS = {
     "bold": "font-weight:bold", "dim": "opacity:.65", "bold green": "color:#0f8a3c;font-weight:bold",
@@ -45,7 +45,7 @@ _CSS = {
 
 
 class Printed:
-    """Base of objects displayed as lines: as text, in colours on a terminal, and in notebooks."""
+    """Base class of objects displayed as lines: as text, in colour on a terminal, and in notebooks."""
 
     @property
     def summary(self) -> str:
@@ -99,8 +99,8 @@ def _rows(lines: Sequence[Line], marks: Sequence[str], width: int | None) -> Ite
 
     Args:
         lines: The lines.
-        marks: What is put in front of each line: '+', '-' or ' '.
-        width: How many columns there are; None for as many as it takes.
+        marks: The mark in front of each line: '+', '-' or ' '.
+        width: The available width in characters; None for unlimited.
     """
     codes, tails = [_code(line) for line in lines], [_tail(line) for line in lines]
     widest = min(max([code.cell_len for code, tail in zip(codes, tails, strict=True) if tail], default=0), _WIDEST)
@@ -108,10 +108,10 @@ def _rows(lines: Sequence[Line], marks: Sequence[str], width: int | None) -> Ite
     widths = [min(max([tail[k].cell_len for tail in tails if k < len(tail)], default=0), _WIDEST_CELL)
               for k in range(max(map(len, tails), default=0))]  # fmt: skip
     if room is not None:
-        # What is least missed is left out first: the columns from the right, but for shapes and orders.
+        # The least important columns are omitted first, from the right, but never shapes and orders.
         while len(widths) > _FIXED and room - _needed(widths) < min(widest, _ENOUGH):
             widths.pop()
-        # Then shapes, of functions with many results, and orders are cropped: what is computed tells more.
+        # Then shapes (of functions with many results) and orders are cropped: the code is more important.
         for k in range(len(widths)):
             missing = min(widest, _ENOUGH) - (room - _needed(widths))
             widths[k] -= max(0, min(missing, widths[k] - _NARROW))

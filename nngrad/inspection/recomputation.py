@@ -14,15 +14,15 @@ from ..graph import Function, Variable
 
 
 class State(IntEnum):
-    """What gradients do with the results of a function."""
+    """How gradients treat the results of a function."""
 
     PLAIN = 0
     KEPT = 1
-    """A gradient reads them, so they are kept for it; or others are computed from them again."""
+    """They are kept: a gradient reads them, or rematerialised values are computed from them."""
     AGAIN = 2
-    """A gradient would read them, but they are computed again for it."""
+    """A gradient needs them, but rematerialises them."""
     COPY = 3
-    """The function is one that computes something again."""
+    """The function is a copy that rematerialises a value."""
 
 
 def kept_for_gradients(
@@ -31,8 +31,8 @@ def kept_for_gradients(
     """The values of lower orders that are kept, and those that are rematerialised instead.
 
     Returns:
-        The values that are kept, each with whether a gradient reads it; else others are computed from it again. And the
-        values that are computed again, each before the equal one that need not be kept for it.
+        The values that are kept, each with whether a gradient reads it, rather than only rematerialisation. And pairs
+        of a rematerialised value and the equal value that need not be kept.
     """
     kept: dict[Variable, bool] = {}
     again = []
@@ -64,7 +64,7 @@ def states_of(functions: Sequence[Function | None], at: Mapping[Any, int]) -> li
     for _, original in recomputed:
         states[at[original]] = State.AGAIN
     for copy, original in recomputed:
-        # A copy is made after all that it copies, and what it copies after all that this is computed from.
+        # Copies come after their originals, and originals after their operands.
         stack = [copy]
         while stack:
             f = stack.pop()

@@ -1,4 +1,4 @@
-"""`measure`: how long forward and backward of an iteration take, each with its preparation on the host."""
+"""`measure`: the time of forward and backward in an iteration, each with its preparation on the host."""
 
 from __future__ import annotations
 
@@ -36,30 +36,30 @@ class Milliseconds(NamedTuple):
     forward_preparation: float
     """To build the graph of the loss, to list it as a program and to find its executable, on the host."""
     forward: float
-    """To run that executable, until the loss is there."""
+    """To run that executable, until the loss is ready."""
     backward_preparation: float
-    """To build the graph of the gradients, to list it with the loss's and to find its executable, on the host. A loop
-    that calls `loss.backward()` has this time at its first iteration only: afterwards the structure is known."""
+    """To build the graph of the gradients, to list it with that of the loss and to find its executable, on the host. A
+    loop that calls `loss.backward()` spends this time only at its first iteration: then the structure is cached."""
     backward: float
     """To run the executable of loss and gradients together, less the time of `forward`."""
     iteration: float
-    """All of it as a training loop has it: build the graph, `loss.forward()`, `loss.backward()` from gradients of
-    zero, and wait for loss and gradients. No solver."""
+    """A whole iteration of a training loop: build the graph, `loss.forward()`, `loss.backward()` from zero gradients,
+    and wait for loss and gradients. Without a solver."""
 
 
 class Stages(NamedTuple):
     """The stages of the first iteration, in milliseconds."""
 
     build: float = 0.0
-    """To build the graphs of loss and gradients, to list them as a program, and all else that Python does."""
+    """To build the graphs of loss and gradients, to list them as a program, and for all other work in Python."""
     trace: float = 0.0
     """For JAX to trace the program of loss and gradients."""
     lower: float = 0.0
     """For JAX to lower it."""
     compile: float = 0.0
-    """For XLA to compile it, to the best executable."""
+    """For XLA to compile it, with full optimisation."""
     run: float = 0.0
-    """To run that: the shortest time of the iterations that follow."""
+    """To run the executable: the shortest time of the later iterations."""
 
 
 NOT_KNOWN = Stages()
@@ -74,11 +74,11 @@ class Timing:
     first: float
     """Milliseconds of the first iteration, which compiles."""
     device: jax.Device
-    """Where it ran."""
+    """The device that ran it."""
     title: str = ""
-    """What it was."""
+    """The title above the table."""
     stages: Stages = NOT_KNOWN
-    """What of `first` was spent on what."""
+    """The parts of `first`."""
 
     def _each(self, function: Callable[[list[float]], float]) -> Milliseconds:
         return Milliseconds(*[function(list(column)) for column in zip(*self.samples, strict=True)])
@@ -90,7 +90,7 @@ class Timing:
 
     @property
     def minimum(self) -> Milliseconds:
-        """The shortest of each."""
+        """The minimum over the iterations, separately for each time."""
         return self._each(min)
 
     @property
@@ -141,31 +141,31 @@ def measure(
 ) -> Timing:
     """Measure the times of a model's forward and backward.
 
-    Each iteration is run twice: phase by phase, waiting for the device after each, and then as a whole as a loop has
-    it. Gradients are those of the leaves with `need_grad`, whose `.grad` is zero afterwards. Running statistics
-    move on, as they do at any forward.
+    Each iteration is run twice: phase by phase, waiting for the device after each, and then as a whole, like in a
+    training loop. The gradients are those of the leaves with `need_grad`, whose `.grad` is zero afterwards. Running
+    statistics are updated, as by any forward.
 
     Args:
-        loss: A function without arguments that builds the graph of a loss and returns the loss; or a loss whose graph
-            is there already: then nothing is built and hardly anything is left to prepare for forward.
-        iterations: How many are measured.
-        warm_up: How many go before, at least 1, since the first one compiles.
-        device: A Context or the name of a backend, such as 'cpu' or 'gpu'; by default JAX's default device. It is
-            where a function makes its arrays, its parameters too; what is on another device is moved there each time.
-        title: What stands above the table.
+        loss: A function without arguments that builds the graph of a loss and returns the loss; or an existing loss,
+            for which nothing is built, and hardly any preparation is left for forward.
+        iterations: The number of measured iterations.
+        warm_up: The number of iterations before them, at least 1, since the first one compiles.
+        device: A Context or the name of a backend, such as 'cpu' or 'gpu'; by default JAX's default device. The
+            function creates its arrays and parameters there; arrays on other devices are moved there each time.
+        title: The title above the table.
 
     Returns:
         A Timing; print it to see the table.
 
     Raises:
         TypeError: `loss` is neither a Variable nor a function that returns one, its dtype is not floating, or a number
-            is no int.
+            is not an int.
         ValueError: A number is too small, the loss is a leaf, no leaf above it has `need_grad`, or there is no such
             device.
 
     Warns:
-        RuntimeWarning: Something was compiled after the warm-up, so that times include a compilation: the structure of
-            the graph changes, as it does when a number in it changes.
+        RuntimeWarning: Something was compiled after the warm-up, so the times include a compilation: the structure of
+            the graph changes between iterations, for example because a number in it changes.
     """
     build = _builder(loss)
     checked_count(iterations, "iterations")
@@ -176,7 +176,7 @@ def measure(
         before = spent.total
         first = _iteration(build)
         trace, lower, compiling, *_ = [1e3 * (now - then) for now, then in zip(spent.total, before, strict=True)]
-        _phases(build)  # so that all is compiled
+        _phases(build)  # compiles everything
         for _ in range(warm_up - 1):
             _phases(build)
             _iteration(build)
@@ -199,7 +199,7 @@ def _phases(build: Callable[[], Variable]) -> tuple[float, float, float, float]:
     jax.block_until_ready(loss.data.array)
     computed = perf_counter()
     plan, gradients = plan_of([loss]), grad([loss], _differentiated(loss))
-    # Listed as `backward()` lists it, so that one executable serves both.
+    # In the order in which `backward()` lists it, so that both share an executable.
     both = linearize([loss, *gradients], first=plan.leaves, device=plan.program.device)
     executable, arrays = executable_of(both.program), arrays_of(both.leaves)
     prepared_again = perf_counter()

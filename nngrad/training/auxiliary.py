@@ -13,14 +13,14 @@ from ..graph.spelling import did_you_mean
 from ..solvers.gradients import Arrays, norm_of
 
 MEASURES = ("gradient_norm", "gradient_norms", "parameter_norm", "finite")
-"""What a step can be asked for by name."""
+"""The measures that a step can return by name."""
 
 
 class Auxiliary:
     """Auxiliary results in the user's structure: Variables and names of `MEASURES`.
 
     Raises:
-        TypeError: It contains anything else.
+        TypeError: `aux` contains anything else.
         ValueError: A name is unknown.
     """
 
@@ -37,24 +37,24 @@ class Auxiliary:
             elif not isinstance(leaf, Variable):
                 raise TypeError(f"{name}: expected a Variable or the name of a result, got {type(leaf).__name__}")
         self.variables = [leaf for leaf in self._given if isinstance(leaf, Variable)]
-        """Those that the graph computes."""
+        """The Variables, which the graph computes."""
         self.is_averaged = [x.shape == () and x.spec.differentiable for x in self.variables]
-        """Which of them are averaged over the parts of a batch; the others are stacked."""
+        """For each Variable, whether it is averaged over the parts of a batch; the others are stacked."""
         self.measures = frozenset([leaf for leaf in self._given if isinstance(leaf, str)])
-        """What is asked of the step itself."""
+        """The requested measures."""
         self.described = f"{self._structure}{[x if isinstance(x, str) else '' for x in self._given]}"
-        """The structure and the names in it, in text."""
-        self._given = [x if isinstance(x, str) else None for x in self._given]  # the graph is not kept
+        """The structure and the names in it, as text."""
+        self._given = [x if isinstance(x, str) else None for x in self._given]  # releases the graph
 
     def arranged(self, values: Sequence[Any], measured: dict[str, Any]) -> Any:
-        """The results in their structure, from the graph's `values` and the `measured` values by name."""
+        """The results in the user's structure, from the graph's `values` and the `measured` values by name."""
         left = iter(values)
         return jax.tree.unflatten(self._structure, [next(left) if m is None else measured[m] for m in self._given])
 
 
 def measures(wanted: frozenset[str], names: tuple[str, ...], params: Arrays, grads: Sequence[Any], finite: Any) -> Any:
     """The requested measures by name, from the parameters before the step and the gradients without the loss scale.
-    `finite` is None if nobody asks for it."""
+    `finite` is None if it was not requested."""
     found: dict[str, Callable[[], Any]] = {
         "gradient_norm": lambda: norm_of(grads),
         "gradient_norms": lambda: {name: norm_of([g]) for name, g in zip(names, grads, strict=True)},

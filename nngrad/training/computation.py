@@ -38,14 +38,14 @@ def input_array(value: Any, spec: Spec, name: str) -> Any:
     if isinstance(value, NdArray):
         return value.raw()
     try:
-        # Numbers and lists have 64 bits at first, which an input of so many shall get.
+        # NumPy converts numbers and lists to 64 bits, which only a 64-bit input needs.
         return host_array(np.asarray(value) if spec.needs_x64 and not hasattr(value, "dtype") else value, None)
     except (TypeError, ValueError) as error:
         raise type(error)(f"{name}: expected an array of {spec}, got {type(value).__name__} ({error})") from None
 
 
 def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
-    """`arrays` cast to the dtypes of `specs`, with their shapes checked. Runs only while JAX traces."""
+    """Check the shapes of `arrays`, and cast them to the dtypes of `specs`. Runs only while JAX traces."""
     check_count(arrays, specs)
     fitted = []
     for array, spec, name in zip(arrays, specs, names, strict=True):
@@ -58,8 +58,8 @@ def fitting(arrays: Arrays, specs: list[Spec], names: list[str]) -> list[Any]:
 
 
 class StepComputation:
-    """A training step as a function of arrays. The graph, and `inputs` (the shapes and dtypes of its inputs), are those
-    of one part of a batch; `names` are the inputs' names in messages."""
+    """A training step as a function of arrays. The graph and `inputs`, the specs of its inputs, are those of one part
+    of a batch; `names` are the names of the inputs for messages."""
 
     def __init__(
         self,
@@ -83,7 +83,7 @@ class StepComputation:
         self._change = GradientChange(options, self._names)
         self._wanted = frozenset() if auxiliary is None else auxiliary.measures
         self.input_specs = [spec_of_whole(spec, self._count) for spec in inputs]
-        """Shapes and dtypes of what is given for the inputs."""
+        """The specs of the inputs of a call, for a whole batch."""
         self._results = [loss, *[x.spec for x in auxiliary.variables]] if auxiliary is not None else [loss]
         self._gradients = graph.gradients
         self._directions = graph.directions
@@ -100,7 +100,7 @@ class StepComputation:
 
     @property
     def described(self) -> str:
-        """A text that identifies everything it does besides running the program and moving the parameters."""
+        """A text that identifies everything in the step except the program and the solver."""
         inputs = [(spec.shape, spec.dtype.name) for spec in self.input_specs]
         scaled = isinstance(self._solver.scaling, DynamicLossScale)
         auxiliary = None if self._auxiliary is None else self._auxiliary.described
@@ -111,7 +111,7 @@ class StepComputation:
         ))  # fmt: skip
 
     def __call__(self, params: Arrays, state: Arrays, arguments: tuple[Any, Arrays, list[Any]]) -> Results:
-        """The loss with the auxiliary results, the new values of leaves, the new parameters and the new state."""
+        """Returns the loss with auxiliary results, new values of leaves, new parameters and the new state."""
         lr, arrays, live = arguments
         solver = self._solver
         scaling = solver.scaling
@@ -122,7 +122,7 @@ class StepComputation:
         results = self._run(sources)
         loss, *values = [like(r, spec) for r, spec in zip(results, self._results, strict=False)]
         grads = self._summed(results, params)
-        if scaling is None:  # else they are used in float32 as they are
+        if scaling is None:  # with loss scaling they stay in float32
             grads = [like(g, p) for g, p in zip(grads, params, strict=True)]
         flags = self._flags(loss, grads)
         allowed = self._allowed(flags)
@@ -144,24 +144,23 @@ class StepComputation:
             finite = None if flags is None else flags.all()
             own = loss, self._auxiliary.arranged(values, measures(self._wanted, self._names, params, true, finite))
         if self._on_nan == "raise":
-            if isinstance(scaling, DynamicLossScale):  # which shrinks, as long as it can
+            if isinstance(scaling, DynamicLossScale):  # the scale shrinks as long as it can
                 flags = flags.at[1:].set(flags[1:] | (tree.loss_scale.scale > scaling.minimum))
-            if self._mesh is not None:  # each process looks at it
+            if self._mesh is not None:  # every process reads it
                 flags = jax.lax.with_sharding_constraint(flags, self._mesh.sharding())
             own = own, flags
         return own, (*updates, *moved), tuple(new), tuple(jax.tree.leaves(after))
 
     def _summed(self, results: Sequence[Any], params: Arrays) -> list[Any]:
-        """The gradient of each parameter, with the loss scale in it."""
+        """The gradient of each parameter, including the loss scale."""
         return [
             sum([results[k] for k in numbers[1:]], results[numbers[0]]) if numbers else jnp.zeros_like(p)
             for numbers, p in zip(self._gradients, params, strict=True)
         ]
 
     def _loss_of(self, sources: list[Any], state: Any) -> Callable[[Arrays], Any]:
-        """The loss as a function of the parameters, for line searches; all else, random numbers too, is the same.
-
-        Its derivative is the program's own, since JAX cannot differentiate everything that a program may contain.
+        """The loss as a function of the parameters, for line searches; everything else, including random numbers, is
+        fixed. Its derivative is the program's own, since JAX cannot differentiate everything in a program.
         """
         own, scaling = sources[LeafSource.PARAMETERS], self._solver.scaling
         divisor = 1.0 if scaling is None else divisor_of(scaling, state)
@@ -207,7 +206,7 @@ class StepComputation:
         )
 
     def _flags(self, loss: Any, grads: Sequence[Any]) -> Any:
-        """Whether the loss and each gradient are finite; None if nobody asks."""
+        """Whether the loss and each gradient are finite; None if not needed."""
         scales = isinstance(self._solver.scaling, DynamicLossScale)
         if self._on_nan is None and "finite" not in self._wanted and not (scales and self._averages):
             return None
@@ -231,13 +230,13 @@ class StepComputation:
 
 
 def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], list[Place]]:
-    """Where to read an average's values, and where to find the values that it follows after a step: among the
-    parameters, or among the new values of other leaves.
+    """The sources of an average's old values, and of the values that it follows after a step: parameters, or new values
+    of other leaves.
 
-    Its leaves are among those that the step writes from now on.
+    This adds the average's leaves to those that the step writes.
 
     Raises:
-        ValueError: The step changes a value that it follows in neither way, or something else writes the averages.
+        ValueError: The step does not change a value that the average follows, or something else writes the averages.
     """
     updated = {id(x.cell): i for i, x in enumerate(graph.updated[: len(graph.places_of_updated)])}
     followed: list[Place] = []
@@ -248,7 +247,7 @@ def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], li
                              "stand still; leave it out")
         followed.append((LeafSource.LEAVES, updated[id(p.cell)]) if place is None else place)
     for x, p in zip(average.get_parameters().values(), average.named.values(), strict=True):
-        x.cell.axes = p.cell.axes or ()  # on a mesh they lie side by side
+        x.cell.axes = p.cell.axes or ()  # on a mesh they have the same sharding
     before = [graph.place_of(x) for x in average.leaves]
     graph.updated += average.leaves
     return before, followed

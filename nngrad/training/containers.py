@@ -1,4 +1,4 @@
-"""`Parameter`, and Modules made of other Modules: `Sequential`, `ModuleList`, `ModuleDict`."""
+"""`Parameter`, and Modules that contain others: `Sequential`, `ModuleList`, `ModuleDict`."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ from .modules import Module
 
 
 def Parameter(data: Any, need_grad: bool = True, dtype: Any = None) -> Variable:  # noqa: N802
-    """A trainable leaf; a Module that it is assigned to has it as a parameter.
+    """A trainable leaf, which becomes a parameter of a Module when assigned to one of its attributes.
 
     Args:
         data: Its initial value: an array, a number, or a list of numbers.
-        need_grad: Whether it is trained. A Module registers only trained ones; one that is frozen later stays.
-        dtype: Its dtype; by default that of the array, and float32 for Python's numbers.
+        need_grad: Whether it is trained. A Module registers only trained leaves; one that is frozen later stays.
+        dtype: Its dtype; by default that of the array, or float32 for Python numbers.
     """
     return Variable.from_numpy_array(data, need_grad=need_grad, dtype=dtype)
 
 
 class Sequential(Module):
-    """A chain of Modules and functions: each is applied to the result of the previous one, and a tuple is passed on as
-    several arguments.
+    """A chain of Modules and functions: each is applied to the result of the previous one; a tuple becomes several
+    arguments.
 
     Args:
         args: Modules, functions of Variables such as `F.relu`, or pairs of a name and one of these. The default name of
             the i-th Module is that of its class and i.
 
     Raises:
-        TypeError: Something else is given.
+        TypeError: An argument is anything else.
     """
 
     def __init__(self, *args: Module | Callable[..., Any] | tuple[str, Module | Callable[..., Any]]) -> None:
@@ -49,7 +49,7 @@ class Sequential(Module):
                 self._steps.append(step)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The result of the last one. Each Module is called with `kwargs`."""
+        """Apply the chain, and return the last result. Each Module is called with `kwargs`."""
         result: Any = args if len(args) != 1 else args[0]
         for step in self:
             given = result if isinstance(result, tuple) else (result,)
@@ -75,7 +75,7 @@ class ModuleList(Module):
         modules: The Modules.
 
     Raises:
-        TypeError: An element is no Module.
+        TypeError: An element is not a Module.
     """
 
     def __init__(self, modules: Iterable[Module] = ()) -> None:
@@ -86,7 +86,7 @@ class ModuleList(Module):
         """Add a Module at the end.
 
         Raises:
-            TypeError: It is no Module.
+            TypeError: `module` is not a Module.
         """
         name = str(len(self._named))
         self._add(name, _checked(module, f"modules[{name}]"))
@@ -116,7 +116,7 @@ class ModuleDict(Module):
         modules: The Modules by name.
 
     Raises:
-        TypeError: A value is no Module, or a key no string.
+        TypeError: A value is not a Module, or a key is not a string.
     """
 
     def __init__(self, modules: Mapping[str, Module] | None = None) -> None:

@@ -1,7 +1,7 @@
 """`nn.precision`: the dtype in which functions within a block compute.
 
-Each op declares the precision that it wants (the fact `precision`). Casts, which are functions of the graph, are put
-before it accordingly. So a parameter stays in float32, and its gradient comes back through the cast in float32.
+Each op declares its preferred precision (the fact `precision`), and casts, which are functions of the graph, are
+inserted before it accordingly. So a parameter stays in float32, and the cast returns its gradient in float32.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ _OFF = "float32"
 def precision(dtype: str) -> Switched:
     """Let functions within the block compute in `dtype`, where that does no harm.
 
-    Products of matrices and convolutions cast float32 inputs to `dtype`, and return `dtype`. Sums, means, losses,
+    Matrix products and convolutions cast float32 inputs to `dtype`, and return `dtype`. Sums, means, losses,
     logarithms, powers and factorisations cast 16-bit inputs to float32, and return float32; softmax and averages over
-    windows compute in float32 inside. All other functions compute in the dtype of their inputs. If inputs are mixed, as
-    where a bias is added, parameters and other leaves are cast to 16 bits; computed float32 values stay so.
-    `F.sum.precision`, which is 'high', tells what a function wants.
+    windows compute in float32 inside. All other functions compute in the dtype of their inputs. If inputs have mixed
+    dtypes, as when a bias is added, parameters and other leaves are cast to 16 bits; computed float32 values are not.
+    The fact `precision` shows a function's preference: `F.sum.precision` is 'high'.
 
     Parameters stay in float32, and so do their gradients, of any order. float64 is never changed. Functions of
     gradients compute in the dtypes of the functions that they differentiate.
@@ -39,13 +39,13 @@ def precision(dtype: str) -> Switched:
             loss = F.mean(F.softmax_cross_entropy(network(x), t))
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
 
-    It is also a decorator. It holds for this thread or asyncio task.
+    It also works as a decorator, and applies to this thread or asyncio task.
 
     Args:
         dtype: 'bfloat16' or 'float16'; or 'float32', which switches it off within an outer block.
 
     Raises:
-        ValueError: It is another dtype.
+        ValueError: `dtype` is another dtype.
     """
     name = dtype if isinstance(dtype, str) else np.dtype(dtype).name
     if name == _OFF:
@@ -90,7 +90,7 @@ class PrecisionPolicy:
         return array.cast(y, dtype) if y.dtype != dtype and y.dtype in ours and dtype in ours else y
 
     def settled(self, y: Variable) -> Variable:
-        """`y` in the dtype that several functions can agree on: float32 if it has 16 bits."""
+        """`y` in a dtype that is common to several functions: float32 if it has 16 bits."""
         return array.cast(y, FLOAT32) if y.dtype == self._narrow else y
 
     def _cast(self, variables: Sequence[Variable], before: Any, after: Any) -> tuple[Variable, ...]:
@@ -104,7 +104,7 @@ class PrecisionPolicy:
 
 
 def _is_of_leaf(x: Variable) -> bool:
-    """Whether it is a leaf, or a slice or another layout of one."""
+    """Whether `x` is a leaf, or a slice or another layout of one."""
     f: Function | None = x.parent
     while f is not None and len(f.inputs) == 1 and (f.op.view or f.op.fuses == "moving" or f.op.slice_keys is not None):
         f = f.inputs[0].parent

@@ -45,10 +45,10 @@ class Module:
     """A part of a model with its own parameters, which may contain other Modules.
 
     A subclass defines `call`. All its methods run in the module's own parameter scope, so parametric functions in them
-    make the module's parameters, and no others see them. A Module that is assigned to an attribute is a submodule; its
-    parameters belong to the module too, under `@` and the name of the attribute. So do Modules in lists, tuples and
-    dicts, under the name of the attribute and their index or key (`@blocks.0/affine/W`). Leaves with `need_grad` there,
-    such as those of `nn.Parameter`, are parameters:
+    create parameters of this module alone. A Module that is assigned to an attribute is a submodule; its parameters
+    belong to the module too, under `@` and the name of the attribute. So do those of Modules in lists, tuples and
+    dicts, under the name of the attribute and their index or key (`@blocks.0/affine/W`). Leaves with `need_grad` in
+    attributes, such as those of `nn.Parameter`, are parameters:
 
         class Block(nn.Module):
             def __init__(self, width):
@@ -73,7 +73,7 @@ class Module:
     """
 
     _recursive_attrs = ("training",)
-    """Attributes that submodules get as well when they are set."""
+    """Attributes that are also set on submodules."""
 
     def __init_subclass__(cls) -> None:
         for name, method in list(vars(cls).items()):
@@ -85,7 +85,7 @@ class Module:
         return self.call(*args, **kwargs)
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
-        """The forward computation, to be defined by a subclass."""
+        """The forward computation, which subclasses define."""
         raise NotImplementedError(f"{type(self).__name__} has no method `call`, which says what it computes")
 
     # ---------------------------------------------------------------- the tree of modules
@@ -98,7 +98,7 @@ class Module:
 
     @property
     def _named(self) -> OrderedDict[str, Module]:
-        """The submodules found so far, in the order in which they were found."""
+        """The submodules found so far, in order of discovery."""
         found: OrderedDict[str, Module] = self.__dict__.setdefault("_submodules", OrderedDict())
         return found
 
@@ -106,7 +106,7 @@ class Module:
         """Register modules in lists, tuples and dicts of attributes, and parameters anywhere in attributes.
 
         Raises:
-            ValueError: The name of a parameter is that of a scope.
+            ValueError: A parameter and a scope have the same name.
         """
         scope = self.parameter_scope
         held = dict(_held(self.__dict__))
@@ -124,21 +124,21 @@ class Module:
 
     @property
     def parent(self) -> Module | None:
-        """The module that it is a submodule of; the last one if there are several."""
+        """The module that contains it as a submodule; the last one if there are several."""
         return self.__dict__.get("_parent")
 
     @property
     def name(self) -> str:
-        """Its name in its parent; without a parent, the name of its class in lower case."""
+        """The name of the module in its parent; without a parent, the name of its class in lower case."""
         own: str | None = self.__dict__.get("_name")
         return re.sub(r"(?<!^)(?=[A-Z])", "_", type(self).__name__).lower() if own is None else own
 
     def is_root(self) -> bool:
-        """Whether it is no submodule of another one."""
+        """Whether the module has no parent."""
         return self.parent is None
 
     def get_path_name(self) -> str:
-        """The names of all modules from the outermost one to this one, as in '@network/@first'."""
+        """The names of all modules from the outermost to this one, as in '@network/@first'."""
         names = []
         module: Module | None = self
         while module is not None:
@@ -148,7 +148,7 @@ class Module:
 
     @property
     def training(self) -> bool:
-        """Whether the module is in training mode, for `call` to ask. Setting it sets it for all submodules."""
+        """Whether the module is in training mode, for use in `call`. Setting it also sets it for all submodules."""
         found: bool = self.__dict__.get("training", True)
         return found
 
@@ -214,16 +214,16 @@ class Module:
 
     @property
     def parameter_scope(self) -> Scope:
-        """The scope of its parameters; those of its submodules are scopes within."""
+        """The scope of the module's parameters; it contains the scopes of its submodules."""
         scope: Scope = self.__dict__.setdefault("_parameter_scope", OrderedDict())
         return scope
 
     def get_parameters(self, recursive: bool = True, grad_only: bool = True) -> OrderedDict[str, Variable]:
-        """The parameters by name, each once, as far as `call` has made them; its first call makes them all.
+        """The parameters by name, each once. Those made in `call` exist after its first run.
 
         Args:
-            recursive: Whether to include those of submodules.
-            grad_only: Whether to list only those with `need_grad`, which are trained; False lists all, including
+            recursive: Whether to include parameters of submodules.
+            grad_only: Whether to list only parameters with `need_grad`, which are trained; False lists all, including
                 running statistics.
         """
         self._find_all()
@@ -247,7 +247,7 @@ class Module:
                     waiting.append(module)
 
     def _hold(self, key: str, param: Variable) -> None:
-        """Let the attribute that holds a parameter of this name hold this one."""
+        """Put a parameter into the attribute that holds the old parameter of its name."""
         module = self
         *path, name = key.split("/")
         for part in path:
@@ -286,8 +286,8 @@ class Module:
         save_parameters(path, self.get_parameters(grad_only=False), extension)
 
     def load_parameters(self, path: str | Path, extension: str | None = None, raise_if_missing: bool = True) -> None:
-        """Read parameters from a file. Existing ones take over the values, and so do graphs that use them; others are
-        created.
+        """Read parameters from a file. Existing ones take over the values, which graphs that use them see; missing ones
+        are created.
 
         Args:
             path: The file.
@@ -295,7 +295,7 @@ class Module:
             raise_if_missing: Whether a missing submodule is an error; if not, its parameters are ignored.
 
         Raises:
-            ValueError: There is no such submodule, or a parameter has another shape; nothing is changed then.
+            ValueError: There is no such submodule, or a parameter has another shape; nothing is changed.
         """
         self._find_all()
         with parameter_scope("", OrderedDict()):
@@ -354,8 +354,8 @@ def named_parameters(parameters: Any) -> dict[str, Variable]:
     """Parameters by name: the trained ones of a Module, those in a list by index, those of a pytree by path.
 
     Raises:
-        TypeError: One is no Variable.
-        ValueError: One is no leaf, or there are none.
+        TypeError: A parameter is not a Variable.
+        ValueError: A parameter is not a leaf, or there are none.
     """
     if isinstance(parameters, Variable):
         parameters = [parameters]
@@ -376,7 +376,7 @@ def named_parameters(parameters: Any) -> dict[str, Variable]:
 
 
 def _held(attributes: dict[str, Any]) -> Iterator[tuple[str, tuple[Any, Any, Any]]]:
-    """Names of the modules and leaves in a module's attributes (leaves also within lists, tuples and dicts), with the
+    """The names of modules and leaves in a module's attributes (leaves also within lists, tuples and dicts), with the
     container and the index or key of each."""
     waiting: list[tuple[str, Any, Any, Any]] = [
         (name, attributes, name, value) for name, value in reversed(attributes.items()) if not name.startswith("_")

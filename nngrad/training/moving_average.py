@@ -34,7 +34,7 @@ class MovingAverage:
     """Exponential moving average of parameters: `average <- decay * average + (1 - decay) * parameter` at each step.
 
     A training step with it in `averages=` updates it within its own executable; in a loop with `solver.update()` call
-    `average.update()` after it. Averages are kept in float32 at least.
+    `average.update()` after it. Averages are kept at least in float32.
 
         average = nn.MovingAverage(nn.get_parameters(), decay=0.999)
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t], averages=average)
@@ -42,18 +42,18 @@ class MovingAverage:
         with average.applied():
             loss.forward()          # with the averages in place of the parameters
 
-    Running statistics of the graph may be among the parameters, so that they are averaged too.
+    The parameters may include running statistics of the graph, which are then averaged too.
 
     Args:
         parameters: Variables by name, or in a list: leaves of floating dtypes.
         decay: The weight of the old average at each step, at least 0 and below 1.
-        bias_correction: Whether to average the steps so far alone, so that the first value is that of the parameters
-            after the first step: at step t, `decay` is (decay - decay^t) / (1 - decay^t) then. If not, the average
-            starts with the current parameters, which have the weight decay^t in it.
+        bias_correction: Whether to average only over the steps so far, so that the first average equals the parameters
+            after the first step: at step t the decay is then (decay - decay^t) / (1 - decay^t). If not, the average
+            starts with the current parameters, whose weight is decay^t after t steps.
 
     Raises:
-        TypeError: A parameter is no Variable, or not of a floating dtype.
-        ValueError: A parameter is no leaf, or there is none; `decay` is out of its range.
+        TypeError: A parameter is not a Variable, or has no floating dtype.
+        ValueError: A parameter is not a leaf, there are no parameters, or `decay` is out of range.
     """
 
     @explained
@@ -90,15 +90,15 @@ class MovingAverage:
         return int(self._count.data.raw())
 
     def get_parameters(self) -> OrderedDict[str, Variable]:
-        """The averages by the names of the parameters: leaves without gradient, of float32 at least."""
+        """The averages by the names of the parameters: leaves without gradient, at least in float32."""
         return self._averages.copy()
 
     def moved(self, before: Arrays, params: Arrays) -> Arrays:
-        """The count and the averages after another step, which ends at `params`: a pure function of arrays."""
+        """The count and the averages after another step, whose result is `params`: a pure function of arrays."""
         return _moved(before, params, *self.described)
 
     def update(self) -> None:
-        """Include the current parameters as those after another step."""
+        """Update the averages with the current parameters, as after another step."""
         check_process()
         cells = [x.cell for x in self.leaves]
         with x64_if(self._needs_x64):
@@ -108,14 +108,14 @@ class MovingAverage:
 
     @contextmanager
     def applied(self) -> Iterator[None]:
-        """Within the block, parameters have the values of their averages; afterwards they have their own again, also
-        after an error.
+        """Within the block, parameters have the values of their averages; afterwards they get their own values back,
+        also after an error.
 
         Values written to parameters within the block are lost, so train outside. All threads see the averages.
 
         Raises:
-            RuntimeError: Parameters were replaced within, by a training step or by loading. They have their values
-                from before the block again.
+            RuntimeError: Parameters were replaced within the block, by a training step or by loading. They have been
+                reset to their values from before the block.
         """
         cells = [p.cell for p in self._params.values()]
         with x64_if(self._needs_x64):
@@ -135,15 +135,15 @@ class MovingAverage:
                                "load parameters, outside the block")
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
-        """A copy of the count of steps and of the averages: 'count', 'average:conv/W'."""
+        """A copy of the count of steps and of the averages, as 'count', 'average:conv/W', ..."""
         arrays = arrays_in([x.cell for x in self.leaves])
         return OrderedDict((name, np.array(array)) for name, array in zip(self._names(), arrays, strict=True))
 
     def set_states(self, states: Mapping[str, Any]) -> None:
-        """Take over the result of `get_states` of an average of these parameters: all or nothing.
+        """Load the result of `get_states` of an average of these parameters, atomically.
 
         Raises:
-            TypeError: `states` is no mapping of names to arrays.
+            TypeError: `states` is not a mapping of names to arrays.
             ValueError: Names, shapes or dtypes differ, or the count is negative.
         """
         if not isinstance(states, Mapping):
@@ -160,8 +160,8 @@ class MovingAverage:
         """Read the count and the averages from a file of `save_states`.
 
         Raises:
-            ValueError: The file is damaged, or its contents do not fit, as in `set_states`; nothing is changed then.
-            OSError: It cannot be read.
+            ValueError: The file is damaged, or its contents do not fit, as in `set_states`; nothing is changed.
+            OSError: The file cannot be read.
         """
         read_into(path, lambda arrays, _: self.set_states(arrays))
 
@@ -192,7 +192,7 @@ def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) 
     def move(average: Any, p: Any) -> Any:
         share: Any = 1 - decay
         if bias_correction and decay:
-            # (1 - decay) / (1 - decay^t), to all digits also where decay is close to 1.
+            # (1 - decay) / (1 - decay^t), accurate to all digits even for a decay close to 1.
             share = share / -jnp.expm1(count.astype(average.dtype) * math.log(decay))
         return like(average + share * (p.astype(average.dtype) - average), average)
 

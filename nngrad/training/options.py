@@ -21,8 +21,8 @@ class StepOptions:
     """The options of `train_step`, checked.
 
     Raises:
-        TypeError: One is of the wrong kind.
-        ValueError: One is out of its range.
+        TypeError: An option has the wrong type.
+        ValueError: An option is out of range.
     """
 
     recompute: Any
@@ -34,7 +34,7 @@ class StepOptions:
     weight_decay: Decay | None
     on_nan: OnNan
     averages: Any
-    """A tuple of them; one is given by itself, or several in an iterable."""
+    """A tuple of averages; the user gives a single one, or several in an iterable."""
 
     def __post_init__(self) -> None:
         self.accumulate = checked_count(self.accumulate, "accumulate")
@@ -57,8 +57,8 @@ class StepOptions:
 
 
 class GradientChange:
-    """Gradient clipping and weight decay, in this order: by value, by each gradient's norm, by the global norm, then
-    weight decay is added."""
+    """Gradient clipping and weight decay, in this order: clip by value, by each gradient's norm, and by the global
+    norm, then add weight decay."""
 
     def __init__(self, options: StepOptions, names: Iterable[str]) -> None:
         self._value = options.clip_grad_by_value

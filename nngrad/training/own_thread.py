@@ -1,4 +1,4 @@
-"""A worker thread that stays consistent wherever an interrupt comes: its work is either still to begin or done.
+"""A worker thread that stays consistent under interrupts: its work has either not begun, or is done.
 
 `threading.Thread.start` and the conditions of `threading` are written in Python: an interrupt within them may leave an
 orphaned thread, or becomes a RuntimeError. The operations used here are atomic.
@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable
 
 _SECONDS = 0.1
-"""How often it is looked whether it is over, beside being told."""
+"""Seconds between checks for the end of the work, in addition to notification."""
 
 
 class OwnThread:
@@ -28,12 +28,12 @@ class OwnThread:
         self._ident: int | None = None
 
     def start(self) -> None:
-        """Start it unless it has started."""
+        """Start the thread unless it has started."""
         if not self._claim.locked():
-            _thread.start_new_thread(self._run, ())  # it may be the second one, and then ends at once
+            _thread.start_new_thread(self._run, ())  # a second one, if any, ends at once
 
     def wait(self, timeout: float = float("inf")) -> None:
-        """Wait until a started thread is done, for `timeout` seconds at most."""
+        """Wait until a started thread is done, for at most `timeout` seconds."""
         until = time.monotonic() + timeout
         while not self._is_over and time.monotonic() < until:
             try:
@@ -42,7 +42,7 @@ class OwnThread:
                 continue
 
     def end(self, timeout: float) -> None:
-        """Prevent it from starting, or wait until it is done, for `timeout` seconds at most, but not for itself."""
+        """Prevent the thread from starting, or wait at most `timeout` seconds until it is done; not for itself."""
         if self._claim.acquire(blocking=False):
             self._is_over = True
         elif self._ident != threading.get_ident():

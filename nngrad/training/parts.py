@@ -15,8 +15,8 @@ from ..solvers.loss_scale import like
 
 
 def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
-    """The spec of an input in each of `count` parts of a batch: a share of the rows along the first axis; an input
-    without axes is the same in all.
+    """The spec of an input in each of `count` parts of a batch: a share of the rows along the first axis. An input
+    without axes is the same in all parts.
 
     Raises:
         ValueError: `count` does not divide the first axis.
@@ -43,11 +43,11 @@ def over_parts(
     carried: Sequence[Any],
     stacked: Sequence[int],
 ) -> list[Any]:
-    """The results for a batch that is computed in parts, one after another, in the memory of one.
+    """The results for a batch that is computed in parts, one after another, in the memory of one part.
 
-    Returns means over the parts, accumulated in float32 at least; results at the positions in `stacked` get a first
-    axis of the parts instead. The last results are new values of the `carried` leaves, which go from part to part. Each
-    part gets its own version of the random `keys`.
+    Returns means over the parts, accumulated at least in float32; results at the positions in `stacked` are stacked
+    along a new first axis instead. The last results are new values of the `carried` leaves, which are passed from part
+    to part. Each part has its own random keys, derived from `keys`.
     """
 
     def part(number: Any, leaves: Sequence[Any]) -> tuple[list[Any], list[Any], list[Any]]:
@@ -81,6 +81,6 @@ def _rows_of_part(array: Any, number: Any, count: int) -> Any:
 
 
 def _key_of_part(key: Any, number: Any) -> Any:
-    """The key of a random function in the part of this number."""
+    """The key of a random function in part `number`."""
     folded = jax.random.fold_in(jax.random.wrap_key_data(key, impl="threefry2x32"), number)
     return jax.random.key_data(folded)

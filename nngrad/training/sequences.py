@@ -4,7 +4,7 @@
 
     packed = rnn_utils.pack_sequence([a, b, c], enforce_sorted=False)
 
-The lengths are read when a function is applied, as `F.pack_padded_sequence` says.
+The lengths are read when a function is applied; see `F.pack_padded_sequence`.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from ..graph import Array, Variable, as_variable
 
 
 class PackedSequence(NamedTuple):
-    """Sequences without padding: all first steps, then all second ones, and so on."""
+    """Sequences without padding: all first elements, then all second elements, and so on."""
 
     data: Variable
     """The elements, (sum of the lengths, ...)."""
     batch_sizes: Variable
-    """For each step the number of sequences that have it."""
+    """For each step the number of sequences that reach it."""
     sorted_indices: Variable | None = None
-    """Which of the sequences that were given is which of those packed; None if they were sorted."""
+    """For each packed sequence, the index of the given one; None if they were already sorted."""
     unsorted_indices: Variable | None = None
-    """Which of the packed sequences is which of those given."""
+    """For each given sequence, the index of the packed one."""
 
 
 def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_value: float = 0.0) -> Variable:
@@ -40,7 +40,7 @@ def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_
         padding_value: The value of the padding.
 
     Raises:
-        ValueError: There is no sequence, or they differ in more than their lengths.
+        ValueError: There are no sequences, or they differ in more than their lengths.
     """
     given = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
     if not given:
@@ -66,7 +66,7 @@ def pack_padded_sequence(
         padded_sequence: (T, B, ...).
         lengths: (B,), integers from 1 to T.
         batch_first: Whether `padded_sequence` is (B, T, ...).
-        enforce_sorted: Whether the longest must come first; if not, they are sorted here.
+        enforce_sorted: Whether sequences must be sorted, the longest first; if False, they are sorted here.
 
     Raises:
         ValueError: A shape does not fit, or the lengths are out of range or not sorted.
@@ -88,10 +88,10 @@ def pack_sequence(sequences: Sequence[Array], batch_first: bool = False, enforce
     Args:
         sequences: Variables, each (its length, ...).
         batch_first: Has no effect: packed sequences have no batch axis.
-        enforce_sorted: Whether the longest must come first; if not, they are sorted here.
+        enforce_sorted: Whether sequences must be sorted, the longest first; if False, they are sorted here.
 
     Raises:
-        ValueError: They differ in more than their lengths, or are not sorted.
+        ValueError: The sequences differ in more than their lengths, or are not sorted.
     """
     del batch_first
     lengths = np.asarray([s.shape[0] for s in sequences], np.int32)

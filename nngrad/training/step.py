@@ -30,16 +30,16 @@ from .options import StepOptions
 from .step_graph import StepGraph
 
 Carried = dict[str, Any]
-"""What goes from step to step: `parameters` by name, the solver's `state`, the `leaves` that a step writes (running
-statistics, averages) and the `learning_rate`."""
+"""The values passed from step to step: `parameters` by name, the solver's `state`, the `leaves` that a step writes
+(running statistics, averages) and the `learning_rate`."""
 PureStep = Callable[..., tuple[Any, Carried]]
 
 
 def pure_step(
     computation: StepComputation, solver: Solver, live: Sequence[Variable], written: Sequence[Variable], raises: bool
 ) -> tuple[PureStep, Carried]:
-    """The step as a pure function of its `live` leaves and arguments, and its initial first argument. It returns new
-    values of the `written` leaves and, if it `raises`, flags of what is finite."""
+    """The step as a pure function of its `live` leaves and arguments, and the initial value of its first argument. It
+    returns new values of the `written` leaves and, with `raises`, flags for finite values."""
     if solver.has_schedule:
         raise ValueError("to_jax: the solver's learning rate follows a schedule, which Python evaluates at each "
                          "step; set a number first, and carried['learning_rate'] in your loop")
@@ -68,7 +68,7 @@ def pure_step(
         for i, drawn in zip(keys, jax.random.split(key, len(keys)) if keys else (), strict=True):
             now[i] = jax.random.key_data(drawn)
         given = carried["learning_rate"], inputs, now
-        before = tuple([carried["parameters"][name] for name in names])  # JAX sorts what is known by name
+        before = tuple([carried["parameters"][name] for name in names])  # JAX sorts dicts by key
         own, leaves, new, state = computation(before, carried["state"], given)
         named = dict(zip(names, new, strict=True))
         after = {**carried, "parameters": named, "state": state, "leaves": tuple(leaves)}
@@ -83,12 +83,12 @@ R = TypeVar("R", covariant=True)
 class TrainStep(Generic[R]):
     """A training step of a fixed graph. Made by `train_step`.
 
-    Called with the inputs' values (arrays, or else Variables, NdArrays, numbers or lists), it moves the parameters by
-    one step and returns the loss before the step as a `jax.Array`; with auxiliary results, the pair `(loss, aux)`.
+    Called with the inputs' values (arrays, Variables, NdArrays, numbers or lists), it moves the parameters by one step
+    and returns the loss before the step as a `jax.Array`; with auxiliary results, the pair `(loss, aux)`.
 
-    Parameters, the solver's state, averages and whatever the graph updates change together, once all of them have been
-    dispatched: after an error or an interrupt, in signal handlers and in other threads they are either as before the
-    step or as after it. Threads that call steps of one solver take turns.
+    Parameters, the solver's state, averages and leaves updated by the graph change atomically, once all of them have
+    been dispatched: after an error or an interrupt, in signal handlers and in other threads, all have either their old
+    values or their new ones. Threads that call steps of one solver take turns.
     """
 
     def __init__(
@@ -115,11 +115,11 @@ class TrainStep(Generic[R]):
         self._input_names = names
         self._live = graph.live
         self._others = graph.others
-        look_away(solver)  # that is seen to here
+        look_away(solver)  # this step tracks such changes itself
         self._raises = options.on_nan == "raise"
         self._accumulate = options.accumulate
         self._loss = loss if self._raises else None
-        self._kinds: set[Any] = set()  # of arguments, as far as they need not be converted
+        self._kinds: set[Any] = set()  # kinds of arguments that need no conversion
         program = graph.program
         self._mesh = program.mesh
         work = work_of(program).plus(work_of_update(solver._variables))
@@ -131,7 +131,7 @@ class TrainStep(Generic[R]):
         )
 
     def _structure_of(self, graph: StepGraph) -> Callable[[], bytes | None]:
-        """The structure that is digested to identify the step, the same in every process; None if it has none."""
+        """The structure whose digest identifies the step, equal in every process; None if it has none."""
 
         def structure() -> bytes | None:
             computed, moved = digest_of_program(graph.program), self._solver.structure()
@@ -145,7 +145,7 @@ class TrainStep(Generic[R]):
         check_not_traced("a training step", STEP_TO_TRACE)
         try:
             kind = (*map(type, arrays), *map(_dtype_of, arrays))
-        except AttributeError:  # a list or a number
+        except AttributeError:  # lists and numbers have no shape
             kind = ()
         if kind not in self._kinds:
             arrays = self._converted(arrays)
@@ -172,15 +172,15 @@ class TrainStep(Generic[R]):
         return given
 
     def to_jax(self) -> tuple[PureStep, Carried]:
-        """The step as a pure JAX function, to be traced, exported or lowered for another platform.
+        """The step as a pure JAX function, which can be traced, exported or lowered for another platform.
 
             function, carried = step.to_jax()
             program = jax.export.export(jax.jit(function), platforms=["cuda"])(carried, x, t)
 
-        `loss, carried = function(carried, *inputs)` has no side effects: parameters, the solver's state and whatever
-        else a step writes go in and come out as `carried`, a pytree that starts with the current values. Leaves that no
-        step writes are frozen at theirs. If there are random functions, the function takes a JAX random key as `key=`.
-        With `on_nan="raise"` it skips a step instead. JAX's setting of x64 holds.
+        `loss, carried = function(carried, *inputs)` has no side effects: parameters, the solver's state and everything
+        else that a step writes are passed in and returned as `carried`, a pytree that starts with the current values.
+        Leaves that the step does not write are frozen at their current values. With random functions, the function
+        takes a JAX random key as `key=`. With `on_nan="raise"` it skips the step instead. JAX's setting of x64 applies.
 
         Raises:
             ValueError: The step writes to one of its inputs.
@@ -201,7 +201,7 @@ class TrainStep(Generic[R]):
         return tuple([mesh.argument(array, name, x, spec.shape) for array, name, x, spec in given])
 
     def _checked(self, results: Any, flags: Any, arrays: Arrays) -> Any:
-        """The results if the step was taken; else raises a FloatingPointError that says what was not finite."""
+        """Return the results if the step was taken; otherwise raise a FloatingPointError that names the values."""
         finite = np.asarray(flags)
         if finite.all():
             return results
@@ -212,10 +212,9 @@ class TrainStep(Generic[R]):
                                  f"as they were before the step. {self._where(arrays)}")
 
     def _where(self, arrays: Arrays) -> str:
-        """The function that made the first NaN or infinity of a rejected step: of the loss, or else of the
-        gradients."""
+        """The function that made the first NaN or infinity of a rejected step, in the loss or else in the gradients."""
         if self._loss is not None and self._mesh is None:
-            with suppress(Exception), switched(auto_forward=False, no_grad=False):  # the error says more than this one
+            with suppress(Exception), switched(auto_forward=False, no_grad=False):  # the original error is more useful
                 cells, parts = {id(p.cell) for p in self._variables}, self._accumulate
                 gradients = grad([self._loss], [x for x in leaves_of([self._loss]) if id(x.cell) in cells])
                 leaves = leaves_of([self._loss, *gradients])

@@ -23,25 +23,25 @@ from ..solvers.solver import Solver
 
 
 class LeafSource(enum.IntEnum):
-    """Where the value of a leaf comes from."""
+    """The source of a leaf's value."""
 
     PARAMETERS = 0
     INPUTS = 1
     LEAVES = 2
-    """All that is read from cells when the step is called."""
+    """Leaves that are read from their cells when the step is called."""
     STATE = 3
     """The number in the solver's state that the graph reads: the loss scale, or the damping."""
 
 
 Place = tuple[LeafSource, int]
-"""A source, and the number in it."""
+"""A source, and an index in it."""
 
 
 class StepGraph:
     """Loss, auxiliary results and gradients of a graph, as one program.
 
-    The program's results are the loss, the auxiliary ones, the gradients, and the new values of leaves. For a solver
-    that takes `residuals`, the loss is half the sum of their squares.
+    The program returns the loss, auxiliary results, gradients, and new values of leaves. For a solver that takes
+    `residuals`, the loss is half the sum of their squares.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class StepGraph:
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
         self.others = met_by([loss], others, functions_of([loss])) if others else []
-        """Leaves with `need_grad` that a gradient would reach, and that are neither trained here nor given."""
+        """Leaves with `need_grad` that a gradient would reach, but which are neither trained here nor inputs."""
         seed = seed_for(loss, solver)
         self.device = device_of([loss])
         leaves = [*[x for x, _ in targets], *inputs]
@@ -78,7 +78,7 @@ class StepGraph:
         with switched(auto_forward=False, no_grad=False):
             if residuals is not None:
                 from_state = leaf_of(NdArray.of_spec(spec_of((), solver._variables[0].dtype)))
-                shared = [leaf_of(p.cell) for p in solver._variables]  # each for all leaves that have its data
+                shared = [leaf_of(p.cell) for p in solver._variables]  # each stands for all leaves with its data
                 directions += solver.directions(residuals, shared, from_state)
             request = Request(
                 [loss], [x for x, _ in targets], [seed], recompute=recompute, final=True,
@@ -101,14 +101,14 @@ class StepGraph:
         check_read(self.program, inputs, len(targets))
         first = 1 + len(auxiliary)
         self.gradients = [[first + k for k, (_, i) in enumerate(targets) if i == n] for n in range(len(parameters))]
-        """For each parameter the places of the results that add up to its gradient."""
+        """For each parameter, the indices of the results that add up to its gradient."""
         after = first + len(targets)
         self.directions = list(range(after, after + len(directions)))
-        """The places of what the parameters move against, for a solver that takes residuals."""
+        """The indices of the directions to move against, for a solver that takes residuals."""
         self.updates_from = after + len(directions)
-        """The place of the first result that is a new value of a leaf."""
+        """The index of the first result that is a new value of a leaf."""
         self.updated = list(linear.updated)
-        """The leaves that have new values."""
+        """The leaves with new values."""
         for x in self.updated:
             if id(x.cell) in self._owners:
                 name = list(parameters)[self._owners[id(x.cell)]]
@@ -117,18 +117,18 @@ class StepGraph:
         self._numbers = {id(x): j for j, x in enumerate(inputs)}
         self._numbers_of_live: dict[int, int] = {}
         self.live: list[Variable] = []
-        """The leaves that are read from their cells, keys of random functions among them."""
+        """The leaves that are read from their cells, including keys of random functions."""
         in_state = residuals is not None or isinstance(solver.scaling, DynamicLossScale)
         self.places = [
             (LeafSource.STATE, 0) if x is from_state and in_state else self.place_of(x) for x in linear.leaves
         ]
-        """Where the values of the program's leaves come from."""
+        """The sources of the values of the program's leaves."""
         self.places_of_updated = [self.place_of(x) for x in self.updated]
-        """Where the values come from that the updated leaves have before."""
+        """The sources of the old values of the updated leaves."""
 
     @property
     def keys(self) -> list[int]:
-        """Which of the live leaves are keys of random functions."""
+        """The indices of live leaves that are keys of random functions."""
         return [i for i, x in enumerate(self.live) if x._source is not None]
 
     def place_of_parameter(self, x: Variable) -> Place | None:
@@ -162,7 +162,7 @@ class StepGraph:
 
 
 def _narrows(program: Program) -> bool:
-    """Whether it casts anything wider to float16."""
+    """Whether the program casts any wider dtype to float16."""
     block = program.block
     casts = any([any([isinstance(a, np.dtype) and a == np.float16 for a in given]) for _, given, _ in block.steps])
     return casts and any([spec.dtype == np.float32 for spec in block.inputs])
@@ -171,15 +171,15 @@ def _narrows(program: Program) -> bool:
 def seed_for(loss: Variable, solver: Solver) -> Variable | None:
     """The cotangent of the loss, which is the solver's loss scale; None for 1.
 
-    It is a leaf: simplification would move a number to where it does not keep gradients from underflowing.
+    It is a leaf, since simplification would move a constant factor to where it no longer prevents underflow.
 
     Raises:
-        ValueError: The dtype of the loss does not hold the scale.
+        ValueError: The dtype of the loss cannot hold the scale.
     """
     scaling = solver.scaling
     if scaling is None:
         return None
-    # A dynamic one that is too large is found out.
+    # A dynamic scale that is too large shrinks by itself.
     lowest = scaling.minimum if isinstance(scaling, DynamicLossScale) else scaling
     with np.errstate(over="ignore"):
         held = float(np.asarray(lowest).astype(loss.dtype))

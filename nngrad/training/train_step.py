@@ -184,10 +184,9 @@ def train_step(
 ) -> TrainStep[Any] | TrainStepByShape[Any]:
     """Forward, gradient and update of the graph of `loss` as one executable, for a training loop.
 
-    The graph is differentiated once, here. Each call of the result reads parameters and all other leaves from their
-    cells, so it sees values that were set in between; random functions draw anew, and running statistics are updated.
-    Parameters and state are donated and updated in place; an array that something else still refers to is copied
-    first.
+    The graph is differentiated once, here. Each call of the result reads the current values of parameters and all other
+    leaves, so it sees values that were set in between; random functions draw anew, and running statistics are updated.
+    Parameters and state are donated and updated in place; an array with other references is copied first.
 
         step = nn.train_step(loss, nn.get_parameters(), S.Adam(), inputs=[x, t])
         for images, labels in batches:
@@ -205,49 +204,49 @@ def train_step(
 
     Args:
         loss: A floating Variable of shape (), or a function of Variables that returns one, or one and `aux`. For
-            `S.GaussNewton` give the residuals in its place, a Variable of any shape or a list of some; the loss is half
-            the sum of their squares.
+            `S.GaussNewton` pass the residuals instead, a Variable of any shape or a list of them; the loss is half the
+            sum of their squares.
         parameters: Variables to train, by name or in a list, a pytree of them or a Module: leaves of floating dtypes.
-            If `loss` is a function it may be a function too, which is called once the first graph has made them:
+            If `loss` is a function, this may be a function too, which is called after the first graph has created them:
             `nn.get_parameters`.
         optimizer: A solver, which gets these parameters and may have a state for them already; or an optax
             transformation. A solver with loss scaling scales the gradients of this step too; the returned loss is not
             scaled. The step uses only the solver's update: its methods `weight_decay`, `clip_grad_by_norm` and
-            `scale_grad` change gradients left by `backward()`, of which there are none here; use the arguments below.
-        inputs: Variables whose values are given at each call, of their shapes. If `loss` is a function, there are none.
+            `scale_grad` change gradients left by `backward()`, and have no effect here; use the arguments below.
+        inputs: Variables whose values are passed to each call, with the same shapes. None if `loss` is a function.
         recompute: Which forward values to rematerialise rather than keep, as in `nn.grad`.
         wait_for_best: Whether all calls run the optimised executable. If not, the first calls of a large step run one
-            that is compiled quickly, and need the memory of parameters and state once more; their number depends on the
-            structure.
+            that is compiled quickly, and need additional memory for a copy of parameters and state; their number
+            depends on the structure.
         aux: Variables of any shape and dtype to return beside the loss, in lists, tuples and dicts: the step then
             returns `(loss, aux)`, in the same structure. It may contain names: 'gradient_norm' is the L2 norm of all
-            gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norm of
-            each; 'parameter_norm' is that of the parameters before the step; 'finite' tells whether loss and gradients
-            are finite.
-        accumulate: In how many parts a batch is computed, one after another and in the memory of one. The graph is that
-            of one part; the arrays of a call have that many times the rows along their first axis, of which part i gets
-            rows i, i + accumulate, ...; those without axes are the same for all parts. Gradients and loss are means
-            over the parts, as for a loss that is a mean over a batch. Random functions draw anew for each part, and
-            running statistics are updated part after part. Floating results of `aux` without axes are means too; all
-            others have a new first axis of parts.
-        clip_grad_by_value: Elements of gradients are clipped to between minus this and this.
-        clip_grad_by_norm: A gradient of a larger L2 norm is scaled to this norm, each parameter's by itself.
-        clip_grad_by_global_norm: If all gradients together have a larger L2 norm, they are scaled to this norm.
+            gradients together, before clipping and without a loss scale; 'gradient_norms' is a dict of the norms by
+            parameter; 'parameter_norm' is that of the parameters before the step; 'finite' tells whether loss and
+            gradients are finite.
+        accumulate: The number of parts in which a batch is computed, one after another in the memory of one. The graph
+            is that of one part; the arrays of a call have that many times the rows along their first axis, and part i
+            gets rows i, i + accumulate, ...; arrays without axes are the same for all parts. Gradients and loss are
+            means over the parts, as for a loss that is a mean over a batch. Random functions draw anew for each part,
+            and running statistics are updated part by part. Floating results of `aux` without axes are means too; all
+            others are stacked along a new first axis.
+        clip_grad_by_value: Clip the elements of gradients to the range from minus this to this.
+        clip_grad_by_norm: Scale each gradient with a larger L2 norm to this norm, separately for each parameter.
+        clip_grad_by_global_norm: Scale all gradients together to this norm if their joint L2 norm is larger.
         weight_decay: The factor of the parameter in the term that is added to its gradient; or a function from a
             parameter's name to its factor.
-        on_nan: What to do if the loss or a gradient is infinite or NaN. 'skip': the step leaves parameters, state and
-            whatever the graph updates as they are. 'raise': it also raises a FloatingPointError that tells what it was
-            and, except on a mesh, which function made the first one; each call waits for its results. None: no check.
-            A dynamic loss scale skips such steps by itself; with it 'raise' raises if the loss is affected, or the
-            scale cannot become smaller.
+        on_nan: What to do if the loss or a gradient is infinite or NaN. 'skip': leave parameters, state and leaves
+            updated by the graph unchanged. 'raise': also raise a FloatingPointError that says what it was and, except
+            on a mesh, which function made the first one; each call waits for its results. None: no check. A dynamic
+            loss scale skips such steps by itself; with it, 'raise' raises if the loss is affected, or the scale cannot
+            become smaller.
         averages: Moving averages of parameters, or of values that the graph updates, to update in the step.
 
     Raises:
-        TypeError: Something is of the wrong kind.
-        ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is
-            updated by the graph itself; the loss does not depend on an input; its dtype does not hold the solver's
-            loss scale; a function builds graphs with different parameters; `accumulate` does not divide the rows of a
-            batch; an average is of what this step does not move; or a number is out of its range.
+        TypeError: An argument has the wrong type.
+        ValueError: The loss is not a scalar; a parameter is not a leaf, occurs twice, is an input, or is updated by the
+            graph itself; the loss does not depend on an input; its dtype cannot hold the solver's loss scale; a
+            function builds graphs with different parameters; `accumulate` does not divide the rows of a batch; an
+            average follows values that this step does not change; or a number is out of range.
 
     Warns:
         UserWarning: The loss does not depend on some of the parameters; the graph computes in float16, and the solver

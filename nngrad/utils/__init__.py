@@ -13,7 +13,7 @@ from . import load as load
 from . import nnp_graph as nnp_graph
 from . import save as save
 
-if not TYPE_CHECKING:  # checkers of types say it themselves
+if not TYPE_CHECKING:  # type checkers report missing names themselves
 
     def __getattr__(name: str) -> Any:
         raise _no_attribute(f"nngrad.utils has no {name!r}", name, globals(), nnabla="nnabla.utils")

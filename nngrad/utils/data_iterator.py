@@ -39,13 +39,13 @@ class DataIterator:
     Args:
         data_source: The source of the examples.
         batch_size: The number of examples in a batch.
-        rng: Accepted for nnabla's sake: sources draw their orders.
-        use_thread: Whether the next batch is made in a thread while this one is used.
-        epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
-        epoch_end_callbacks: The same, called when its last example was taken.
+        rng: Accepted for compatibility with nnabla; sources determine the order.
+        use_thread: Whether a thread prepares the next batch while this one is used.
+        epoch_begin_callbacks: Functions to call with the number of an epoch when its first batch is made.
+        epoch_end_callbacks: Functions to call with the number of an epoch when its last example was taken.
 
     Raises:
-        ValueError: The source is empty; or `batch_size` is less than 1.
+        ValueError: The source is empty, or `batch_size` is less than 1.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class DataIterator:
 
     @property
     def position(self) -> int:
-        """The number of examples of the epoch given so far, including the last batch."""
+        """The number of examples of the epoch returned so far, including the last batch."""
         return self._position
 
     @property
@@ -159,13 +159,13 @@ class DataIterator:
         Args:
             rng: The random generator for the order of the part.
             num_of_slices: The number of parts, which have equal sizes; left-over examples are in none.
-            slice_pos: The number of the part, from 0 on.
-            slice_start: In place of these, the first position.
-            slice_end: The position after the last.
+            slice_pos: The index of the part, from 0.
+            slice_start: The first position, instead of `num_of_slices` and `slice_pos`.
+            slice_end: The position after the last, likewise.
             cache_dir: A folder for a cache of the part in files.
 
         Raises:
-            ValueError: Both of the ways of saying it are taken, or none.
+            ValueError: Neither pair of arguments is given, or both are.
         """
         by_number = num_of_slices is not None and slice_pos is not None
         by_position = slice_start is not None and slice_end is not None
@@ -194,10 +194,10 @@ def data_iterator(
         batch_size: The number of examples in a batch.
         rng: The random generator for the order of caches.
         with_memory_cache: Whether examples are kept in memory, if all take less than 1 GiB.
-        with_file_cache: Whether they are kept in files.
+        with_file_cache: Whether examples are kept in files.
         cache_dir: The folder of the files; by default a temporary one.
-        epoch_begin_callbacks: Functions of the number of an epoch, called when its first batch is made.
-        epoch_end_callbacks: The same, called when its last example was taken.
+        epoch_begin_callbacks: Functions to call with the number of an epoch when its first batch is made.
+        epoch_end_callbacks: Functions to call with the number of an epoch when its last example was taken.
         **options: `use_thread` of `DataIterator`.
     """
     if with_file_cache:
@@ -221,10 +221,10 @@ def data_iterator_simple(
         num_examples: The number of examples.
         batch_size: The number of examples in a batch.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
         with_memory_cache: As in `data_iterator`.
         with_file_cache: As in `data_iterator`.
-        **options: More of its arguments.
+        **options: Further arguments of `data_iterator`.
     """
     source = SimpleDataSource(load_func, num_examples, shuffle, rng)
     return data_iterator(source, batch_size, rng, with_memory_cache, with_file_cache, **options)
@@ -240,11 +240,11 @@ def data_iterator_csv_dataset(
         uri: The file.
         batch_size: The number of examples in a batch.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
         normalize: Whether images are scaled to 0 to 1.
         with_memory_cache: As in `data_iterator`.
         with_file_cache: As in `data_iterator`.
-        **options: More of its arguments.
+        **options: Further arguments of `data_iterator`.
     """
     source = CsvDataSource(uri, shuffle, rng, normalize)
     return data_iterator(source, batch_size, rng, with_memory_cache, with_file_cache, **options)
@@ -260,10 +260,10 @@ def data_iterator_cache(
         uri: The folder.
         batch_size: The number of examples in a batch.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
         normalize: Whether arrays of uint8 are scaled to 0 to 1.
         with_memory_cache: As in `data_iterator`.
-        **options: More of its arguments.
+        **options: Further arguments of `data_iterator`.
     """
     return data_iterator(CacheDataSource(uri, shuffle, rng, normalize), batch_size, rng, with_memory_cache, **options)
 
@@ -278,7 +278,7 @@ def data_iterator_concat_datasets(
         data_source_list: The sources.
         batch_size: The number of examples in a batch.
         shuffle: Whether the order is random, across all sources; if not, one source comes after another.
-        rng: The random generator for it.
-        **options: More arguments of `data_iterator`.
+        rng: The random generator for the order.
+        **options: Further arguments of `data_iterator`.
     """
     return data_iterator(ConcatDataSource(data_source_list, shuffle, rng), batch_size, rng, **options)

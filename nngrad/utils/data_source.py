@@ -17,21 +17,21 @@ Example = Sequence[Any]
 Generator = np.random.RandomState | np.random.Generator
 _SEED = 313
 _MOST_BYTES = 1 << 30
-"""How large a source may be to be kept in memory."""
+"""The maximum size of a source that is kept in memory."""
 _FILE_SIZE = 100
-"""Examples of one file of a cache."""
+"""The number of examples in one file of a cache."""
 
 
 class DataSource:
     """Examples in some order, one epoch after another.
 
-    A subclass has `_get_data(position)`, which gives the example at a position of the present order as a tuple of
-    arrays or numbers, and sets `_size` (how many examples there are) and `_variables` (the names of what an example
-    has). `reset()` begins an epoch; one that shuffles draws a new order there, and calls `super().reset()`.
+    A subclass defines `_get_data(position)`, which returns the example at a position of the current order as a tuple of
+    arrays or numbers, and sets `_size` (the number of examples) and `_variables` (the names of an example's variables).
+    `reset()` begins an epoch; a shuffling source draws a new order there, and calls `super().reset()`.
 
     Args:
         shuffle: Whether the order is random.
-        rng: The random generator for it; by default one with seed 313.
+        rng: The random generator for the order; by default one with seed 313.
     """
 
     def __init__(self, shuffle: bool = False, rng: Generator | None = None) -> None:
@@ -76,7 +76,7 @@ class DataSource:
 
     @property
     def position(self) -> int:
-        """The number of examples given in this epoch."""
+        """The number of examples returned in this epoch."""
         return self._position
 
     @property
@@ -123,13 +123,13 @@ class _Of(DataSource):
 
 
 class DataSourceWithMemoryCache(_Of):
-    """A source whose examples are kept in memory, if all take less than 1 GiB. The first epoch is in the order of the
-    source; later ones draw orders of their own.
+    """A source whose examples are kept in memory if they take less than 1 GiB together. The first epoch has the order
+    of the source; later ones draw orders of their own.
 
     Args:
         data_source: The source.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
     """
 
     def __init__(self, data_source: DataSource, shuffle: bool = False, rng: Generator | None = None) -> None:
@@ -156,13 +156,13 @@ class DataSourceWithMemoryCache(_Of):
 
 
 class CacheDataSource(_Ordered):
-    """The examples of a folder that `DataSourceWithFileCache`, here or in nnabla, has written: files of NumPy's, or
-    .h5 files. Random orders are random in the files, and within each.
+    """The examples in a folder written by `DataSourceWithFileCache`, here or in nnabla: NumPy's files, or .h5 files. A
+    random order shuffles the files, and the examples within each file.
 
     Args:
         cachedir: The folder.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
         normalize: Whether arrays of uint8 are scaled to 0 to 1, in float32.
 
     Raises:
@@ -213,15 +213,15 @@ def _read_h5(path: Path) -> dict[str, Any]:
 
 
 class DataSourceWithFileCache(_Of):
-    """A source whose examples are written to files of NumPy's, 100 to each, and read from there. Orders are random in
-    the files and within each. `CacheDataSource` reads the folder later on.
+    """A source whose examples are written to NumPy's files, 100 to each, and read from there. A random order shuffles
+    the files, and the examples within each file. `CacheDataSource` can read the folder later.
 
     Args:
         data_source: The source.
         cache_dir: The folder; by default a temporary one, deleted with the source.
         cache_file_name_prefix: The prefix of file names.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
     """
 
     def __init__(
@@ -264,12 +264,12 @@ class DataSourceWithFileCache(_Of):
 
 
 class SlicedDataSource(_Of):
-    """The examples of a source from `slice_start` to before `slice_end`, in each of its orders.
+    """The examples of a source at the positions from `slice_start` to before `slice_end`, in the order of each epoch.
 
     Args:
         data_source: The source.
-        shuffle: Accepted for nnabla's sake: the order is the source's.
-        rng: The same.
+        shuffle: Accepted for compatibility with nnabla; the order is that of the source.
+        rng: Likewise.
         slice_start: The first position.
         slice_end: The position after the last.
     """

@@ -1,4 +1,4 @@
-"""nnabla's data sources of functions, CSV files, caches, and concatenated sources."""
+"""nnabla's data sources for functions and CSV files, and concatenated sources."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ class SimpleDataSource(_Ordered):
         load_func: A function of the index of an example, which returns a tuple of arrays.
         num_examples: The number of examples.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
     """
 
     def __init__(
@@ -41,12 +41,12 @@ class ConcatDataSource(_Ordered):
     """The examples of several sources, one source after another, or all of them in random orders.
 
     Args:
-        data_source_list: The sources. Examples of all of them have the same variables.
+        data_source_list: The sources, all with the same variables.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
 
     Raises:
-        ValueError: There is no source; or they have different variables.
+        ValueError: There are no sources, or they have different variables.
     """
 
     def __init__(
@@ -73,18 +73,18 @@ class ConcatDataSource(_Ordered):
 
 
 class CsvDataSource(_Ordered):
-    """The rows of a CSV file. Its header has a name for each column: `x` is a variable of one number, or of what a
-    file holds that is named there; `x__0`, `x__1` and so on are the elements of a variable. What comes after a colon
-    is a label for readers.
+    """The rows of a CSV file. Its header names each column: the cells of `x` are single numbers, or names of files that
+    hold the values; `x__0`, `x__1` and so on are the elements of a variable. Text after a colon is a label for human
+    readers.
 
     Args:
         filename: The file; files that it names are relative to its folder.
         shuffle: Whether the order is random.
-        rng: The random generator for it.
+        rng: The random generator for the order.
         normalize: Whether images are scaled to 0 to 1.
 
     Raises:
-        ValueError: A row has not as many columns as the header.
+        ValueError: A row and the header have different numbers of columns.
     """
 
     def __init__(

@@ -22,7 +22,7 @@ class FileReader:
         base_uri: The file or folder.
 
     Raises:
-        ValueError: It is no path of the local file system, such as an address of the web.
+        ValueError: `base_uri` is not a path in the local file system but, for example, a URL.
     """
 
     def __init__(self, base_uri: str | Path) -> None:
@@ -31,7 +31,7 @@ class FileReader:
         self._base = Path(base_uri)
 
     def open(self, filename: str | Path | None = None, textmode: bool = False, encoding: str = "utf-8-sig") -> IO[Any]:
-        """Open a file, by default the one that the reader was made for; in binary unless `textmode`."""
+        """Open a file, by default the one given to the reader, in binary mode unless `textmode`."""
         folder = self._base if self._base.is_dir() else self._base.parent
         path = self._base if filename is None else folder / filename
         return path.open("r", encoding=encoding, newline="") if textmode else path.open("rb")
@@ -43,10 +43,10 @@ class FileReader:
 
 
 def load_image(file: Any, shape: tuple[int, int, int] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """An image as an array of shape (channels, height, width); scaled to 0 to 1 if `normalize`.
+    """Read an image as an array of shape (channels, height, width); with `normalize`, scaled to 0 to 1.
 
     Raises:
-        ValueError: It has not the given shape.
+        ValueError: The image does not have the given shape.
     """
     image = imread(file)
     image = image[None] if image.ndim == 2 else image.transpose(2, 0, 1)
@@ -56,14 +56,14 @@ def load_image(file: Any, shape: tuple[int, int, int] | None = None, normalize: 
 
 
 def load_csv(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """The numbers of a CSV file as an array with a row for each line."""
+    """Read the numbers of a CSV file as an array with a row for each line."""
     lines = [line.decode("utf-8-sig") for line in file.readlines()]
     values = np.array([[float(value) for value in row] for row in csv.reader(lines) if row])
     return values if shape is None else values.reshape(shape)
 
 
 def load_npy(file: Any, shape: tuple[int, ...] | None = None, normalize: bool = False) -> NDArray[Any]:
-    """The array of a NumPy file; pickled objects, which could run code, are refused."""
+    """Read the array of a NumPy file; pickled objects, which could run code, are refused."""
     values = np.load(file, allow_pickle=False)
     return np.asarray(values if shape is None else values.reshape(shape))
 
@@ -76,10 +76,10 @@ _LOADERS: dict[str, Loader] = {
 
 
 def load(ext: str) -> Loader:
-    """The loader of an extension: a function of an open file, with `shape` and `normalize`.
+    """The loader for a file extension: a function of an open file, `shape` and `normalize`.
 
     Raises:
-        ValueError: There is none.
+        ValueError: There is no loader for it.
     """
     if ext not in _LOADERS:
         raise ValueError(f"ext: files that end in {ext!r} are not read, only {', '.join(_LOADERS)}")

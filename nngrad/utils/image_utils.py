@@ -12,7 +12,7 @@ from ..files.nnabla_files import package_for
 
 Image = NDArray[Any]
 _SINGLE, _COLOURS = 2, 3
-"""Axes of an image in grey, and of one with channels."""
+"""The numbers of axes of a grey image, and of one with channels."""
 _INTERPOLATIONS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
 _FULL = {"uint8": 255, "uint16": 65535}
 
@@ -42,17 +42,17 @@ def imread(
     """Read an image.
 
     Args:
-        path: A file's name, or an open file.
-        grayscale: Whether it is read in grey.
-        size: Width and height that it is resized to.
-        interpolate: How: 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos'.
+        path: The name of a file, or an open file.
+        grayscale: Whether to convert the image to grey.
+        size: Width and height to resize to.
+        interpolate: The method: 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos'.
         channel_first: Whether the shape is (channels, height, width).
-        as_uint16: Whether the dtype is uint16; values in 8 bits are multiplied by 257.
-        num_channels: 1, 3 or 4 channels; -1 for as many as the file has. One of an image in grey is no axis, unless
-            it is asked for here.
+        as_uint16: Whether the dtype is uint16; 8-bit values are multiplied by 257.
+        num_channels: 1, 3 or 4 channels; -1 for as many as the file has. A grey image has an axis of channels only if 1
+            is given here.
 
     Returns:
-        An array of shape (height, width, channels), or (height, width) in grey, of dtype uint8 or uint16.
+        An array of shape (height, width, channels), or (height, width) for grey, of dtype uint8 or uint16.
 
     Raises:
         ImportError: Pillow is not installed.
@@ -63,7 +63,7 @@ def imread(
         raise ValueError(f"num_channels: must be 1, 3, 4, or -1 for those of the file, got {num_channels}")
     with _pillow().open(path) as opened:
         mode = "L" if grayscale else modes.get(num_channels) or ("RGB" if opened.mode == "P" else opened.mode)
-        wide = opened.mode.startswith("I")  # 16 bits a pixel
+        wide = opened.mode.startswith("I")  # 16 bits per pixel
         image = np.asarray(opened if wide or opened.mode == mode else opened.convert(mode))
     if image.dtype == bool:
         image = image.astype(np.uint8) * 255
@@ -84,16 +84,16 @@ def imsave(
     """Write an image.
 
     Args:
-        path: The file's name, whose ending says the format.
-        img: An array of shape (height, width, channels) or (height, width): integers from 0 to 255 (65535 where
+        path: The name of the file, whose ending determines the format.
+        img: An array of shape (height, width, channels) or (height, width): integers from 0 to 255 (65535 with
             `as_uint16`), or floats from 0 to 1.
         channel_first: Whether the shape is (channels, height, width).
-        as_uint16: Whether 16 bits of each value are written, for images in grey.
-        auto_scale: Whether floats from 0 to 1, and integers in 8 bits where 16 are written, are scaled.
+        as_uint16: Whether to write 16 bits per value, for grey images.
+        auto_scale: Whether to scale floats from 0 to 1, and 8-bit integers if 16 bits are written.
 
     Raises:
         ImportError: Pillow is not installed.
-        ValueError: A value is out of its range; or floats are not to be scaled; or 16 bits are asked for in colour.
+        ValueError: A value is out of range, floats are given without `auto_scale`, or 16 bits are requested for colour.
     """
     image = _channels_last(np.asarray(img), channel_first)
     if image.ndim not in (_SINGLE, _COLOURS):
@@ -122,8 +122,8 @@ def imresize(img: Image, size: tuple[int, int], interpolate: str = "bilinear", c
 
     Args:
         img: An array of shape (height, width, channels) or (height, width).
-        size: Width and height.
-        interpolate: How: 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos'.
+        size: The new width and height.
+        interpolate: The method: 'nearest', 'box', 'bilinear', 'hamming', 'bicubic' or 'lanczos'.
         channel_first: Whether the shape is (channels, height, width).
 
     Returns:
@@ -143,7 +143,7 @@ def imresize(img: Image, size: tuple[int, int], interpolate: str = "bilinear", c
 
 
 def _resized(channel: Image, size: tuple[int, int], method: Any) -> Image:
-    """A resized channel; computed in floats, and rounded if it has integers."""
+    """A resized channel, computed in floats, and rounded if it has integers."""
     resized = np.asarray(_pillow().fromarray(channel.astype(np.float32)).resize(size, method))
     if channel.dtype.kind in "iu":
         bounds = np.iinfo(channel.dtype)

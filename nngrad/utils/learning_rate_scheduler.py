@@ -1,4 +1,4 @@
-"""nnabla's learning rate schedules: the rate of an iteration, for `solver.set_learning_rate`."""
+"""nnabla's learning rate schedules: the learning rate of each iteration, for `solver.set_learning_rate`."""
 
 from __future__ import annotations
 

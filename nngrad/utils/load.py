@@ -11,13 +11,13 @@ from .nnp_graph import EXTENSIONS, NnpLoader, NnpNetwork
 
 
 class Executor(NamedTuple):
-    """How to run a network."""
+    """The description of an executor: how to run a network."""
 
     network: NnpNetwork
     dataset_assign: dict[str, str]
-    """The names of data by those of the Variables that it goes into."""
+    """The names of data, by the names of the Variables that take it."""
     output_assign: dict[str, str]
-    """The names of results by those of the Variables that give them."""
+    """The names of results, by the names of the Variables that hold them."""
 
 
 class Info(NamedTuple):
@@ -35,14 +35,14 @@ def load(
 
     Args:
         filenames: Archives ('.nnp'), text ('.nntxt'), or parameters ('.h5', '.protobuf').
-        batch_size: The number of examples in a batch; by default the one that each network has.
-        parameter_only: Whether to leave networks out.
-        extension: What files are whose names end in something else.
+        batch_size: The number of examples in a batch; by default that of each network.
+        parameter_only: Whether to ignore networks.
+        extension: The format of files with other endings.
 
     Raises:
-        ImportError: A package is not installed that reads such files.
+        ImportError: A package that reads such files is not installed.
         OSError: A file cannot be read.
-        ValueError: A file is damaged, or has what cannot be here; the message names it.
+        ValueError: A file is damaged, or has something unsupported; the message names it.
     """
     info = Info({}, {})
     paths = [filenames] if isinstance(filenames, str | Path) else list(filenames)

@@ -1,4 +1,4 @@
-"""`NnpLoader`: networks of nnabla's files ('.nnp', '.nntxt') as graphs."""
+"""`NnpLoader`: load networks in nnabla's files ('.nnp', '.nntxt') as graphs."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ class NnpNetwork:
 
     Args:
         variables: Its Variables by their names in the file.
-        parameters: Which of them are parameters.
-        read: Which of them functions read.
-        given: Which of them functions give.
+        parameters: The names of parameters.
+        read: The names of inputs of functions.
+        given: The names of outputs of functions.
     """
 
     def __init__(self, variables: dict[str, Variable], parameters: set[str], read: set[str], given: set[str]) -> None:
         self.variables = variables
-        """All Variables, parameters too, by their names."""
+        """All Variables by name, including parameters."""
         self.inputs = {name: x for name, x in variables.items() if name not in given | parameters}
-        """What data goes into."""
+        """The inputs for data, by name."""
         self.outputs = {name: x for name, x in variables.items() if name in given - read}
-        """What no function of the network reads."""
+        """The outputs of functions that no other function reads, by name."""
 
 
 class NnpNetworkPass:
-    """Changes to networks that an `NnpLoader` makes before building their graphs, in the order of the calls.
+    """Changes that an `NnpLoader` makes to networks before building their graphs, in the order of the calls.
 
     Args:
-        verbose: Of no account.
+        verbose: Ignored.
     """
 
     def __init__(self, verbose: int = 0) -> None:
         self._changes: list[Callable[[Any, str], None]] = []
         self.variables: dict[str, Variable] = {}
-        """What takes the place of Variables, by their names."""
+        """Replacements of Variables, by name."""
         self.fixes_parameters = False
         """Whether parameters get `need_grad` False."""
 
@@ -81,7 +81,7 @@ class NnpNetworkPass:
         self._changes.append(change)
 
     def drop_function(self, *names: str) -> None:
-        """Remove functions; readers of their outputs read an input of the network instead."""
+        """Remove functions; their outputs become inputs of the network."""
 
         def change(network: Any, where: str) -> None:
             for name in names:
@@ -134,13 +134,13 @@ class NnpLoader:
 
     Args:
         filepath: An archive of networks and parameters ('.nnp'), or networks and parameters as text ('.nntxt').
-        scope: The scope that parameters are kept in; by default one of the loader's own.
-        extension: What the file is, for a `filepath` that ends in something else.
+        scope: The scope for parameters; by default one of the loader's own.
+        extension: The format of the file, for a `filepath` with another ending.
 
     Raises:
-        ImportError: A package is not installed that reads such files.
+        ImportError: A package that reads such files is not installed.
         OSError: The file cannot be read.
-        ValueError: It is no such file, or damaged.
+        ValueError: The file has another format or is damaged.
     """
 
     def __init__(
@@ -170,14 +170,14 @@ class NnpLoader:
         """Build the graph of a network, and put its parameters into the current scope.
 
         Args:
-            name: Its name.
+            name: The name of the network.
             batch_size: The number of examples in a batch; by default the one in the file.
-            callback: Changes of the network.
+            callback: Changes to the network.
 
         Raises:
-            TypeError: `callback` is something else.
-            ValueError: There is no network of that name, or it has what cannot be here, or not what `callback`
-                changes; the message names it.
+            TypeError: `callback` is not an `NnpNetworkPass`.
+            ValueError: There is no network of that name, it has something unsupported, or it lacks something that
+                `callback` changes; the message names it.
         """
         if not isinstance(callback, NnpNetworkPass | None):
             raise TypeError(f"callback: expected an NnpNetworkPass, got {type(callback).__name__}")

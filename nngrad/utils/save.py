@@ -28,19 +28,19 @@ def save(
     """Write networks with their parameters to a file that nnabla loads: an archive ('.nnp'), or text ('.nntxt').
 
     Args:
-        filename: Its name. The file is replaced as a whole.
-        contents: What nnabla's `save` takes: under 'networks' a list of dicts of 'name', 'batch_size', 'outputs' and
-            'names', of which the last two have Variables by their names; under 'executors' one of dicts of 'name',
-            'network', 'data' and 'output', of which the last two are names.
-        include_params: Whether text has the parameters too; an archive has them anyway.
-        variable_batch_size: Let who loads the file choose the size of batches: first axes that have the batch size.
-        extension: What the file is, '.nnp', '.nntxt' or '.prototxt', for a `filename` without an ending.
-        parameters: The parameters by their names; by default all below the present scope.
+        filename: The name of the file, which is replaced atomically.
+        contents: The contents as for nnabla's `save`: under 'networks' a list of dicts with 'name', 'batch_size',
+            'outputs' and 'names', the last two being Variables by name; under 'executors' a list of dicts with 'name',
+            'network', 'data' and 'output', the last two being lists of names.
+        include_params: Whether text includes the parameters too; an archive always has them.
+        variable_batch_size: Whether the file leaves first axes with the batch size open, to be chosen on loading.
+        extension: The format, '.nnp', '.nntxt' or '.prototxt', for a `filename` without an ending.
+        parameters: The parameters by name; by default all in the current scope.
 
     Raises:
         ImportError: h5py or protobuf is not installed.
-        ValueError: The name ends otherwise, `contents` has what cannot be written, or a network has a function that
-            nnabla has not; the message names it.
+        ValueError: The name has another ending, `contents` has something that cannot be written, or a network has a
+            function that nnabla lacks; the message names it.
         OSError: The file cannot be written.
     """
     suffix = Path(filename).suffix or extension

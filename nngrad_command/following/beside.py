@@ -1,7 +1,7 @@
 """The web server of `nngrad follow` as a separate process beside the training.
 
-A thread would take turns with the training, and a server that breaks must not break it. The process sees by a pipe when
-the training has ended, in whatever way; it is waited for neither then nor before.
+A thread would compete with the training, and a broken server must not break it. A pipe tells the process when the
+training has ended, in whatever way; the training never waits for the process.
 """
 
 from __future__ import annotations
@@ -15,21 +15,21 @@ import threading
 from pathlib import Path
 
 _PATIENCE = 10.0
-"""Seconds in which the server has to be there."""
+"""Seconds within which the server must start."""
 
 
 class FollowedBeside:
     """A context manager: within it, a page follows the run.
 
     Args:
-        folder: The run's, which need not be there yet.
-        port: Where to listen; 0 takes a port that is free.
+        folder: The folder of the run, which need not exist yet.
+        port: The port to listen on; 0 takes a free one.
     """
 
     def __init__(self, folder: Path, port: int = 0) -> None:
         self.address = ""
-        """What a browser opens; empty where there is no server, because the port is taken for example."""
-        # Neither Ctrl-C nor the closing of a terminal, which are meant for the training, should end it first.
+        """The URL to open in a browser; empty if there is no server, for example because the port is taken."""
+        # Ctrl-C and the closing of a terminal are meant for the training, and should not end the server first.
         command = [sys.executable, "-m", "nngrad_command", "follow", "--beside", f"--port={port}", "--", str(folder)]
         self._process: subprocess.Popen[bytes] | None = None
         with contextlib.suppress(OSError):
@@ -41,7 +41,7 @@ class FollowedBeside:
 
     @property
     def said(self) -> str:
-        """A line that tells the page's address."""
+        """A line with the address of the page."""
         if not self.address:
             return "no page follows the run: its server does not start"
         return f"a page that follows the run: {self.address}"
@@ -56,12 +56,12 @@ class FollowedBeside:
                 if pipe is not None:
                     with contextlib.suppress(OSError):
                         pipe.close()
-            # It lives a few seconds longer, which nobody waits for.
+            # The server lives a few seconds longer; this thread only collects its exit status.
             threading.Thread(target=process.wait, daemon=True).start()
 
 
 def _address(process: subprocess.Popen[bytes]) -> str:
-    """The address that the process prints, if it does so in time."""
+    """The address that the process prints; empty if it does not do so in time."""
     if process.stdout is None or not select.select([process.stdout], [], [], _PATIENCE)[0]:
         return ""
     said = os.read(process.stdout.fileno(), 64).strip()

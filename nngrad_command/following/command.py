@@ -20,7 +20,7 @@ DESCRIPTION = ("Show a page that follows a run, or shows one that is finished: l
                "pictures. It reads what the run writes, metrics.csv and samples/, and changes nothing; the server "
                "listens on loopback, until Ctrl-C.")
 _LINGER = 5.0
-"""Seconds that pages have for reading the end of a run."""
+"""Seconds that pages have to read the end of a run."""
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -57,7 +57,7 @@ def run(given: argparse.Namespace) -> int:
 def _serve_beside(server: Server) -> None:
     """Serve while standard input is open, which is as long as the training process lives."""
     for number in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(number, signal.SIG_IGN)  # they are meant for the training, whose end is waited for
+        signal.signal(number, signal.SIG_IGN)  # meant for the training; the server ends after it
     print(server.port, flush=True)
     serving = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.2}, daemon=True)
     serving.start()

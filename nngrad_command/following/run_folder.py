@@ -17,19 +17,19 @@ from typing import Any, BinaryIO, NamedTuple
 
 METRICS, CONFIGURATION, RUN, SAMPLES = "metrics.csv", "config.toml", "run.toml", "samples"
 SERIES = ".series.txt"
-"""How files of nnabla's monitors end, which have lines of an index and a value."""
+"""The ending of files of nnabla's monitors, whose lines have an index and a value."""
 PICTURE = re.compile(r"step-(\d{1,12})\.png")
-"""Names of pictures, which have the number of the step."""
+"""The names of pictures, which include the number of the step."""
 MOST_BYTES = 1 << 18
-"""Of the metrics that are given at once."""
+"""The maximum number of bytes of metrics that are returned at once."""
 MOST_PICTURE = 1 << 25
-"""Bytes of a picture."""
+"""The maximum number of bytes of a picture."""
 _MOST_CONFIGURATION = 1 << 20
 _MOST_SERIES = 1 << 24
 _BEFORE = 256
-"""So many bytes before a place tell whether it is still the same place."""
+"""The number of bytes before a position that identify it."""
 _NO_LINK = getattr(os, "O_NOFOLLOW", 0) | getattr(os, "O_NONBLOCK", 0) | getattr(os, "O_BINARY", 0)
-"""A named pipe would make who opens it wait."""
+"""Flags that refuse links, and do not block on named pipes."""
 
 
 class Lines(NamedTuple):
@@ -37,18 +37,18 @@ class Lines(NamedTuple):
 
     text: str
     begins: bool
-    """Whether they are the first ones: what was read before counts no more."""
+    """Whether they start at the first line; if so, lines read before are obsolete."""
     place: str
-    """Where to go on: a text to be given back as it is."""
+    """The position after them, an opaque text for the next call."""
     is_all: bool
-    """Whether there is no more at the moment."""
+    """Whether there are no more lines at present."""
 
 
 class RunFolder:
     """A run's folder. Only files with known names are read, and symbolic links are not followed.
 
     Args:
-        path: Its place; it need not be there yet.
+        path: The path of the folder, which need not exist yet.
     """
 
     def __init__(self, path: Path) -> None:
@@ -57,11 +57,11 @@ class RunFolder:
     def lines(self, place: str) -> Lines:
         """The whole lines of the metrics after a position.
 
-        A run that is resumed replaces the file, and leaves out lines; so the place says what was before it, too, and
-        where that is not so any more lines are given from the first one on.
+        A resumed run replaces the file, and drops lines. So the position includes a digest of the bytes before it, and
+        if those have changed, lines are returned from the first one on.
 
         Args:
-            place: That of what was read before; empty for nothing.
+            place: The position returned by the previous call; empty for the first call.
         """
         with self._metrics() as file:
             if file is None:
@@ -71,7 +71,7 @@ class RunFolder:
             read = file.read(MOST_BYTES)
             size = file.seek(0, os.SEEK_END)
             whole = read[: read.rfind(b"\n") + 1]
-            if not whole and len(read) == MOST_BYTES:  # no run writes such a line
+            if not whole and len(read) == MOST_BYTES:  # no run writes such a long line
                 whole = read
             end = begin + len(whole)
             is_first = begin == 0 and (bool(whole) or bool(place))
@@ -80,7 +80,7 @@ class RunFolder:
 
     @contextlib.contextmanager
     def _metrics(self) -> Iterator[BinaryIO | None]:
-        """The metrics file or, if there is none, its equivalent made from series of nnabla's monitors."""
+        """The metrics file or, if there is none, an equivalent made from series of nnabla's monitors."""
         with self._opened(METRICS) as file:
             yield file if file is not None else self._series()
 
@@ -106,7 +106,7 @@ class RunFolder:
         return io.BytesIO(text.getvalue().encode())
 
     def pictures(self) -> list[int]:
-        """The steps that have a picture, in order."""
+        """The steps with a picture, in order."""
         found = []
         with contextlib.suppress(OSError), self._listed(SAMPLES) as names:
             for name in names:
@@ -116,7 +116,7 @@ class RunFolder:
         return sorted([int(digits) for digits in found if _named(int(digits)) == f"step-{digits}.png"])
 
     def picture(self, name: str) -> bytes | None:
-        """The bytes of a picture; None if there is none of that name."""
+        """The bytes of a picture; None if there is no picture of that name."""
         if not PICTURE.fullmatch(name):
             return None
         with self._opened(SAMPLES, name) as file:

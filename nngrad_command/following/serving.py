@@ -1,8 +1,8 @@
 """The read-only web server of the page that follows a run, on loopback.
 
-Other web pages could ask a server on loopback too, in the name of whoever looks at them. A request must name this
-server as its host, so that no name of theirs can be made to point here; and what is answered may be read and shown by
-this page alone.
+Other web pages in the same browser can also send requests to a server on loopback. A request must name this server as
+its host, which defeats host names that are made to point here (DNS rebinding); and only this page may read and show the
+answers.
 """
 
 from __future__ import annotations
@@ -22,9 +22,9 @@ from urllib.parse import parse_qs, urlsplit
 from .run_folder import RunFolder
 
 _PATIENCE = 10.0
-"""Seconds after which a connection that says nothing is closed."""
+"""Seconds after which an idle connection is closed."""
 _FOR_PICTURES = 2.0
-"""Seconds in which a page that knows of the end fetches the last picture."""
+"""Seconds for a page that knows of the end to fetch the last picture."""
 _HEADERS = {
     "Cache-Control": "no-store",
     "Cross-Origin-Resource-Policy": "same-origin",
@@ -36,27 +36,27 @@ _HEADERS = {
 
 
 class Server(ThreadingHTTPServer):
-    """The server; its socket is open once it is made, and it answers while `serve_forever` runs.
+    """The server; its socket opens when it is created, and it answers while `serve_forever` runs.
 
     Args:
-        folder: The run's.
-        port: Where it listens, on 127.0.0.1; 0 takes one that is free.
+        folder: The folder of the run.
+        port: The port to listen on, at 127.0.0.1; 0 takes a free one.
 
     Raises:
         OSError: The port is taken, or may not be used.
     """
 
     daemon_threads = True
-    allow_reuse_address = False  # somebody else's server on the port is an error, not a race
+    allow_reuse_address = False  # another server on the port is an error, not a race
 
     def __init__(self, folder: RunFolder, port: int = 0) -> None:
         self.folder = folder
         self.page = files(__package__).joinpath("page.html").read_bytes()
         self.policy = _policy(self.page)
         self.ended = threading.Event()
-        """Whether the process that trains has ended, as far as that is known."""
+        """Whether the training process is known to have ended."""
         self.told = threading.Event()
-        """Whether some page has been told so."""
+        """Whether any page has been told so."""
         super().__init__(("127.0.0.1", port), _Answers)
 
     @property
@@ -75,11 +75,11 @@ class Server(ThreadingHTTPServer):
         return f"127.0.0.1:{self.port}", f"localhost:{self.port}"
 
     def handle_error(self, request: Any, client_address: Any) -> None:
-        """Ignore errors: in a request they mean that somebody has closed a page."""
+        """Ignore errors in requests, which mean that a page was closed."""
 
     def state(self, place: str) -> dict[str, Any]:
-        """The answer to a page's polling: the lines that are new to it, and the state of the run."""
-        has_ended = self.ended.is_set()  # before reading: what is read afterwards is all there will be
+        """The answer to a page's poll: the lines that are new to it, and the state of the run."""
+        has_ended = self.ended.is_set()  # before reading, so that nothing is written after the read
         lines = self.folder.lines(place)
         return {
             **self.folder.settings(), "name": self.folder.path.resolve().name, "pictures": self.folder.pictures(),
@@ -106,7 +106,7 @@ class _Answers(BaseHTTPRequestHandler):
         raise AttributeError(name)
 
     def log_message(self, *_: object) -> None:
-        """Requests are not printed."""
+        """Do not print requests."""
 
     def _refuse_method(self) -> None:
         self.close_connection = True
@@ -162,7 +162,7 @@ def _policy(page: bytes) -> str:
 
 
 def serve_to_the_end(server: Server, patience: float) -> None:
-    """Let open pages read the end of a run: wait so many seconds for one to do so, and then for its pictures."""
+    """Let open pages read the end of a run: wait up to `patience` seconds for one, and then for its pictures."""
     server.ended.set()
     if server.told.wait(patience):
         time.sleep(_FOR_PICTURES)

@@ -1,4 +1,4 @@
-"""Configurations: dataclasses whose keys say what they are for, filled from TOML files and from single settings.
+"""Configurations: dataclasses with documented keys, filled from TOML files and from single settings.
 
     @dataclass(frozen=True, kw_only=True)
     class Model:
@@ -9,7 +9,7 @@
         steps: int = key(1000, "steps of training", least=1)
         model: Model = Model()
 
-In TOML that is `steps = 1000`, and `width = 64` below `[model]`; in messages and settings `steps` and `model.width`.
+In TOML these are `steps = 1000`, and `width = 64` under `[model]`; in messages and settings `steps` and `model.width`.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from ...graph.spelling import did_you_mean
 C = TypeVar("C")
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotation marks"}
 COMMENTS_AT = 34
-"""The column in which comments begin in a printed configuration."""
+"""The column at which comments begin in a printed configuration."""
 
 
 class ConfigurationError(ValueError):
@@ -46,7 +46,7 @@ class Bounds(NamedTuple):
     choices: tuple[str, ...] = ()
 
     def trouble(self, value: Any) -> str:
-        """What is wrong with a value; '' if nothing is."""
+        """The reason why a value is invalid; '' if it is valid."""
         if isinstance(value, float) and not math.isfinite(value):
             return "must be finite"
         for wrong, demand in (
@@ -66,13 +66,13 @@ class ConfigurationKey(NamedTuple):
     """A key of a configuration."""
 
     name: str
-    """With those of the tables that it is in: `solver.rate`."""
+    """The name, including those of enclosing tables, such as `solver.rate`."""
     kind: type
     value: Any
     comment: str
     bounds: Bounds
     free: bool
-    """Whether it may change from one part of a run to the next."""
+    """Whether it may change when a run is resumed."""
 
 
 def key(
@@ -89,14 +89,14 @@ def key(
     """A field of a configuration, which is annotated as bool, int, float or str.
 
     Args:
-        default: The value where none is given.
-        comment: What it is for; shown in a printed configuration.
-        least: The value is at least that.
-        above: It is larger than that.
-        most: It is at most that.
-        below: It is less than that.
-        choices: It is one of these texts.
-        free: Whether a run may be resumed with another value, since what is learned does not depend on it.
+        default: The default value.
+        comment: A description, shown in a printed configuration.
+        least: The inclusive lower bound.
+        above: The exclusive lower bound.
+        most: The inclusive upper bound.
+        below: The exclusive upper bound.
+        choices: The allowed texts.
+        free: Whether a run may be resumed with another value, since the training does not depend on it.
     """
     bounds = Bounds(least, above, most, below, tuple(choices))
     return dataclasses.field(default=default, metadata={"comment": comment, "bounds": bounds, "free": free})
@@ -139,13 +139,13 @@ def configured(default: C, file: Path | None, settings: Iterable[str]) -> C:
     """A configuration with the values of a file and then of single settings.
 
     Args:
-        default: What is taken where neither says anything.
-        file: A file in TOML, if there is one.
-        settings: Texts as `solver.rate=1e-4`, with values as in TOML; a text needs no quotation marks.
+        default: The configuration with default values.
+        file: A TOML file, if any.
+        settings: Texts such as `solver.rate=1e-4`, with values as in TOML; strings need no quotation marks.
 
     Raises:
-        ConfigurationError: The file is not TOML, a setting is none, or a key is unknown, has a value of a wrong type,
-            or one that it may not have.
+        ConfigurationError: The file is not TOML, a setting is malformed, or a key is unknown, or has a value of the
+            wrong type or out of range.
         OSError: The file cannot be read; the message names it.
     """
     keys = keys_of(default)
@@ -165,8 +165,8 @@ def values_in(file: Path) -> dict[str, Any]:
     """The values in a TOML file by key; an empty table is an empty dict.
 
     Raises:
-        ConfigurationError: It is not TOML.
-        OSError: It cannot be read.
+        ConfigurationError: The file is not TOML.
+        OSError: The file cannot be read.
     """
     try:
         tables = [("", tomllib.loads(read_whole(file).decode()))]
@@ -244,15 +244,15 @@ def as_toml(configuration: Any, introduction: str = "") -> str:
 
 
 def _as_toml(value: Any) -> str:
-    # JSON has the same texts but for one character, and the same whole numbers and booleans.
+    # JSON writes strings as TOML does, except for one character, and likewise integers and booleans.
     return repr(value) if isinstance(value, float) else json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007f")
 
 
 def changed_keys(
     before: Mapping[str, Any], configuration: Any, chosen: Callable[[ConfigurationKey], bool] = lambda _: True
 ) -> list[str]:
-    """The differences between a run's original values, as `values_in` reads them, and a configuration, a line for each
-    chosen key."""
+    """The differences between a run's original values, as read by `values_in`, and a configuration: a line for each
+    chosen key that differs."""
     keys = keys_of(configuration)
     lines = [
         f"{name}: {_as_toml(before[name]) if name in before else 'nothing'}, now {_as_toml(entry.value)}"

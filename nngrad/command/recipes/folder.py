@@ -1,4 +1,4 @@
-"""The folder of a run: its files, and a lock so that one run at a time writes to it."""
+"""The folder of a run: its files, and a lock so that only one run at a time writes to it."""
 
 from __future__ import annotations
 
@@ -25,17 +25,17 @@ LOCK = ".lock"
 class TrainingFolder:
     """The folder of a run; a context manager that locks it against other processes.
 
-        config.toml              the configuration as it is used
-        metrics.csv              what was measured
+        config.toml              the configuration in use
+        metrics.csv              the measured values
         samples/step-00001000.png        pictures
-        checkpoints/             what a run is resumed from
-        tensorboard/             TensorBoard's files, where they are asked for
+        checkpoints/             checkpoints to resume from
+        tensorboard/             TensorBoard's files, if requested
         parameters.safetensors   the parameters, once the run is finished
 
-    It is made where it is missing.
+    A missing folder is created.
 
     Raises:
-        OSError: It cannot be made or written to, or another process runs there; the message names it.
+        OSError: The folder cannot be created or written to, or another process uses it; the message names it.
     """
 
     def __init__(self, path: Path) -> None:
@@ -65,10 +65,10 @@ class TrainingFolder:
         self._locked.close()
 
     def clear(self) -> bool:
-        """Remove a run's files; last `config.toml`, which marks the folder as a run's.
+        """Remove a run's files, `config.toml` last, since it marks the folder as a run's.
 
         Returns:
-            Whether there was one.
+            Whether there was a run.
         """
         if not self.configuration.exists():
             return False
@@ -79,8 +79,8 @@ class TrainingFolder:
         return True
 
     def check(self, configuration: Any, changed: bool) -> None:
-        """Raise a ConfigurationError unless a run with this configuration can begin here, or be resumed; one that is
-        there may have begun with another configuration where that is said to be `changed`."""
+        """Raise a ConfigurationError unless a run with this configuration can begin here or be resumed. With `changed`,
+        the existing run may have begun with another configuration."""
         if not self.configuration.exists():
             others = sorted(name for name in os.listdir(self.path) if name != LOCK)
             if others:

@@ -1,4 +1,4 @@
-"""Figures of matplotlib's."""
+"""Helpers for matplotlib figures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ BLUE, ORANGE, GREY = "#2a6fbb", "#d9722e", "#9aa0a6"
 
 
 def figure(width: float, height: float) -> Figure:
-    """An empty figure, of a size in inches."""
+    """An empty figure of a given size in inches."""
     return Figure(figsize=(width, height), layout="constrained", dpi=90)
 
 

@@ -25,19 +25,19 @@ Array = np.ndarray[Any, Any]
 class Recipe(ABC):
     """A training that `nngrad train` runs.
 
-    All that is random in a step follows from the seed and the number of the step (`draws`), so that a run which is
-    resumed goes on as if it had never been interrupted. What is measured and drawn is computed with copies of the
-    parameters, by the first process alone, in float32.
+    All randomness in a step follows from the seed and the number of the step (`draws`), so a resumed run continues as
+    if it had never been interrupted. Metrics and pictures are computed with copies of the parameters, by the first
+    process alone, in float32.
 
     Args:
         settings: The configuration.
 
     Raises:
-        ConfigurationError: What it says does not go together.
+        ConfigurationError: Settings contradict each other.
     """
 
     title: ClassVar[str]
-    """What is trained, in a line."""
+    """A description of the training, in one line."""
     defaults: ClassVar[RecipeSettings]
 
     def __init__(self, settings: RecipeSettings) -> None:
@@ -53,15 +53,15 @@ class Recipe(ABC):
             )
         nn.seed(settings.seed)
         self.part = settings.batch // settings.accumulate
-        """How many examples the graph of a loss is built for."""
+        """The number of examples for which the graph of a loss is built."""
         self.solvers: dict[str, S.Solver] = {}
-        """That of each training step, by name."""
+        """The solver of each training step, by name."""
         self.averages: dict[str, nn.MovingAverage] = {}
-        """Those of the parameters of each training step, by name, where the configuration has a decay for them."""
+        """The moving average of each training step's parameters, by name, if the configuration sets a decay."""
         self.losses: dict[str, jax.Array] = {}
         """The losses of the last step, each of shape (), by name."""
         self.gradient_norms: dict[str, jax.Array] = {}
-        """Those of all gradients of the last step together, before they are clipped, each of shape (), by name."""
+        """The joint norms of all gradients of the last step, before clipping, each of shape (), by name."""
         self._finite: list[tuple[str, jax.Array]] = []
         self._settings = settings
         self._trained: OrderedDict[str, Any] = OrderedDict()
@@ -73,28 +73,28 @@ class Recipe(ABC):
 
     @abstractmethod
     def measured(self) -> dict[str, float]:
-        """Metrics of the copies of the parameters, by name."""
+        """Metrics of the model with the copied parameters, by name."""
 
     @abstractmethod
     def drawn(self) -> Any:
-        """A matplotlib figure of the results of the copies of the parameters."""
+        """A matplotlib figure of results of the model with the copied parameters."""
 
     def draws(self, *place: int) -> np.random.Generator:
-        """A random generator that is the same in each run with the same seed.
+        """A random generator that is the same in all runs with the same seed.
 
         Args:
-            place: What they are for: the number of a step, and numbers that tell several sources of a step apart.
+            place: The number of a step, and numbers that distinguish several generators in a step.
         """
         return np.random.default_rng((self._settings.seed, *place))
 
     def train_step(self, name: str, loss: nn.Variable, inputs: Sequence[nn.Variable]) -> Callable[..., None]:
-        """A function that takes a training step with the arrays of a whole batch, and records the loss under `name`.
+        """Make a function that takes a training step on the arrays of a whole batch, and records the loss under `name`.
 
         Args:
-            name: Of the step and its solver. Where trained parameters have a scope of that name, those in it are
-                trained; else all.
-            loss: Of shape ().
-            inputs: Variables for `part` examples, whose places the arrays take.
+            name: The name of the step and its solver. If trained parameters have a scope of that name, the step trains
+                those in it; otherwise all.
+            loss: The loss, of shape ().
+            inputs: Variables for `part` examples, which the arrays replace.
         """
         settings = self._settings
         solver = S.Adam(alpha=settings.solver.rate, beta1=settings.solver.beta1, beta2=settings.solver.beta2)
@@ -108,7 +108,7 @@ class Recipe(ABC):
                 accumulate=settings.accumulate,
                 clip_grad_by_global_norm=settings.clip or None,
                 averages=list(self.averages.values())[-1:] if settings.average else (),
-                wait_for_best=True,  # in each call, so that a resumed run computes the same numbers
+                wait_for_best=True,  # so that a resumed run computes the same numbers
             )
         self.solvers[name] = solver
 
@@ -121,13 +121,13 @@ class Recipe(ABC):
 
     @contextmanager
     def trained(self) -> Iterator[None]:
-        """A scope for making trained parameters and building their graphs."""
+        """A scope in which to create the trained parameters and build their graphs."""
         with nn.parameter_scope("", scope=self._trained), nn.precision(self._settings.precision):
             yield
 
     @contextmanager
     def copies(self) -> Iterator[None]:
-        """A scope for copies of them with the same names, for metrics and pictures."""
+        """A scope for copies of the parameters with the same names, for metrics and pictures."""
         with nn.parameter_scope("", scope=self._copies):
             yield
 
@@ -137,7 +137,7 @@ class Recipe(ABC):
             return dict(nn.get_parameters(grad_only=False))
 
     def kept(self) -> dict[str, nn.Variable]:
-        """What a checkpoint holds besides solvers: the parameters and their averages, by name."""
+        """The parameters and their averages by name, which a checkpoint saves in addition to the solvers."""
         averages = {
             f"average/{name}/{i}": leaf
             for name, average in self.averages.items() for i, leaf in enumerate(average.leaves)
@@ -148,7 +148,7 @@ class Recipe(ABC):
         """Update the copies, from moving averages if there are any.
 
         Returns:
-            Those, or else the parameters themselves, by name.
+            The averages, or else the parameters themselves, by name.
         """
         values = self.parameters()
         for average in self.averages.values():
@@ -156,7 +156,7 @@ class Recipe(ABC):
         with self.copies():
             copies = nn.get_parameters(grad_only=False)
         for name, copy in copies.items():
-            # Not `d`, which may be written to: in several processes all would have to look whether it was.
+            # Not `d`, which may be written to: with several processes all would have to check for writes.
             copy.d = np.array(values[name].data.raw())
         return values
 
@@ -168,7 +168,7 @@ class Recipe(ABC):
         return rate
 
     def taken(self, number: int) -> dict[str, Any]:
-        """Take a training step; returns its losses and gradient norms by name."""
+        """Take a training step, and return its losses and gradient norms by name."""
         self.step(number)
         return {f"{name}_loss": loss for name, loss in self.losses.items()} | {
             f"{name}{NORM}": norm for name, norm in self.gradient_norms.items()
@@ -180,7 +180,7 @@ class Recipe(ABC):
         return self.measured()
 
     def not_finite(self) -> list[str]:
-        """Which losses, or gradients of them, have been infinite or NaN since the last call."""
+        """The losses that were infinite or NaN since the last call, or whose gradients were."""
         asked, self._finite = self._finite, []
         return sorted({name for name, finite in asked if not finite})
 

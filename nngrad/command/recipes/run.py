@@ -27,16 +27,16 @@ from .recipe import Recipe
 from .settings import RecipeSettings
 
 _IN = "recipe in "
-"""What the name of a recipe's module begins with."""
+"""The prefix of the name of a recipe's module."""
 
 
 def recipe_named(name: str) -> type[Recipe]:
-    """The recipe of a name, or of a Python file, whose `RECIPE` is its class.
+    """The recipe with a name, or in a Python file, whose `RECIPE` is its class.
 
     Raises:
-        ConfigurationError: The file has none.
-        OSError: It cannot be read.
-        ImportError: What the recipe needs is not installed.
+        ConfigurationError: The file defines no recipe.
+        OSError: The file cannot be read.
+        ImportError: A package that the recipe needs is not installed.
     """
     return _shipped(name) if name in NAMES else _defined_in(name, Path(name))
 
@@ -49,7 +49,7 @@ def _shipped(name: str) -> type[Recipe]:
 def _defined_in(name: str, file: Path) -> type[Recipe]:
     module = ModuleType(f"{_IN}{name}")
     module.__file__ = str(file)
-    sys.modules[module.__name__] = module  # where dataclasses look for the types of their fields
+    sys.modules[module.__name__] = module  # dataclasses look up the types of their fields there
     exec(compile(read_whole(file), str(file), "exec"), module.__dict__)
     recipe = getattr(module, "RECIPE", None)
     if not isinstance(recipe, type) or not issubclass(recipe, Recipe):
@@ -58,7 +58,7 @@ def _defined_in(name: str, file: Path) -> type[Recipe]:
 
 
 def recipe_file(name: str) -> Path:
-    """The file of a recipe: in a clone among the examples, else where the wheel has installed it."""
+    """The file of a recipe: among the examples of a clone, or where the wheel installed it."""
     cloned = SOURCES / "examples" / "recipes" / f"{name}.py"
     if cloned.is_file():
         return cloned
@@ -80,19 +80,19 @@ def train(
 ) -> None:  # fmt: skip
     """Begin a run in a folder, or resume the one there.
 
-    SIGTERM and Ctrl-C let the step finish and save. On several hosts only SIGTERM does, since all have to save the same
-    step; a run that is interrupted there goes on from the last checkpoint.
+    SIGTERM and Ctrl-C let the step finish, and save it. On several hosts only SIGTERM does, since all must save the
+    same step; a run that is interrupted there continues from the last checkpoint.
 
-    A run that is there is removed where this one is to be `fresh`, and may be resumed with another configuration where
-    that is `changed`. With `live` a process beside it serves a page that follows the run.
+    With `fresh`, an existing run is removed; with `changed`, it may be resumed with another configuration. With `live`,
+    a separate process serves a page that follows the run.
 
     Raises:
-        ConfigurationError: The run that is there began with another configuration, or keys do not go together.
-        FloatingPointError: A loss is infinite or not a number; the message says which, when, and what is kept.
-        ValueError: There are fewer devices than wanted, or a checkpoint does not fit.
-        OSError: A file cannot be read or written; the message names it. One that names no file is that of printing.
-        KeyboardInterrupt: It was interrupted; the message says what was kept.
-        SystemExit: SIGTERM has ended it.
+        ConfigurationError: The existing run began with another configuration, or settings contradict each other.
+        FloatingPointError: A loss is infinite or NaN; the message says which, when, and what is kept.
+        ValueError: There are too few devices, or a checkpoint does not fit.
+        OSError: A file cannot be read or written; the message names it. An error without a file comes from printing.
+        KeyboardInterrupt: Ctrl-C; the message says what was kept.
+        SystemExit: SIGTERM ended the run.
     """
     folder = TrainingFolder(out)
     is_first = nn.hosts.is_first()
@@ -126,7 +126,7 @@ def train(
 
 
 class RecipeLog(TrainingLog):
-    """The log of a recipe's run, which also prints how the run begins, and draws."""
+    """The log of a recipe's run, which also prints how the run begins, and draws pictures."""
 
     def __init__(
         self, recipe: Recipe, settings: RecipeSettings, folder: TrainingFolder, console: Console, live: bool
@@ -135,7 +135,7 @@ class RecipeLog(TrainingLog):
         self._recipe, self._settings, self._run_folder, self._console = recipe, settings, folder, console
         self._live = live
         self.was_finished = False
-        """Whether nothing was left to be done."""
+        """Whether the run was already finished."""
 
     def say(self, text: str) -> None:
         """Print a line in the first process."""
@@ -173,7 +173,7 @@ def _beginning(settings: RecipeSettings, begin: int) -> str:
 
 
 def _take(recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, number: int) -> dict[str, Any]:
-    """Take a step, and return its values for the log. Now and then it checks that everything is finite."""
+    """Take a step, and return its values for the log. From time to time, check that everything is finite."""
     values = {RATE: recipe.set_rates(number), **recipe.taken(number)}
     step = number + 1
     is_measured = step in (1, settings.steps) or step % settings.log.every == 0

@@ -36,7 +36,7 @@ class CheckpointSettings:
 
 @dataclass(frozen=True, kw_only=True)
 class LogSettings:
-    """Settings of what is written during a run."""
+    """Settings of the logs and pictures of a run."""
 
     every: int = key(100, "steps from one line of metrics to the next", least=1)
     pictures: int = key(1000, "steps from one picture to the next; 0: none", least=0, free=True)

@@ -29,7 +29,7 @@ class MeshBlock(Switched):
         self._devices = devices
 
     def value(self) -> Any:
-        """The mesh to put in force; none for a single device, where everything is as without a mesh."""
+        """The mesh to activate; None for a single device, which needs none."""
         outer = build_options().running.mesh
         if outer is not None:
             raise RuntimeError(f"mesh: {outer!r} is in force already; leave it before another one is entered")
@@ -51,33 +51,32 @@ class MeshBlock(Switched):
 def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
     """Run graphs on a mesh of devices, within a `with` block or a decorated function.
 
-    The devices are a grid with named axes. Each graph is one program over global arrays, which JAX divides: batches
-    over the axis `data`, along their first axis; parameters are whole on each device, or divided as `nn.shard` has it.
-    Gradients of any order, batch statistics and random numbers are those of the whole batch, so results are the same
-    on any number of devices, but for the order in which sums are added up.
+    The devices form a grid with named axes. Each graph is one program over global arrays, which JAX shards: batches
+    over the axis `data`, along their first axis. Parameters are replicated, unless `nn.shard` shards them. Gradients of
+    any order, batch statistics and random numbers are those of the whole batch, so results are the same on any number
+    of devices, except for the order of summation.
 
         with nn.mesh(data=8):
             step = nn.train_step(loss, nn.get_parameters, S.Adam())
         for images, labels in batches:
             step(images, labels)
 
-    What `train_step`, `compile` and `to_jax` make keeps the mesh in which it was made. `forward`, `backward` and
-    reading values use the one in which they are called. A mesh of a single device changes nothing.
+    The results of `train_step`, `compile` and `to_jax` keep the mesh in which they were made. `forward`, `backward` and
+    reads of values use the mesh in which they are called. A mesh of a single device changes nothing.
 
     Args:
-        devices: Those to use, in the order of the grid, the last axis running fastest; by default as many as are
-            needed of those that there are.
-        axes: The number of devices along each axis, such as `data=4, model=2`; -1, for one of them, is all that are
-            left.
-            Without the axis `data` batches are whole on each device.
+        devices: The devices in the order of the grid, the last axis varying fastest; by default as many of the
+            available devices as needed.
+        axes: The number of devices along each axis, such as `data=4, model=2`; one of them may be -1, for all remaining
+            devices. Without the axis `data`, batches are replicated on each device.
 
     Returns:
-        A block, whose `with` gives the `jax.sharding.Mesh`; None for a single device.
+        A context manager; `with` returns the `jax.sharding.Mesh`, or None for a single device.
 
     Raises:
-        TypeError: A size is no int.
-        ValueError: A size is 0 or below -1, or two are -1, or there are no axes. When the block is entered: the sizes
-            do not fit the number of devices.
+        TypeError: A size is not an int.
+        ValueError: A size is 0 or below -1, two are -1, or there are no axes. When the block is entered: the sizes do
+            not fit the number of devices.
         RuntimeError: The block is entered within another mesh.
     """
     if not axes:
@@ -105,7 +104,7 @@ def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> ja
     known = math.prod([size for size in wanted.values() if size != -1])
     sizes = {name: len(given) // known if size == -1 else size for name, size in wanted.items()}
     needed, is_filled = math.prod(sizes.values()), -1 in wanted.values()
-    # All that are given, or that -1 stands for, have to be used; else there may be more of them.
+    # Devices given by the user, or by -1, must all be used; otherwise some may be left over.
     fits = needed == len(given) if is_filled or devices is not None else needed <= len(given)
     if not fits or not needed:
         shown = " x ".join([f"{name}={size}" for name, size in wanted.items()])
@@ -119,14 +118,14 @@ def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> ja
                          f"{jax.process_count()} that there are; each must have a part in it: nn.mesh(data=-1) takes "
                          "all devices")
     shape = tuple(sizes.values())
-    if devices is None:  # JAX knows which are neighbours
+    if devices is None:  # JAX places neighbouring devices next to each other
         return jax.sharding.Mesh(mesh_utils.create_device_mesh(shape, given, allow_split_physical_axes=True), [*sizes])
     return jax.sharding.Mesh(np.array(given).reshape(shape), [*sizes])
 
 
 Spec: TypeAlias = "str | PartitionSpec | tuple[str | tuple[str, ...] | None, ...] | None"
-"""How an array is divided: for each of its axes an axis of the mesh, several in a tuple, or None; the name of an axis
-alone stands for whichever of the array's axes is the largest that is divisible; None: whole on each device."""
+"""The sharding of an array: for each of its axes the name of a mesh axis, a tuple of several, or None; a single name
+shards the largest axis that is divisible; None replicates the array."""
 
 
 @overload
@@ -140,8 +139,8 @@ def shard(what: str, spec: Spec) -> OrderedDict[str, Variable]: ...
 def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Variable]:
     """Set how parameters, inputs or intermediate values are sharded over the axes of a mesh.
 
-    Parameters are whole on each device unless this says otherwise. It changes where arrays lie, and no result. The
-    optimizer's state of a parameter is divided as the parameter is. Without a mesh all of it is without effect.
+    By default parameters are replicated on each device. Sharding changes where arrays are stored, and no result. The
+    optimizer's state is sharded like its parameter. Without a mesh, sharding has no effect.
 
         nn.shard("*/W", "data")                       # fully sharded data parallel
         nn.shard("up/affine/W", (None, "model"))      # tensor parallel: the columns,
@@ -149,20 +148,20 @@ def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Varia
         h = nn.shard(h, ("data", None, "model"))      # a value, and its gradients
 
     Args:
-        what: A leaf, which is divided so from its next use on; an output of a function, which is divided so wherever
-            the result is used, and so are all its gradients; or a pattern of names of parameters below the present
-            scope, in which `*` stands for any characters, those of further scopes included.
-        spec: For each axis of the array the name of an axis of the mesh, or several in a tuple, or None; what is left
-            out is None. Or a `jax.sharding.PartitionSpec`. A name alone divides the largest axis that is divisible by
-            the number of devices, and nothing where none is. None: whole on each device.
+        what: A leaf, which is sharded from its next use on; an output of a function, whose sharded version is returned,
+            and whose gradients are sharded alike; or a pattern of parameter names in the current scope, in which `*`
+            matches any characters, also across scopes.
+        spec: For each axis of the array the name of a mesh axis, a tuple of several, or None; missing entries are None.
+            Or a `jax.sharding.PartitionSpec`. A single name shards the largest axis that is divisible by the number of
+            devices, or none if no axis is. None replicates the array.
 
     Returns:
-        The Variable; for a pattern the parameters that it has matched, by name.
+        The Variable; for a pattern the matching parameters by name.
 
     Raises:
-        TypeError: `what` or `spec` is of the wrong kind.
-        ValueError: No parameter matches, an axis of the mesh is named twice, or there are more names than axes. Within
-            a mesh also: it has no such axis, or a size is not divisible. Else that is said when a mesh uses it.
+        TypeError: `what` or `spec` has the wrong type.
+        ValueError: No parameter matches, a mesh axis is named twice, or there are more names than axes. Within a mesh
+            also: it has no such axis, or a size is not divisible. Otherwise a mesh raises these errors on use.
     """
     axes = _axes_of(spec)
     if isinstance(what, Variable):
@@ -182,15 +181,15 @@ def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Varia
 
 
 def shard_parameters(sharding: Spec | Mapping[str, Spec]) -> None:
-    """Shard the parameters of the current scope, given the argument `sharding` of parametric functions: a sharding by
-    name or pattern or, without names, one for all."""
+    """Shard the parameters of the current scope by the argument `sharding` of parametric functions: a mapping from
+    names or patterns to shardings, or a single sharding for all."""
     given = sharding if isinstance(sharding, Mapping) else {"*": sharding}
     for pattern, spec in given.items():
         shard(pattern, spec)
 
 
 def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
-    """`x`, sharded so from now on."""
+    """Shard a leaf in place, or return the sharded version of a function's output."""
     _check(x, axes, name)
     if x.parent is not None:
         divided: Variable = F.sharding_constraint(x, axes=axes)
@@ -198,7 +197,7 @@ def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
     cell = x.cell
     if cell.axes != axes:
         cell.axes = axes
-        cell.put(cell.raw())  # another value: whoever holds it in place takes it anew, and moves it
+        cell.put(cell.raw())  # a new version: holders of the old value fetch it again, and move it
     return x
 
 
@@ -211,7 +210,7 @@ def _check(x: Variable, axes: Axes | str, name: str) -> None:
 
 
 def _axes_of(spec: Any) -> Axes | str:
-    """`spec` as a plain tuple or name, checked."""
+    """Check `spec`, and return it as a plain tuple or name."""
     if isinstance(spec, str):
         return spec
     if spec is None:

@@ -1,4 +1,4 @@
-"""Processes that compute together, on one machine or many: joining them, and ending them together."""
+"""Join processes that compute together, on one machine or many, and end them together."""
 
 from .joining import Membership as Membership
 from .joining import initialize as initialize

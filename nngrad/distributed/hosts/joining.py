@@ -24,7 +24,7 @@ from .watching import HostWatch
 
 HEARTBEAT_TIMEOUT, INITIALIZATION_TIMEOUT, TIMEOUT = 100.0, 300.0, 600.0
 LATER = 30
-"""Seconds that JAX waits longer than nngrad does, since it aborts the process, and does not say why in plain words."""
+"""Seconds that JAX's timeout exceeds nngrad's, since JAX aborts the process without a clear message."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,7 +34,7 @@ class Membership:
     index: int
     count: int
     launcher: str | None
-    """What has started them; None if nothing has that is known."""
+    """The launcher that started them; None if unknown."""
 
     def __str__(self) -> str:
         if self.count > 1:
@@ -53,33 +53,33 @@ def initialize(
 ) -> Membership:
     """Join the processes that a launcher has started, so that they compute together; call it before anything else.
 
-    It finds the others by itself under `nngrad launch`, SLURM, Open MPI and whatever else
-    `jax.distributed.initialize` detects, other MPIs if `mpi4py` is installed, and by the environment variables
-    `JAX_COORDINATOR_ADDRESS`, `NNGRAD_PROCESS_COUNT` and `NNGRAD_PROCESS_INDEX`. From then on `jax.devices()` are those
-    of all processes, and so are those of `nn.mesh`. In a single process it does nothing. A second call does nothing.
+    It detects `nngrad launch`, SLURM, Open MPI and whatever else `jax.distributed.initialize` knows, other MPIs if
+    `mpi4py` is installed, and the environment variables `JAX_COORDINATOR_ADDRESS`, `NNGRAD_PROCESS_COUNT` and
+    `NNGRAD_PROCESS_INDEX`. Afterwards `jax.devices()` lists the devices of all processes, and `nn.mesh` uses them. In a
+    single process it does nothing, and neither does a second call.
 
         print(nn.hosts.initialize())
         with nn.mesh(data=-1):
             ...
 
-    From then on the processes watch each other. When one fails, dies or hangs, all end within a set time, with a
-    `HostError` or at least a line on the standard error that names it. Exit codes are 1 for the process that failed and
-    75 for the others. At the end of the script each waits for the others.
+    Afterwards the processes watch each other. When one fails, dies or hangs, all end within a fixed time, with a
+    `HostError`, or at least a line on standard error, that names it. The process that failed exits with 1, the others
+    with 75. At the end of the script each process waits for the others.
 
     Args:
-        step_timeout: Seconds that a process may keep the others waiting in a computation which all take part in, after
-            which it counts as hung. Compilation counts. By default what `nngrad launch --timeout` says, else 600.
-        heartbeat_timeout: Seconds without a sign of life after which a process counts as dead. Where a computation has
-            failed already because a connection was lost, 3 are enough.
-        initialization_timeout: Seconds in which all processes must have called this.
+        step_timeout: Seconds that a process may keep the others waiting in a collective computation before it counts as
+            hung. Compilation counts. By default the value of `nngrad launch --timeout`, else 600.
+        heartbeat_timeout: Seconds without a heartbeat after which a process counts as dead. After a computation has
+            failed because of a lost connection, 3 are enough.
+        initialization_timeout: Seconds within which all processes must call this.
 
     Returns:
-        Which of how many processes this is, and what has started them.
+        The index of this process, the number of processes, and their launcher.
 
     Raises:
-        ValueError: A timeout is not above 0; or variables of the environment are missing or make no sense.
-        RuntimeError: JAX has computed something already, so that it is too late.
-        HostError: Not all processes have come within `initialization_timeout`.
+        ValueError: A timeout is not positive, or environment variables are missing or invalid.
+        RuntimeError: Too late: JAX has already computed something.
+        HostError: Not all processes have called this within `initialization_timeout`.
     """
     global _membership
     if _membership is not None:
@@ -112,13 +112,13 @@ def _seconds_of(text: str | None, default: float) -> float:
 
 
 def _tell_the_launcher() -> None:
-    """Tell `nngrad launch` that this process has called `initialize`; it warns of those that have not."""
+    """Tell `nngrad launch` that this process has called `initialize`; it warns about processes that have not."""
     with contextlib.suppress(KeyError, ValueError, OSError):
         os.write(int(os.environ[JOINED]), b"+")
 
 
 def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_timeout: float) -> bool:
-    """Join; returns whether there are other processes."""
+    """Join the other processes, and return whether there are any."""
     if launcher is not None and launcher.count == 1:
         return False
     arguments = {} if launcher is None else launcher.arguments
@@ -137,7 +137,7 @@ def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_ti
         finally:
             ended.set()
 
-    # In a thread, since the call can be neither interrupted nor limited without the process being aborted.
+    # In a thread, since JAX's call cannot be interrupted, and its own timeout aborts the process.
     threading.Thread(target=connect, name="nngrad hosts: connect", daemon=True).start()
     try:
         came = ended.wait(initialization_timeout)
@@ -151,11 +151,11 @@ def _join(launcher: Launcher | None, heartbeat_timeout: float, initialization_ti
 
 
 def _explained(error: BaseException, launcher: Launcher | None) -> bool:
-    """False if JAX has found no other processes.
+    """Return False if `error` means that JAX has found no other processes.
 
     Raises:
-        RuntimeError: It has computed already.
-        BaseException: `error`, if it is another one.
+        RuntimeError: JAX has already computed something.
+        BaseException: Any other `error`.
     """
     if launcher is None and COORDINATOR not in os.environ and global_state.client is None:
         return False
@@ -179,28 +179,28 @@ NAMED = {
     "Open MPI": ("OMPI_MCA_orte_hnp_uri", "OMPI_COMM_WORLD_SIZE"),
     "SLURM": ("SLURM_JOB_ID", "SLURM_STEP_NODELIST", "SLURM_NTASKS", "SLURM_PROCID", "SLURM_LOCALID"),
 }
-"""Launchers that JAX finds by these variables."""
+"""Environment variables by which JAX detects a launcher."""
 COUNTS = {"Open MPI": "OMPI_COMM_WORLD_SIZE", "SLURM": "SLURM_NTASKS"}
 MPI_COUNTS = ("OMPI_COMM_WORLD_SIZE", "PMI_SIZE")
-"""Set by Open MPI, and by MPICH and those that are made from it."""
+"""Set by Open MPI, and by MPICH and its derivatives."""
 
 
 @dataclass(frozen=True, slots=True)
 class Launcher:
-    """The launcher of this process, and how JAX joins it to the others."""
+    """The launcher of this process, and the arguments with which JAX joins its processes."""
 
     name: str
     count: int
-    """How many processes it has started."""
+    """The number of processes that it started."""
     arguments: Mapping[str, Any]
-    """For `jax.distributed.initialize`."""
+    """The arguments for `jax.distributed.initialize`."""
 
 
 def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
-    """The launcher that `environment` indicates; None if it is no known one.
+    """The launcher that `environment` indicates; None if none is known.
 
     Raises:
-        ValueError: Variables are missing or make no sense, or JAX cannot find out by itself what it must know.
+        ValueError: Variables are missing or invalid, or JAX cannot detect the coordinator by itself.
     """
     if COUNT in environment or INDEX in environment:
         return _by_variables(environment)
@@ -219,7 +219,7 @@ def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
 
 
 def _by_variables(environment: Mapping[str, str]) -> Launcher:
-    """The launcher for the environment variables that `nngrad launch` sets, and anybody may."""
+    """The launcher described by the variables that `nngrad launch`, or the user, has set."""
     missing = [name for name in (COORDINATOR, COUNT, INDEX) if name not in environment]
     if missing:
         raise ValueError(f"{' and '.join(missing)}: not set in the environment, although others of {COORDINATOR}, "

@@ -1,4 +1,4 @@
-"""How a process ends when it cannot wait for the others, and the error that it raises."""
+"""End a process that cannot wait for the others; the error that it raises."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ import nngrad_command
 
 
 class HostError(RuntimeError):
-    """Another process has failed, died, hung or never come; the message names it.
+    """Another process has failed, died, hung or never arrived; the message names it.
 
-    Raised by `nn.hosts.initialize`, by `nn.hosts.barrier` and by training steps. A process cannot go on without the
-    others: it ends in any case, a few seconds after the failure is known.
+    Raised by `nn.hosts.initialize`, `nn.hosts.barrier` and training steps. A process cannot go on without the others:
+    even if the error is caught, it ends a few seconds after the failure is known.
     """
 
 
 class LastWords:
-    """A small process that reports for this one if it is killed, or aborted by JAX."""
+    """A small process that reports the end of this one if it is killed, or aborted by JAX."""
 
     def __init__(self, who: str, first: str, address: str) -> None:
         script = Path(nngrad_command.__file__).with_name("last_words.py")
@@ -31,7 +31,7 @@ class LastWords:
         self._write(json.dumps({"who": who, "first": first, "address": address}))
 
     def are_said(self) -> None:
-        """Tell it that there is nothing left to report."""
+        """Tell the small process that there is nothing left to report."""
         self._write("said")
         with contextlib.suppress(OSError, subprocess.TimeoutExpired):
             assert self._process.stdin is not None
@@ -46,7 +46,7 @@ class LastWords:
 
 
 def say(line: str) -> None:
-    """Write a line to standard error, if anybody can read it."""
+    """Write a line to standard error, and ignore errors."""
     with contextlib.suppress(Exception):
         print(line, file=sys.stderr, flush=True)
 
@@ -54,12 +54,12 @@ def say(line: str) -> None:
 def show_where_it_is(index: int) -> None:
     """Print the stack of each thread, which shows where a program hangs."""
     say(f"nngrad: this is where process {index} is:")
-    with contextlib.suppress(Exception):  # a standard error that is no file
+    with contextlib.suppress(Exception):  # standard error is not a file
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
 
 
 def leave(code: int) -> NoReturn:
-    """End the process without JAX's exit handlers, which would wait for processes that do not come."""
+    """End the process without JAX's exit handlers, which would wait for processes that no longer run."""
     for stream in (sys.stdout, sys.stderr):
         with contextlib.suppress(Exception):
             stream.flush()

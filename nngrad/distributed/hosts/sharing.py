@@ -12,7 +12,7 @@ from .store import KeyValueStore, global_state
 from .watching import HostWatch
 
 _passed = 0
-"""How many barriers this process has been at: each has a name of its own in the store."""
+"""The number of barriers that this process has passed; it makes the name of each barrier in the store unique."""
 
 
 def process_index() -> int:
@@ -28,7 +28,7 @@ def process_count() -> int:
 
 
 def is_first() -> bool:
-    """Whether this is process 0, or the only one: the one that prints, and that writes data which all share."""
+    """Whether this is process 0, or the only one: the process that prints and writes shared data."""
     return jax.process_index() == 0
 
 
@@ -39,8 +39,8 @@ def barrier(timeout: float | None = None) -> None:
         timeout: Seconds to wait; by default the `step_timeout` of `nn.hosts.initialize`.
 
     Raises:
-        HostError: Not all have come, or one has failed; the message names them.
-        RuntimeError: There are several processes, which `nn.hosts.initialize` has not joined.
+        HostError: A process did not arrive in time or has failed; the message names it.
+        RuntimeError: There are several processes, but `nn.hosts.initialize` was not called.
     """
     global _passed
     if global_state.num_processes == 1:
@@ -70,22 +70,22 @@ def barrier(timeout: float | None = None) -> None:
 def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:
     """The part of `data` that this process feeds: a contiguous block.
 
-    The parts of a batch, put together in the order of processes, are that batch, so what belongs to the places of
-    examples, as random draws do, is the same for any number of processes. All parts have the same length, so that all
+    Concatenated in process order, the parts of a batch are that batch, so anything that depends on the position of an
+    example, such as random draws, is the same for any number of processes. All parts have the same length, so that all
     processes take the same number of steps.
 
     Args:
-        data: What has a length and can be sliced, such as an array or a list; examples are along the first axis.
-        blocks: Whether parts are runs of neighbours; else each is every n-th example, from the process's number on.
-        remainder: What becomes of examples that are left over when the number of processes does not divide their
-            number: `"refuse"` them; `"drop"` them; or `"repeat"` as many from the beginning, so that parts are equal.
+        data: An array, a list or another sequence that can be sliced; examples are along the first axis.
+        blocks: Whether parts are contiguous; else each process takes every n-th example, starting at its index.
+        remainder: How to treat left-over examples if the number of processes does not divide the number of examples:
+            `"refuse"` them; `"drop"` them; or `"repeat"` examples from the beginning to fill all parts.
 
     Returns:
-        A slice of `data`; with `"repeat"` what indexing with a NumPy array gives, or a list.
+        A slice of `data`; with `"repeat"` the result of indexing with a NumPy array, or a list.
 
     Raises:
         TypeError: `data` has no length.
-        ValueError: There is a remainder, which is to be refused; or there is nothing for this process.
+        ValueError: There is a remainder, and `remainder` is "refuse"; or nothing is left for this process.
     """
     return part_for(data, jax.process_index(), jax.process_count(), blocks=blocks, remainder=remainder)
 

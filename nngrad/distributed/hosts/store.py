@@ -11,7 +11,7 @@ from ...graph.process import taken
 
 
 class _Public:
-    """JAX's public information about processes."""
+    """The part of `global_state` that JAX's public functions provide."""
 
     client = coordinator_address = None
 
@@ -27,11 +27,11 @@ class _Public:
 
 
 global_state: Any = taken("global_state") or _Public()
-"""What JAX knows of its processes, without starting devices."""
+"""JAX's state of processes, which can be read without initializing devices."""
 
 PREFIX = "nngrad/hosts"
 TERMINATION = "RECEIVED_PREEMPTION_NOTICE"
-"""What JAX sets when a process gets SIGTERM, which it handles: the process goes on."""
+"""The key that JAX sets when a process gets SIGTERM; JAX handles the signal, and the process goes on."""
 
 
 class KeyValueStore:
@@ -44,16 +44,16 @@ class KeyValueStore:
                                "jax._src.distributed.global_state: install another version of JAX")
 
     def write(self, folder: str, index: int, text: str) -> None:
-        """Set the value of `folder/index`, replacing any old one."""
+        """Set the value of `folder/index`."""
         self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=True)
 
     def write_first(self, folder: str, index: int, text: str) -> None:
         """Set the value of `folder/index` unless it has one."""
-        with contextlib.suppress(Exception):  # as another process was earlier
+        with contextlib.suppress(Exception):  # another process was first
             self._client.key_value_set(f"{PREFIX}/{folder}/{index}", text, allow_overwrite=False)
 
     def read(self, folder: str) -> dict[int, str]:
-        """The values in a folder, by process."""
+        """The values in a folder, by process index."""
         found = self._client.key_value_dir_get(f"{PREFIX}/{folder}/")
         return {int(key.rsplit("/", 1)[1]): value for key, value in found}
 
@@ -72,5 +72,5 @@ class KeyValueStore:
         return found
 
     def wait_for_all(self, name: str, seconds: float) -> None:
-        """Wait until all processes have called this with `name`, which can be used once."""
+        """Wait until all processes have called this with `name`, which can be used only once."""
         self._client.wait_at_barrier(f"{PREFIX}/{name}", max(1, int(seconds * 1000)))

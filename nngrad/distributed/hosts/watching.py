@@ -1,8 +1,8 @@
 """Failure detection: each process reports its progress to the others, and ends when one of them cannot go on.
 
-Two threads of each process do it. One talks: it writes a beat into the store of JAX's coordination service, and reads
-whether a failure is known; that of process 0, where the service is, reads all beats and judges. As a call of the
-service may last for ever when process 0 is stopped, the other thread looks at the clock.
+Each process runs two threads. The first writes heartbeats to the key-value store of JAX's coordination service, and
+reads whether a failure is known; in process 0, which runs the service, it also reads all heartbeats and judges them. A
+call of the service may block for ever when process 0 is stopped, so the second thread checks the time.
 """
 
 from __future__ import annotations
@@ -29,20 +29,20 @@ from .leaving import HostError, LastWords, leave, say, show_where_it_is
 from .store import KeyValueStore
 
 RUNNING, DONE, LEAVING, GONE = "running", "done", "leaving", "gone"
-"""States of a process: its script runs; its script has ended; it knows of a failure; it ends because of it, now."""
+"""States of a process: its script runs; its script has ended; it knows of a failure; it is exiting because of one."""
 SILENT = 3.0
-"""Seconds without a sign of life after which nobody waits for a process any more when a failure is known."""
+"""Once a failure is known, seconds without a heartbeat after which process 0 no longer waits for a process."""
 
 
 class Beat(NamedTuple):
     """A heartbeat of a process, with its progress."""
 
     number: int
-    """How often it has told."""
+    """The number of heartbeats so far."""
     begun: int = 0
-    """How many computations it has begun that all processes take part in: steps of training, say."""
+    """The number of collective computations, such as training steps, that it has begun."""
     ended: int = 0
-    """How many of them have ended, on its devices."""
+    """The number of these that have finished on its devices."""
     state: str = RUNNING
 
     def text(self) -> str:
@@ -63,7 +63,7 @@ class Failure:
 
 
 class Judge:
-    """Detects failures by comparing the beats of all processes with earlier ones, by the clock of this process."""
+    """Detects failures from the heartbeats of all processes, timed by the clock of this process."""
 
     def __init__(self, count: int, heartbeat_timeout: float, step_timeout: float, now: float) -> None:
         self._count = count
@@ -75,8 +75,8 @@ class Judge:
         self._ended_at = now
 
     def failure(self, beats: Mapping[int, Beat], now: float, sudden: float | None = None) -> Failure | None:
-        """What is wrong at the time `now`, if anything is, by what each process has last told. Where something has
-        failed already, `sudden` seconds without a sign of life mean death."""
+        """The failure that the latest heartbeats show at the time `now`, or None. After a lost connection, `sudden`
+        seconds without a heartbeat mean that a process is dead."""
         for index, beat in beats.items():
             if beat.number != self._last[index].number:
                 self._heard[index] = now
@@ -88,7 +88,7 @@ class Judge:
         return all(beat.state != RUNNING for beat in self._last.values())
 
     def all_gone(self, now: float) -> bool:
-        """Whether all processes have ended because of a failure, except process 0, which judges."""
+        """Whether all processes except process 0 have exited, or count as dead, after a failure."""
         return all(beat.state == GONE or now - self._heard[i] > SILENT for i, beat in self._last.items() if i != 0)
 
     def _dead(self, now: float, sudden: float | None) -> Failure | None:
@@ -101,7 +101,7 @@ class Judge:
                        f"{self._at(index)}")
 
     def _gone(self) -> Failure | None:
-        """A process whose script has ended while another has begun a step that needs it."""
+        """A failure if the script of a process has ended while another is in a computation that needs it."""
         front = max(beat.begun for beat in self._last.values())
         for index, beat in self._last.items():
             if beat.state == DONE and beat.begun < front:
@@ -132,21 +132,21 @@ class Judge:
 
 
 INTERVAL = 0.5
-"""Seconds between beats, of up to 500 processes; more have longer intervals, for the sake of process 0."""
+"""Seconds between heartbeats, for up to 500 processes; beyond, the interval grows to relieve process 0."""
 SUDDEN = 3.0
-"""Seconds without a sign of life that mean death where a computation of all processes has failed."""
+"""Seconds without a heartbeat that mean death after a collective computation has failed."""
 NOTICE = 3.0
-"""Seconds that the program of a process has for ending by itself when a failure is known."""
+"""Seconds that a program has to end by itself once a failure is known."""
 LINGER = 8.0
-"""Seconds for which process 0 waits for the others to end: JAX aborts them when it is gone."""
+"""Seconds that process 0 waits for the others to exit, since JAX aborts them when it is gone."""
 TERMINATED = 128 + signal.SIGTERM
 """The exit code after SIGTERM."""
 CONNECTIONS = ("gloo", "nccl", "connection", "peer", "unavailable", "aborted", "coordination")
-"""Words of errors that a process gets when it has lost another."""
+"""Words in the errors that a process gets when it loses its connection to another."""
 
 
 class HostWatch:
-    """The watchdog of a run in one of its processes. It is the `watch` of `graph/processes.py`."""
+    """The watchdog in each process of a run; the `watch` of `graph/processes.py`."""
 
     def __init__(self, index: int, count: int, heartbeat_timeout: float, step_timeout: float) -> None:
         self.step_timeout = step_timeout
@@ -158,7 +158,7 @@ class HostWatch:
         self._members: dict[int, str] = {}
         self._state = RUNNING
         self._number = self._begun = self._ended = self._depth = 0
-        self._running: tuple[int, Any] | None = None  # the first result that is not known to be there
+        self._running: tuple[int, Any] | None = None  # the oldest result that may not be ready
         self._newest: tuple[int, Any] | None = None
         self._answered = time.monotonic()
         self._judge = Judge(count, heartbeat_timeout, step_timeout, self._answered)
@@ -186,7 +186,7 @@ class HostWatch:
         self._hook, sys.excepthook = sys.excepthook, self._on_error
         atexit.register(self._at_exit)
 
-    # ------------------------------------------------------------ computations of all processes
+    # ------------------------------------------------------------ collective computations
 
     def begin(self) -> None:
         if self.failure is not None:
@@ -214,18 +214,18 @@ class HostWatch:
         return self.failure
 
     def _advance(self) -> None:
-        """Count how many of the computations that have begun have ended."""
+        """Update the number of computations that have ended."""
         while self._running is not None or self._newest is not None:
             if self._running is None:
                 self._running, self._newest = self._newest, None
             assert self._running is not None
             number, result = self._running
-            with contextlib.suppress(Exception):  # it was deleted, or the computation has failed, which others find
+            with contextlib.suppress(Exception):  # deleted, or failed, which is reported elsewhere
                 if not result.is_ready():
                     return
             self._ended, self._running = number, None
 
-    # ------------------------------------------------------------ talking
+    # ------------------------------------------------------------ heartbeats
 
     def _talk(self) -> None:
         while not self._over.is_set():
@@ -260,7 +260,7 @@ class HostWatch:
                 self._store.write("done", 0, "all")
         if found is not None and self.failure is None:
             self._store.write_first("failure", 0, f"{found.index} {found.reason}")
-        for text in self._store.read("failure").values():  # the first that was written, by whomever
+        for text in self._store.read("failure").values():  # the first failure that any process wrote
             index, _, reason = text.partition(" ")
             self._adopt(Failure(int(index), reason))
         if self.failure is None and not processes.terminations and self._store.is_terminated():
@@ -281,7 +281,7 @@ class HostWatch:
                 self._leave()
 
     def _adopt(self, failure: Failure) -> None:
-        """Report once that the run cannot go on. The program has some time to end."""
+        """Report, once, that the run cannot go on, and give the program some time to end."""
         if self.failure is not None:
             return
         self._culprit = failure.index
@@ -291,14 +291,14 @@ class HostWatch:
         name = f"process {failure.index}{place} " if failure.index >= 0 else ""
         self.failure = HostError(f"{name}{failure.reason}")
         self._state = LEAVING
-        self._wake.set()  # which lets the others know that this one knows
+        self._wake.set()  # tells the others at once that this process knows
         say(f"nngrad: process {self._index} of {self._count} ends: {self.failure}")
         self._known.set()
 
     # ------------------------------------------------------------ the end of the program
 
     def _on_error(self, kind: type[BaseException], error: BaseException, trace: TracebackType | None) -> None:
-        """Report that the program fails in this process, so that the others need not wait to find out."""
+        """Report at once to the others that the program has failed in this process."""
         self._hook(kind, error, trace)
         if os.getpid() != self._process:
             return
@@ -310,7 +310,7 @@ class HostWatch:
                 self._adopt(self._own)
 
     def _at_exit(self) -> None:
-        """Wait for the others, since none may leave early; if one has failed, JAX would wait in vain."""
+        """Wait for the other processes, since none may exit early; if one has failed, exit without JAX's handlers."""
         if os.getpid() != self._process:
             return
         if self.failure is None:
@@ -331,9 +331,9 @@ class HostWatch:
             thread.join(self._heartbeat_timeout)
 
     def _leave(self) -> None:
-        """End this process; process 0 only after the others, since JAX aborts them when it is gone."""
+        """End this process; process 0 waits for the others first, since JAX aborts them when it is gone."""
         if not self._leaving.acquire(blocking=False):
-            threading.Event().wait()  # another thread does it
+            threading.Event().wait()  # another thread ends the process
         self._last_words.are_said()
         self._state = GONE
         self._wake.set()

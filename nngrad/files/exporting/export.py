@@ -25,24 +25,24 @@ from .exported import Described, Named, check_installed, write_exported
 from .symbolic import AnySize, NotForAnySize, for_any_size
 
 PLATFORMS = ("cpu", "cuda", "rocm", "tpu")
-"""What a graph is exported for by default, by the names that JAX has for platforms."""
+"""The default platforms of exported programs, by JAX's names."""
 Input = Variable | jax.ShapeDtypeStruct | Sequence[int | str]
-"""An input: a Variable, or the shape of one that a function is given; a size may be a name."""
+"""An input: a Variable, or the shape of one to pass to a function, in which a size may be a name."""
 Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]
 
 
 class _Wanted(NamedTuple):
-    """A requested input."""
+    """An input of the program, as the user described it."""
 
     name: str
     shape: tuple[int | str, ...]
     dtype: np.dtype[Any]
     variable: Variable | None
     size: Any = None
-    """A size by name, where JAX has made it, who may know more of it."""
+    """A symbolic size from `jax.export.symbolic_shape`, which may have constraints."""
 
     def spec(self, size: int) -> Spec:
-        """Its shape and dtype, with `size` in the place of named sizes."""
+        """Its shape and dtype, with `size` in place of named sizes."""
         return spec_of(tuple([size if isinstance(n, str) else n for n in self.shape]), self.dtype)
 
 
@@ -61,7 +61,7 @@ class _ExportedComputation(NamedTuple):
     """Takes the arrays of the inputs, then those of the parameters."""
     results: _Results
     leaves: list[Variable]
-    """The leaves that it reads besides the inputs."""
+    """The leaves that it reads in addition to the inputs."""
     needs_x64: bool
 
 
@@ -80,37 +80,37 @@ def export(
         run = nn.load_exported("loss.nnx")
         run(x=images, t=wanted)["loss"]
 
-    The program is StableHLO, as `jax.export` makes it, for each of `platforms`. Gradients of any order are outputs like
-    others. For any batch size, give a function that builds the graph, and shapes of its inputs in which a name stands
+    The program is StableHLO for each of `platforms`, made by `jax.export`. Gradients of any order are ordinary outputs.
+    To export for any batch size, pass a function that builds the graph, and shapes of its inputs in which a name stands
     for the size:
 
         nn.export(lambda x: F.softmax(network(x)), {"x": ("batch", 784)}, "network.nnx")
 
-    The function is called for three sizes, and what differs between the graphs becomes a function of the size. What
-    cannot is an error that names the function or the leaf, and never a program that is right for one size alone.
+    The function is called for three sizes, and whatever differs between the graphs is expressed by the size. If that
+    fails, an error names the function or the leaf; a program that is right for one size only is never written.
 
-    Leaves that are not among `inputs` are parameters, with the values that they have now. A graph that draws at random
-    takes a `seed` at each call; the same seed draws the same. The file is replaced as a whole or not at all.
+    Leaves that are not among `inputs` are parameters, with their present values. A program with random functions takes
+    a `seed` at each call; equal seeds give equal draws. The file is replaced atomically.
 
     Args:
-        outputs: A Variable, a list of them, or a dict of them by name; results are arranged in the same way. Or a
-            function that builds these from Variables of the inputs, which it is given in their order.
-        inputs: Variables, in a list or a dict by name; their names are those of the dict, or the Variables' own. Beside
-            a function also shapes, in which one name may stand for a size, of float32; or `jax.ShapeDtypeStruct`s,
-            which may have a size that `jax.export.symbolic_shape` has made, with constraints.
+        outputs: A Variable, a list of them, or a dict of them by name; the program returns the same structure. Or a
+            function that returns one of these, given a Variable for each input, in order.
+        inputs: Variables, in a list or a dict by name; the names are those of the dict, or the Variables' own. With a
+            function also float32 shapes, in which one name may stand for a size, or `jax.ShapeDtypeStruct`s, which may
+            have a size from `jax.export.symbolic_shape`, with constraints.
         path: The file; its ending is ".nnx" by custom, and must not be that of another format.
-        platforms: What the program is for: any of 'cpu', 'cuda', 'rocm', 'tpu'.
-        parameters_inside: Whether parameters are constants of the program; else they are beside it in the file, as
-            safetensors, and `load_exported` takes others in place of them.
-        leave_updates_out: Whether a graph may be exported that updates leaves, as batch normalisation does its running
-            statistics. The program does not update them.
+        platforms: The platforms that the program runs on: any of 'cpu', 'cuda', 'rocm', 'tpu'.
+        parameters_inside: Whether parameters become constants of the program; else the file stores them beside it, as
+            safetensors, and `load_exported` can replace them.
+        leave_updates_out: Whether to accept a graph that updates leaves, such as the running statistics of batch
+            normalisation. The program does not update them.
 
     Raises:
         ImportError: The package `flatbuffers` is not installed.
-        TypeError: Something in `outputs` or `inputs` is not what it must be.
+        TypeError: Something in `outputs` or `inputs` has the wrong type.
         ValueError: The graph updates leaves, runs on a mesh, calls Python on the host, or has a function that cannot be
-            exported for a platform or for any size; two inputs or outputs have one name; `path` ends as files of
-            another format do, such as '.onnx'.
+            exported for a platform or for any size; two inputs or two outputs have the same name; or `path` has the
+            ending of another format, such as '.onnx'.
         OSError: The file cannot be written; the message names it.
     """
     check_installed("nn.export")
@@ -152,11 +152,11 @@ def _platforms(given: Any) -> tuple[str, ...]:
     return names
 
 
-# ---------------------------------------------------------------- what was given
+# ---------------------------------------------------------------- inputs and outputs
 
 
 def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
-    """The requested inputs by name."""
+    """The inputs of the program, with their names."""
     if isinstance(inputs, Mapping):
         each = list(inputs.items())
     elif isinstance(inputs, Variable | jax.ShapeDtypeStruct):
@@ -219,7 +219,7 @@ def _check_names(names: list[str], what: str) -> None:
 
 
 def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
-    """The arrays of leaves that are not random keys, and their names."""
+    """The arrays and descriptions of all leaves except random keys."""
     known = {id(x): name for name, x in get_parameters(grad_only=False).items()}
     kept = [x for x in leaves if x._source is None]
     named: list[Named] = []
@@ -234,7 +234,7 @@ def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
     return [np.array(x.cell.raw()) for x in kept], named
 
 
-# ---------------------------------------------------------------- what is computed
+# ---------------------------------------------------------------- the program
 
 
 def _fixed(outputs: Any, wanted: Sequence[_Wanted], leave_updates_out: bool) -> _ExportedComputation:
@@ -295,7 +295,7 @@ def _exported(
     made: _ExportedComputation, wanted: Sequence[_Wanted], sizes: Sequence[Any], arrays: Sequence[Any],
     platforms: tuple[str, ...], inside: bool, draws: bool,
 ) -> jax_export.Exported:  # fmt: skip
-    """The `jax.export.Exported` of a computation."""
+    """Export a computation with `jax.export`."""
     count = len(wanted)
     places = {each.name: (i, axis) for i, each in enumerate(wanted) for axis, n in enumerate(each.shape)
               if isinstance(n, str)}  # fmt: skip

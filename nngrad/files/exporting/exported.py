@@ -1,8 +1,8 @@
-"""Exported functions, written to their files and read from them.
+"""Write exported functions to files, and read them.
 
-A file is a zip archive whose members are stored as they are, so it takes no more memory than its size. `metadata.json`
-describes the function, `program.bin` is what `jax.export` makes of it, and `parameters.safetensors` has the arrays that
-are beside the program, if there are any.
+A file is an uncompressed zip archive, so reading it takes no more memory than its size. `metadata.json` describes the
+function, `program.bin` is the serialized `jax.export.Exported`, and `parameters.safetensors` holds the arrays that are
+stored beside the program, if any.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _METADATA, _PROGRAM, _PARAMETERS = "metadata.json", "program.bin", "parameters.s
 _MOST = 2**63 - 1
 _MEMBERS = {_METADATA, _PROGRAM, _PARAMETERS}
 ARRANGEMENTS = ("one", "list", "dict")
-"""How results are given: an array, a list, or a dict by name."""
+"""The structures of results: an array, a list, or a dict by name."""
 
 
 class Named(NamedTuple):
@@ -37,7 +37,7 @@ class Named(NamedTuple):
 
     name: str
     shape: tuple[int | str, ...]
-    """Sizes of the axes; a name, or an expression of it, where any size will do."""
+    """Sizes of the axes; a name, or an expression in it, stands for any size."""
     dtype: np.dtype[Any]
 
     def __str__(self) -> str:
@@ -52,25 +52,25 @@ class Described(NamedTuple):
     arranged: str
     """One of `ARRANGEMENTS`."""
     parameters: tuple[Named, ...]
-    """Those that are beside the program."""
+    """The parameters stored beside the program."""
     platforms: tuple[str, ...]
     draws: bool
-    """Whether it draws at random, so that it takes a seed."""
+    """Whether it draws random numbers, and so takes a seed."""
     x64: bool
-    """Whether 64-bit values occur in it."""
+    """Whether it uses 64-bit values."""
     nngrad: str
     jax: str
-    """The versions that it was made with."""
+    """The versions of nngrad and JAX that exported it."""
     calling_convention: int
-    """The version of `jax.export`'s way to call programs."""
+    """The version of `jax.export`'s calling convention."""
 
 
 class ExportedFunction:
     """A function that `export` has written, made by `load_exported`.
 
-    It is called with arrays, in the order of the inputs or by their names, and returns arrays as the outputs were
-    given: one, a list, or a dict by name. It may be called in what `jax.jit` traces; it has no derivatives but those
-    that are among its outputs.
+    Call it with arrays, in the order of the inputs or by name; it returns arrays in the structure of the exported
+    outputs: one, a list, or a dict by name. It may be called under `jax.jit`. It cannot be differentiated: its only
+    derivatives are those among its outputs.
     """
 
     def __init__(
@@ -91,19 +91,19 @@ class ExportedFunction:
 
     @property
     def parameters(self) -> dict[str, Any]:
-        """The parameters that are stored beside the program, by name."""
+        """The parameters stored beside the program, by name."""
         return dict(self._parameters)
 
     def __call__(self, /, *arrays: Any, seed: int | None = None, **named: Any) -> Any:
         """Compute the outputs.
 
         Args:
-            arrays: Arrays of the first inputs.
-            seed: What random functions draw from; needed where there are some.
-            named: Arrays of the others, by name.
+            arrays: Arrays for the first inputs.
+            seed: The seed of random functions; required if the program has any.
+            named: Arrays for the other inputs, by name.
 
         Raises:
-            TypeError: An input is missing, or given twice, or there is none of that name.
+            TypeError: An input is missing, given twice, or unknown.
             ValueError: An array does not fit its input, a seed is missing, or the program is for other platforms.
         """
         if "seed" in [each.name for each in self.inputs] and seed is not None:
@@ -121,7 +121,7 @@ class ExportedFunction:
         return {each.name: array for each, array in zip(self.outputs, results, strict=True)}
 
     def _fitted(self, arrays: Sequence[Any], named: Mapping[str, Any]) -> list[Any]:
-        """The arrays of the inputs, in order."""
+        """The checked arrays for the inputs, in order."""
         names = [each.name for each in self.inputs]
         if len(arrays) > len(names):
             raise TypeError(f"{len(arrays)} arrays given for {len(names)} inputs: {', '.join(names)}")
@@ -164,22 +164,22 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
 
     Args:
         path: The file.
-        parameters: Arrays by name, in place of those in the file that are beside the program.
+        parameters: Arrays by name, which replace parameters stored beside the program.
 
     Raises:
         ImportError: The package `flatbuffers` is not installed.
         OSError: The file cannot be read.
-        ValueError: It is no such file, damaged, or made by a newer version; or one of `parameters` is not there, or
-            does not fit.
+        ValueError: The file is not an exported function, is damaged, or was made by a newer version; or one of
+            `parameters` is unknown or does not fit.
     """
     check_installed("nn.load_exported")
     described, program, held = read_exported(path)
     try:
         exported = jax_export.deserialize(bytearray(program))
-    except Exception as error:  # flatbuffers raises whatever comes up
+    except Exception as error:  # flatbuffers may raise anything
         raise ValueError(f"{path}: JAX {jax.__version__} cannot read its program, which JAX {described.jax} has "
                          f"written ({error!r:.200})") from error
-    if exported.nr_devices != 1:  # as an older JAX reads what a newer one has written elsewhere
+    if exported.nr_devices != 1:  # an older JAX misreads fields that a newer one has moved
         raise ValueError(f"{path}: was made by JAX {described.jax}, and JAX {jax.__version__} cannot read it: upgrade "
                          "JAX")
     arrays = {each.name: held[each.name] for each in described.parameters}
@@ -199,9 +199,9 @@ def _fitted(value: Any, each: Named, sizes: dict[str, tuple[int, str]]) -> Any:
     """`value` as an array for an input, with its shape checked.
 
     Args:
-        value: What was given.
+        value: The value given by the caller.
         each: The input.
-        sizes: The sizes that have a name, and the inputs that they were seen in; those of this one are added.
+        sizes: Sizes by name, each with the input that it was first seen in; updated with those of this input.
     """
     array = value if isinstance(value, jax.Array) else array_of(value, each.name)
     fits = len(array.shape) == len(each.shape)
@@ -234,8 +234,8 @@ def write_exported(path: str | Path, described: Described, program: bytes, param
     """Write a file atomically.
 
     Raises:
-        OSError: It cannot be written; the message names the file.
-        ValueError: A parameter has a name that the format of its file cannot hold.
+        OSError: The file cannot be written; the message names it.
+        ValueError: Safetensors cannot hold the name of a parameter.
     """
     facts = {"format": FORMAT, "format_version": VERSION, **described._asdict()}
     for key in ("inputs", "outputs", "parameters"):
@@ -251,7 +251,7 @@ def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
 
     Raises:
         OSError: The file cannot be read.
-        ValueError: It is no such file, or damaged, or made by a newer version; the message names the file.
+        ValueError: It is not an exported function, is damaged, or was made by a newer version; the message names it.
     """
     members = members_of(read_whole(path), {_METADATA, _PROGRAM}, _MEMBERS,
                          f"{path}: not a file that nn.export has written")

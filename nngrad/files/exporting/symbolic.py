@@ -1,8 +1,8 @@
 """Programs for any batch size, fitted to the graphs that a function builds for three sizes.
 
-A graph has fixed shapes, and nothing in it tells what was made of a shape. Three graphs of the same function tell:
-where all have the same structure, whatever differs among their static arguments depends on the size, and is found as a
-function of it by the first two and checked by the third. What cannot be found so is refused, and never guessed.
+A graph has fixed shapes, and does not record which of its numbers were computed from a shape. Three graphs of the same
+function show it: if all have the same structure, static arguments that differ depend on the size. Two graphs determine
+the formula, and the third checks it. Whatever no formula fits is refused, never guessed.
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from ...graph import Op, Spec, Variable
 from ...graph.block import Block, Step, run_steps
 
 SIZES = (1009, 1013, 1019)
-"""The sizes that graphs are built for: primes, so that other sizes in a graph are not taken for them."""
+"""The sizes that graphs are built for: primes, so that no other size in a graph is mistaken for them."""
 _CLOSE = 1e-14
-"""Relative differences of floats that were computed from a size in one way or another."""
+"""The relative tolerance for floats computed from a size, which rounding may change."""
 
 
 class Scaled(NamedTuple):
@@ -67,17 +67,17 @@ class AnySize(NamedTuple):
     """A closed graph for any size, and the Variables that it reads."""
 
     program: Program
-    """With sizes by name among its static arguments; numbers that depend on the size are `Scaled`."""
+    """With symbolic sizes in its static arguments; numbers that depend on the size are `Scaled`."""
     leaves: list[Variable]
-    """As the first of the graphs has them."""
+    """The leaves of the first of the three graphs."""
     needs_x64: bool
-    """Whether 64-bit values occur in it."""
+    """Whether it uses 64-bit values."""
 
     def run(self, arrays: Sequence[Any], size: Any) -> list[Any]:
         """The results, traced with a symbolic size.
 
         Raises:
-            NotForAnySize: A function cannot be traced for a size by name; the message names the function.
+            NotForAnySize: A function cannot be traced with a symbolic size; the message names the function.
         """
         dtype = jnp.float64 if self.needs_x64 else jnp.float32
 
@@ -107,11 +107,11 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
 
     Args:
         build: Builds the graph for a size; returns inputs and outputs.
-        size: The size by name, as `jax.export.symbolic_shape` makes it.
+        size: The symbolic size, made by `jax.export.symbolic_shape`.
 
     Raises:
-        ValueError: The structure of the graphs depends on the size, or something in them in a way that is not known;
-            the message names the function or the leaf.
+        ValueError: The structure of the graph, or something in it, depends on the size in an unsupported way; the
+            message names the function or the leaf.
     """
     graphs = [build(n) for n in SIZES]
     linear = [linearize(outputs, first=inputs, effects=False) for inputs, outputs in graphs]
@@ -150,7 +150,7 @@ def _check_structure(blocks: Sequence[Block]) -> None:
 
 
 def _check_leaf(leaves: Sequence[Variable]) -> None:
-    """Raise unless a leaf is a random key, or has the same value at every size."""
+    """Raise unless a leaf is a random key or has the same value at every size."""
     first = leaves[0]
     if all([x.cell is first.cell for x in leaves]):
         return
@@ -166,7 +166,7 @@ class _Fitting:
     """Determines which parts of a graph depend on the size, and how.
 
     Args:
-        size: The size by name.
+        size: The symbolic size.
     """
 
     def __init__(self, size: Any) -> None:
@@ -177,7 +177,7 @@ class _Fitting:
 
         Args:
             op: The op.
-            given: Its arguments for each of `SIZES`.
+            given: Its arguments at each of `SIZES`.
             floats: Whether all its inputs are floats.
         """
         found = []
@@ -191,11 +191,11 @@ class _Fitting:
         return tuple(found)
 
     def value(self, each: Sequence[Any], free: bool) -> Any:
-        """The value to use for values that differ with the size.
+        """The value for any size, fitted to the values at three.
 
         Args:
-            each: The value for each of `SIZES`.
-            free: Whether a number may be one that is computed when the function runs.
+            each: The value at each of `SIZES`.
+            free: Whether a number may be computed when the program runs.
         """
         first = each[0]
         kind = type(first)
@@ -242,7 +242,7 @@ class _Fitting:
             _check_structure(each)
             for step in zip(*[body.steps for body in each], strict=True):
                 op, _, ins = step[0]
-                # A body has no place for numbers that are computed.
+                # A body cannot compute static numbers when it runs.
                 steps.append((op, self.arguments(op, [arguments for _, arguments, _ in step], False), ins))
         except (Differs, ValueError) as error:
             raise Differs(f"in its body, {error}") from None
@@ -256,7 +256,7 @@ class _Fitting:
 
 
 def form_of_numbers(each: Sequence[Any]) -> Scaled:
-    """The formula of numbers that depend on the size."""
+    """The formula that fits the numbers at each of `SIZES`."""
     for form in _FORMS:
         factors = [float(v) / form.at(float(n)) for v, n in zip(each, SIZES, strict=True)]
         if all([math.isclose(f, factors[0], rel_tol=_CLOSE) for f in factors]):

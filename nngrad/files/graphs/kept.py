@@ -1,4 +1,4 @@
-"""`save_graph` and `load_graph`: graphs in files, to be computed and differentiated where they are loaded."""
+"""`save_graph` and `load_graph`: graphs in files, which can be computed and differentiated after loading."""
 
 from __future__ import annotations
 
@@ -32,42 +32,42 @@ class KeptGraph(NamedTuple):
     """A loaded graph."""
 
     outputs: Any
-    """Its outputs, as they were given: a Variable, a list of them, or a dict by name."""
+    """The outputs in the structure that was saved: a Variable, a list of them, or a dict by name."""
     inputs: Any
-    """Its inputs, likewise."""
+    """The inputs, likewise."""
     parameters: dict[str, Variable]
-    """Its parameters by name, and its other leaves with `need_grad`."""
+    """The parameters by name, and other leaves with `need_grad`."""
 
 
 @contained
 def save_graph(
     path: str | Path, outputs: Tensors, inputs: Tensors = (), parameters: Mapping[str, Variable] | None = None
 ) -> None:
-    """Write a graph to a file: all functions that the given Variables depend on, and the values of its leaves.
+    """Write a graph to a file: all functions that the given Variables depend on, and the values of their leaves.
 
         loss = F.mean(F.squared_error(network(x), t))
         (slope,) = nn.grad(loss, x)
         nn.save_graph("loss.graph", {"loss": loss, "slope": slope}, {"x": x, "t": t})
 
-    The file holds names of functions, their static arguments, numbers and arrays; no code. Gradients are graphs like
-    others, and what was loaded can be differentiated on as if it had just been built. It is one zip archive, of
-    `graph.json` and `arrays.safetensors`, and is replaced as a whole or not at all.
+    The file holds names of functions, their static arguments, numbers and arrays; no code. Gradients are ordinary
+    graphs, and a loaded graph can be differentiated further as if it had just been built. The file is a zip archive of
+    `graph.json` and `arrays.safetensors`; it is replaced atomically.
 
-    Kept are dtypes, names, `need_grad`, `persistent`, which leaves share their data, what batch normalisation and the
-    like update, where random functions draw, marks of `nn.recompute()`, tags, and devices that were chosen. Not kept
-    are gradients in `.g`, values that were computed or written in the middle of the graph, and hooks.
+    The file keeps dtypes, names, `need_grad`, `persistent`, which leaves share data, which leaves functions such as
+    batch normalisation update, where random functions draw, marks of `nn.recompute()`, tags, and chosen devices. It
+    does not keep gradients in `.g`, computed or assigned values of intermediate Variables, or hooks.
 
     Args:
         path: The file.
-        outputs: What is to be kept: a Variable, a list of them, or a dict by name.
-        inputs: What is to be found again beside the outputs and the parameters, likewise.
-        parameters: The names of parameters; by default those of all parameters below the present scope. Those that
+        outputs: The outputs to save: a Variable, a list of them, or a dict by name.
+        inputs: Further Variables that `load_graph` shall return, in the same forms.
+        parameters: The names of parameters; by default those of all parameters in the current scope. Parameters that
             the graph does not depend on are left out.
 
     Raises:
-        TypeError: Something is no Variable, or no text is its name.
-        ValueError: The graph has a function that cannot be in a file, such as one of JAX that was not opened; the
-            message names it. Or `path` ends as files of another format do.
+        TypeError: Something is not a Variable, or a name is not a string.
+        ValueError: A function cannot be stored in a file, such as a JAX function that was not opened; the message names
+            it. Or `path` has the ending of another format.
         OSError: The file cannot be written; the message names it.
     """
     check_own_ending(path, "nn.save_graph", ".graph", "Parameters alone are written by nn.save_parameters")
@@ -93,26 +93,26 @@ def save_graph(
 
 @contained
 def load_graph(path: str | Path) -> KeptGraph:
-    """Load a graph that `save_graph` has written. It can be computed, trained, and differentiated to any order.
+    """Load a graph that `save_graph` has written; it can be computed, trained, and differentiated to any order.
 
         graph = nn.load_graph("loss.graph")
         graph.inputs["x"].d = images
         graph.outputs["loss"].forward()
 
-    Nothing is computed, and no code comes from the file: functions are found by their names among those that are
-    registered here, their arguments are checked, and shapes and dtypes inferred anew. A file that was made for that may
-    take any time and memory all the same. The parameters are in no scope; `nn.set_parameter` puts them into one.
+    Loading computes nothing and runs no code from the file: functions are looked up by name among the registered ones,
+    their arguments are checked, and shapes and dtypes are inferred again. Still, a malicious file may take any amount
+    of time and memory. The parameters are in no scope; `nn.set_parameter` puts them into one.
 
     Args:
         path: The file.
 
     Returns:
-        The outputs, the inputs, arranged as they were given, and the parameters by name. Leaves with `need_grad` that
-        are neither inputs nor have a name as a parameter are there under their own names, or as 'leaf_3'.
+        The outputs and the inputs in the structure that was saved, and the parameters by name. Leaves with `need_grad`
+        that are neither inputs nor named parameters are listed by their own names, or as 'leaf_3'.
 
     Raises:
-        ValueError: It is no such file, or damaged, or made by a newer version of nngrad; or has a function or a device
-            that is not known here. The message says which.
+        ValueError: The file is not a saved graph, is damaged, was made by a newer version of nngrad, or needs a
+            function or a device that is unknown here. The message says which.
         OSError: The file cannot be read.
     """
     members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, {_GRAPH, _ARRAYS},
@@ -133,7 +133,7 @@ def load_graph(path: str | Path) -> KeptGraph:
     except NotKnownHere as error:
         raise ValueError(f"{path}: cannot be read: {error}. nngrad {writer:.20} wrote it, and this is {__version__}: "
                          "upgrade nngrad, or import what defines the function") from None
-    except Exception as error:  # whatever comes of what is not as it should be
+    except Exception as error:  # invalid tables may raise anything
         raise ValueError(f"{path}: a damaged file ({type(error).__name__}: {error!s:.300})") from error
     results, closing = _listed(outputs), Closing()
     closing.write(functions_of(results))
@@ -178,7 +178,7 @@ def _listed(given: Any) -> list[Variable]:
 
 
 def _each(function: Callable[[Any], Any], given: Any) -> Any:
-    """What a function makes of each Variable or number, arranged as they are."""
+    """Apply a function to each Variable or number in a structure, and keep the structure."""
     if isinstance(given, dict):
         return {name: function(x) for name, x in given.items()}
     return [function(x) for x in given] if isinstance(given, list) else function(given)

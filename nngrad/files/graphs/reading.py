@@ -1,5 +1,5 @@
-"""Rebuild a graph from the tables of a file, which is not trusted: each entry is checked, and all shapes and dtypes are
-inferred anew and compared with the file's. Nothing is computed."""
+"""Rebuild a graph from the tables of an untrusted file: each entry is checked, and all shapes and dtypes are inferred
+again and compared with the file's. Nothing is computed."""
 
 from __future__ import annotations
 
@@ -29,14 +29,14 @@ from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 
 _MOST_NESTED = 32
-"""How deep bodies may be within bodies."""
+"""The limit on the nesting of bodies."""
 _MOST_STEPS = 1 << 22
-"""How many steps a body may have, with those of the bodies in it, each counted as often as it occurs."""
+"""The limit on the steps of a body, with nested bodies counted once per occurrence."""
 _MOST = 2**63 - 1
 
 
 class _Kind(NamedTuple):
-    """An op with its static arguments as in the file, and a cache of its inferred results."""
+    """An op with static arguments from the file, and a cache of its inferred results."""
 
     op: Op
     arguments: tuple[Any, ...]
@@ -58,21 +58,21 @@ class _Extent(NamedTuple):
     """The size of a body."""
 
     depth: int
-    """How deep bodies are within it."""
+    """The levels of bodies nested in it."""
     steps: int
-    """How many steps it has, with those of the bodies in it."""
+    """The number of its steps, including those of nested bodies."""
 
 
 class GraphReader:
     """Builds a graph from the tables of `GraphWriter`.
 
     Args:
-        tables: What was read of JSON.
+        tables: The parsed JSON.
         arrays: The arrays by name.
 
     Raises:
-        Unknown: It needs an op, or a device, that is not there.
-        Exception: Something in it is not as it must be.
+        Unknown: The graph needs an op or a device that is not available.
+        Exception: An entry is invalid.
     """
 
     def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
@@ -87,7 +87,7 @@ class GraphReader:
         for row in list_of(tables, "definitions"):
             self._definitions.append(self._body(row) if "steps" in row else self._kind(row))
         self._values = self._leaves(arrays)
-        """The leaves, and then all outputs of functions."""
+        """All leaves, followed by all outputs of functions."""
         self._leaf_count = len(self._values)
         self._functions: list[Any] = []
         self._make_functions()
@@ -144,7 +144,7 @@ class GraphReader:
         return kind
 
     def _body(self, row: Any, leaves: Sequence[Spec] = ()) -> Block:
-        """A body, or the graph itself, whose inputs are the leaves."""
+        """Read a body, or the whole graph, whose inputs are the leaves."""
         inputs = (*leaves, *map(self._spec, list_of(row, "inputs")))
         specs: list[Spec] = []
         steps = []
@@ -244,7 +244,7 @@ class GraphReader:
         for number, tags in list_of(self._tables, "tags"):
             self._function(number).tags = {name: argument_from_json(tag, (), self._op) for name, tag in tags.items()}
 
-    # ---------------------------------------------------------------- what is known of gradients
+    # ---------------------------------------------------------------- derivations of gradients
 
     def _read_calls(self) -> None:
         calls = [RuleCall(self._function(number), self._values_or_none(gys))

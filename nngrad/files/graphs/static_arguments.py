@@ -1,7 +1,7 @@
 """Static arguments of functions as tagged JSON values, and back.
 
-None, bools, ints and texts are what they are, tuples are lists. All else is an object with one key, which says what it
-is. Bodies and ops are numbers in tables of the file.
+None, bools, ints and strings stay as they are, and tuples become lists. Anything else becomes an object with one key,
+the tag of its type. Bodies and ops become their numbers in the tables of the file.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...graph.spec import dtype_of
 from ..checked import integer
 
 _MOST_DEEP = 32
-"""How deep tuples may be in one another."""
+"""The limit on the nesting of tuples."""
 
 
 class CannotBeKept(TypeError):
@@ -37,12 +37,12 @@ def argument_to_json(
 
     Args:
         value: The argument.
-        op: Gives the number of an op.
-        body: Gives the number of a body; None where no body can be.
-        depth: In how many tuples it is.
+        op: Returns the number of an op.
+        body: Returns the number of a body; None where bodies are not allowed.
+        depth: The number of enclosing tuples.
 
     Raises:
-        CannotBeKept: It is of another type.
+        CannotBeKept: The argument has another type.
     """
     kind = value.__class__
     if value is None or kind is bool or kind is int or kind is str:
@@ -70,16 +70,16 @@ def argument_to_json(
 
 
 def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
-    """The static argument of a value from `argument_to_json`.
+    """The inverse of `argument_to_json`.
 
     Args:
-        given: What was read of JSON.
-        definitions: What has been read, the bodies among it that this may refer to.
-        op: Gives the op of a number.
-        depth: In how many tuples it is.
+        given: The parsed JSON value.
+        definitions: The definitions read so far, including the bodies that this may refer to.
+        op: Returns the op with a number.
+        depth: The number of enclosing tuples.
 
     Raises:
-        ValueError: It is nothing of the kind.
+        ValueError: `given` is not the JSON value of a static argument.
     """
     kind = given.__class__
     if given is None or kind is bool or kind is int or kind is str:
@@ -114,10 +114,10 @@ _KEPT = {kind.__name__: kind for kind in (LeastMemory, MemoryBudget, Segments)}
 
 
 def written_policy(policy: Policy) -> list[Any]:
-    """A policy: its name and its settings.
+    """A policy as its name and settings.
 
     Raises:
-        CannotBeKept: It is made of a predicate or of Variables.
+        CannotBeKept: The policy contains a predicate or Variables.
     """
     name = type(policy).__name__
     if _KEPT.get(name) is not type(policy):
@@ -126,7 +126,7 @@ def written_policy(policy: Policy) -> list[Any]:
 
 
 def read_policy(given: Any) -> Policy:
-    """The policy of a value from `written_policy`.
+    """The inverse of `written_policy`.
 
     Raises:
         ValueError: There is no such policy.

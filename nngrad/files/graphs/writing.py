@@ -1,6 +1,6 @@
 """A graph as JSON tables: numbers, strings, and names of registered ops.
 
-Values are numbered as in a program: leaf i is i, and output k of the functions, counted through all of them, is ~k.
+Values are numbered as in a program: leaf i is i, and the k-th of all outputs of all functions is ~k.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .static_arguments import CannotBeKept, argument_to_json, written_policy
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:
-    """The bodies among static arguments, also in nested tuples."""
+    """The bodies in static arguments, including those in nested tuples."""
     waiting, found = list(arguments), []
     while waiting:
         value = waiting.pop()
@@ -47,7 +47,7 @@ class _Tables:
         self.specs: dict[Spec, int] = {}
         self.contexts: dict[tuple[str, str], int] = {}
         self.definitions: list[dict[str, Any]] = []
-        """Ops with static arguments, and bodies; each refers to what comes before it alone."""
+        """Ops with static arguments, and bodies; each refers only to earlier ones."""
         self._bodies: dict[Block, int] = {}
         self._kinds: dict[tuple[Op, tuple[Any, ...]], int] = {}
 
@@ -55,7 +55,7 @@ class _Tables:
         """The number of an op.
 
         Raises:
-            CannotBeKept: No other process would find it by its name.
+            CannotBeKept: Another process could not find it by name.
         """
         number = self.ops.get(op)
         if number is None:
@@ -125,7 +125,7 @@ def _bodies_of(body: Block) -> list[Block]:
 
 
 class GraphWriter:
-    """Records everything that Variables depend on, and the derivation of the gradients among it.
+    """Records everything that Variables depend on, and how its gradients were derived.
 
     Args:
         roots: The Variables.
@@ -134,7 +134,7 @@ class GraphWriter:
     def __init__(self, roots: Sequence[Variable]) -> None:
         self._tables = _Tables()
         self.closing = closing = Closing()
-        """The graph, closed."""
+        """The closed graph."""
         self._derivations = close_with_derivations(closing, functions_of(roots), roots, _groups)
         self._places = {f: i for i, f in enumerate(closing.functions)}
         closing.numbers(roots)
@@ -143,7 +143,7 @@ class GraphWriter:
         """The JSON tables, and the arrays by name.
 
         Raises:
-            CannotBeKept: Something in the graph cannot be in a file.
+            CannotBeKept: Something in the graph cannot be stored in a file.
         """
         tables, closing = self._tables, self.closing
         functions = closing.functions
@@ -185,7 +185,7 @@ class GraphWriter:
                 None if laplacian is None else [*self.closing.numbers(laplacian[:2]), laplacian[2]]]
 
     def _calls(self) -> tuple[list[Any], list[int]]:
-        """The calls of backward rules, with the function and the gradients of each; and for each function the call that
+        """The calls of backward rules, each with its function and gradients; and, for each function, the call that
         emitted it, or -1."""
         calls: dict[Any, int] = {}
         rows: list[Any] = []
@@ -202,7 +202,7 @@ class GraphWriter:
         return rows, numbers
 
     def _marks(self) -> list[Any]:
-        """The functions to rematerialise, each with the number of the block that it was built in, or with a policy."""
+        """The functions to rematerialise, each with the number of its `recompute` block or with a policy."""
         scopes: dict[Any, int] = {}
 
         def written(mark: Any) -> Any:
@@ -225,7 +225,7 @@ class GraphWriter:
         return argument_to_json(value, self._tables.op)
 
     def _leaves(self) -> tuple[list[Any], list[Any], dict[str, np.ndarray[Any, Any]]]:
-        """The leaves, the cells of their data, and the arrays of these."""
+        """The leaves, the cells that hold their data, and the arrays in these."""
         cells: dict[NdArray, int] = {}
         leaves = []
         for x in self.closing.leaves:

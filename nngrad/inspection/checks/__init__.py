@@ -3,7 +3,7 @@
     def test_cube():
         nn.checks.check_nth_backward(Cube(), np.random.default_rng(0).normal(size=(2, 3)), order=3)
 
-Each check raises with a report where gradient and differences disagree, and returns nothing where they agree.
+Each check raises an error with a report if the gradient and the differences disagree, and otherwise returns None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ def check_backward(func: Callable[..., Any], x_data: Any, y_grad: Any = None, **
 
     Args:
         func: A function of Variables, which returns one or several.
-        x_data: The point: an array, or a sequence of one for each argument of `func`.
+        x_data: The point: an array, or a sequence with an array for each argument of `func`.
         y_grad: A weight for each output; random by default.
         options: As for `check_nth_backward`.
     """
@@ -43,7 +43,7 @@ def check_double_backward(
 
     Args:
         func: A function of Variables, which returns one or several.
-        x_data: The point: an array, or a sequence of one for each argument of `func`.
+        x_data: The point: an array, or a sequence with an array for each argument of `func`.
         y_grad: A weight for each output; random by default.
         x_grad_grad: A weight for the gradient at each floating input; random by default.
         options: As for `check_nth_backward`.
@@ -70,35 +70,35 @@ def check_nth_backward(
     """Check the gradients of `func` of orders 1 to `order` against numeric differences.
 
     The gradient of order k is that of a weighted sum of all gradients of order k - 1 (of the outputs, for k = 1), with
-    respect to the inputs and to the weights of the orders below. It is compared with the slope of that sum along a
-    random direction: central differences at three steps, extrapolated (Richardson). So what is tested at order k is the
-    step from order k - 1 to k; the first order that is wrong is the one that is reported. A gradient that is right at
-    the point, but is made of values that were read there and does not change with it, is wrong too.
+    respect to the inputs and the weights of lower orders. It is compared with the slope of that sum along a random
+    direction: central differences at three steps, extrapolated (Richardson). So order k tests the step from order k - 1
+    to k, and the report names the first wrong order. A gradient that is right at the point, but is constant because it
+    was computed from values read there, counts as wrong too.
 
     Args:
-        func: A function of Variables, which returns one or several. A random one is given the same noise each time.
-        x_data: The point: an array, or a sequence of one for each argument of `func`. Arrays that are not of a
-            floating dtype are handed over as they are.
-        order: Up to which order.
+        func: A function of Variables, which returns one or several. Random functions get the same noise at each call.
+        x_data: The point: an array, or a sequence with an array for each argument of `func`. Arrays without a floating
+            dtype are passed on unchanged.
+        order: The highest order to check.
         y_grad: A weight for each output; random by default.
-        x_grad_grad: A weight for the gradient at each input that is checked; random by default.
-        params: Leaves that `func` uses beside its arguments, to be checked like them.
-        no_grads: For each argument whether it is left out.
-        dtype: What floating arrays are cast to; None leaves them as they are. A check in less than float64 sees less.
+        x_grad_grad: A weight for the gradient at each checked input; random by default.
+        params: Leaves that `func` uses in addition to its arguments, and that are checked as well.
+        no_grads: For each argument, whether to leave it out of the check.
+        dtype: The dtype that floating arrays are cast to; None for no cast. Below float64 the check is less sensitive.
         eps: The largest step, along a direction of unit length; by default 1e-3 in float64, 2e-2 in float32.
-        atol: Allowed is a distance of atol + rtol * (the sum of the absolute values of what makes up the slope); by
-            default 1e-7 in float64, 1e-3 in float32.
+        atol: The allowed error is atol + rtol * (the sum of the absolute values of the terms of the slope); by default
+            1e-7 in float64, 1e-3 in float32.
         rtol: See `atol`; by default 1e-6 in float64, 1e-3 in float32.
-        directions: Along how many directions.
-        seed: Seed of directions and weights.
+        directions: The number of directions.
+        seed: The seed of directions and weights.
 
     Raises:
-        GradientMismatch: (an `AssertionError`) A gradient is wrong. The report says at which order and inputs, gives
-            the numbers, and the elements that are worst.
-        TypeError: `func` is no function of Variables, or none of what it returns is of a floating dtype.
-        ValueError: An argument is out of its range, or lengths or shapes do not fit.
-        NondifferentiableError: (a `ValueError`) There is a kink or a jump at the point, so that there is nothing to
-            compare with: choose another.
+        GradientMismatch: (an `AssertionError`) A gradient is wrong. The report names the order and the inputs, and
+            shows the numbers and the worst elements.
+        TypeError: `func` is not a function of Variables, or returns nothing of a floating dtype.
+        ValueError: An argument is out of range, or lengths or shapes do not fit.
+        NondifferentiableError: (a `ValueError`) The function has a kink or a jump at the point, so there is no
+            derivative to compare with: choose another point.
     """
     if not callable(func):
         raise TypeError(f"func: expected a function of Variables, got {func!r}")

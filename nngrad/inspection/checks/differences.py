@@ -10,7 +10,7 @@ import numpy as np
 from .problem import Arrays, CheckedFunction
 
 _STEPS = (1.0, 0.5, 0.25)
-"""Steps of the differences, as parts of the largest."""
+"""Steps of the differences, as fractions of the largest."""
 
 
 class Tolerances(NamedTuple):
@@ -41,13 +41,13 @@ class Comparison(NamedTuple):
 
     numeric: float
     uncertainty: float
-    """How far the differences may be off, by rounding and by the size of the step."""
+    """The error estimate of the differences, from rounding and from the size of the step."""
     analytic: float
     size: float
-    """The sum of the absolute values of what makes up the slope."""
+    """The sum of the absolute values of the terms of the slope."""
     step: float
     kink: str | None
-    """What there is in place of a slope, if anything."""
+    """The kind of irregularity at the point, such as a kink or a jump, if any."""
     gradient: Arrays
 
     @property
@@ -68,8 +68,8 @@ class Comparison(NamedTuple):
 def compare(problem: CheckedFunction, direction: Arrays, settings: Tolerances) -> list[Comparison]:
     """Compare the derivative along `direction`, by differences and by the gradient, at each order.
 
-    Where the differences do not tell, since there seems to be a kink or the function bends too much, the step is
-    shortened twice: a kink may be near the point and not at it.
+    If the differences are inconclusive, because of a possible kink or strong curvature, the step is shortened up to
+    twice: a kink may be near the point rather than at it.
     """
     center = problem.at(direction, 0.0)
     results = _compared(problem, direction, center, settings.eps, settings)
@@ -116,8 +116,8 @@ class Change(NamedTuple):
 
 @np.errstate(all="ignore")
 def lagging(problem: CheckedFunction, direction: Arrays, k: int, settings: Tolerances) -> Change | None:
-    """Whether the gradient of the quantity of order `k` is right at the point but does not follow when the point moves,
-    as one made of values that were read; None if it follows.
+    """Detect a gradient of the quantity of order `k` that is right at the point but does not change when the point
+    moves, as if computed from values read there; None if it changes.
 
     The second differences of the quantity are compared with differences of its gradient, both extrapolated.
     """
@@ -163,7 +163,7 @@ class Slope(NamedTuple):
     value: float
     error: float
     roughness: float
-    """How far the function is from a smooth one: 0 but for terms of higher order in the step."""
+    """A measure of non-smoothness: 0 for a smooth function, except for terms of higher order in the step."""
     kind: str
 
 
@@ -171,8 +171,8 @@ def slope_of(center: float, ahead: list[float], behind: list[float], step: float
     """The derivative from values at 0 and at three steps on either side, each half as long as the one before.
 
     Central differences D(t) = s' + O(t^2) are extrapolated to (4 D(t/2) - D(t)) / 3 = s' + O(t^4) (Richardson). The
-    slopes to either side differ by t s'' + O(t^3) for a smooth function; by a constant more at a kink, and by
-    something that grows as t shrinks at a jump.
+    one-sided slopes differ by t s'' + O(t^3) for a smooth function; at a kink a constant is added, and at a jump a term
+    that grows as t shrinks.
     """
     steps = [step * part for part in _STEPS]
     right = [(a - center) / t for a, t in zip(ahead, steps, strict=True)]

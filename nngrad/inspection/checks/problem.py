@@ -1,4 +1,4 @@
-"""The function under check: it and its gradients as one executable of its inputs and of weights."""
+"""The checked function and its gradients, as one executable of inputs and weights."""
 
 from __future__ import annotations
 
@@ -22,18 +22,18 @@ Arrays = list[Array]
 class CheckedFunction:
     """`func` at a point, with its gradients up to an order.
 
-    With r0, r1, ... the weights, the quantities are s0 = <func(x), r0>, s1 = <ds0/dx, r1>, and from then on the
-    gradient of s_k is taken in x and in r0 ... r_(k-1). What moves is x and all weights but the last.
+    With weights r0, r1, ... the quantities are s0 = <func(x), r0>, s1 = <ds0/dx, r1>, and so on, where the gradient of
+    s_k is taken with respect to x and r0 ... r_(k-1). The point consists of x and all weights except the last.
 
     Args:
         func: The function of Variables.
         x_data: Its arguments.
-        order: Up to which order.
-        given_weights: r0 and r1 where the user gives them.
-        params: Leaves that it uses beside its arguments.
-        no_grads: For each argument whether it is left out.
-        dtype: What floating arrays are cast to.
-        seed: Seed of weights and directions.
+        order: The highest order.
+        given_weights: r0 and r1 if the user gives them.
+        params: Leaves that it uses in addition to its arguments.
+        no_grads: For each argument, whether to leave it out of the check.
+        dtype: The dtype that floating arrays are cast to.
+        seed: The seed of weights and directions.
     """
 
     @contained
@@ -77,7 +77,7 @@ class CheckedFunction:
             raise TypeError(f"func: {self.name} returns nothing of a floating dtype, so it has no gradient to check")
         self.levels = [level]
         self.moved: list[int] = []
-        """How many of what moves the gradient of each order is taken in."""
+        """For each order, the number of arrays of the point that its gradient is taken with respect to."""
         self.weights: list[Arrays] = []
         for k in range(order):
             weights = [Variable.from_numpy_array(w, dtype=w.dtype) for w in self._weights(k, level, given_weights, rng)]
@@ -144,7 +144,7 @@ def name_of_function(func: Any) -> str:
 
 
 def no_tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
-    """Random numbers of either sign with magnitudes from 0.5 to 1.5, so that no error hides behind a small one."""
+    """Random numbers of either sign with magnitudes from 0.5 to 1.5, so that no small weight hides an error."""
     result: Array = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
     return result
 

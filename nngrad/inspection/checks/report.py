@@ -13,7 +13,7 @@ from .differences import Change, Comparison, Tolerances, compare
 from .problem import Array, Arrays, CheckedFunction
 
 _MOST_ELEMENTS = 64
-"""How many elements of an input are looked at one by one."""
+"""The maximum number of elements of an input that are compared one by one."""
 _SHOWN = 6
 
 
@@ -26,7 +26,7 @@ class NondifferentiableError(ValueError):
 
 
 def kink_report(problem: CheckedFunction, order: int, found: Comparison, settings: Tolerances, where: str) -> str:
-    """The message for a point without a gradient: where the function is not smooth, as far as single elements show."""
+    """The message for a point without a gradient: the elements at which the function is not smooth, if they show it."""
     places: list[str] = []
     for i in range(problem.moved[order - 1]):
         for place, one in _one_by_one(problem, order, i, settings):
@@ -98,7 +98,7 @@ def _of_one(problem: CheckedFunction, order: int, direction: Arrays, i: int, set
 
 
 def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[tuple[int, Comparison]]:
-    """The comparison for single elements of an input: all of them, or a sample of many."""
+    """The comparison for single elements of an input: all, or a sample if there are many."""
     size = problem.point[i].size
     places: Iterable[int] = range(size)
     if size > _MOST_ELEMENTS:
@@ -112,7 +112,7 @@ def _one_by_one(problem: CheckedFunction, order: int, i: int, settings: Toleranc
 
 
 def _elements(problem: CheckedFunction, order: int, i: int, settings: Tolerances) -> list[str]:
-    """The worst elements of an input, and what they have in common."""
+    """The lines for the worst elements of an input, and for their common pattern."""
     results = _one_by_one(problem, order, i, settings)
     wrong = [(place, c) for place, c in results if not c.agrees(settings)]
     worst = sorted(wrong, key=lambda entry: -np.nan_to_num(entry[1].apart, nan=np.inf))[:_SHOWN]
@@ -132,7 +132,7 @@ def _index(place: int, x: Array) -> str:
 
 
 def _hint(numeric: Array, analytic: Array) -> str:
-    """The pattern that all elements share."""
+    """The common pattern of all errors, such as a constant factor, in words."""
     if not np.isfinite(analytic).all():
         return "The gradient is not finite."
     large = np.abs(numeric) > 1e-6 * max(1e-30, float(np.max(np.abs(numeric), initial=0.0)))

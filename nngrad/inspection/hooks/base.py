@@ -17,24 +17,24 @@ Value = TypeVar("Value")
 class FunctionHook:
     """Observes functions as they run. Subclasses override the methods that they need.
 
-    In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` lets it
-    watch one Function, in every thread. While a function is watched, graphs with it run function by function, at once.
+    In a `with` block a hook watches everything that runs in this thread or asyncio task; `f.add_hook(hook)` makes it
+    watch one Function, in every thread. Graphs with a watched function run eagerly, function by function.
 
-    `forward_preprocess` and `forward_postprocess` are called around each function that the user built. The backward
-    of a function is what one call of its backward rule emitted: `backward_preprocess` is called before the first and
-    `backward_postprocess` after the last of it runs, and nothing else runs in between. A rule that computes
-    nothing, as that of an addition, which passes its gradient on, has no backward to watch. The function may be
-    one of a gradient, if that is differentiated again: its `order` is then above 0. Gradients that are built while
-    hooks watch are not simplified, so that each function has a backward of its own; in one that was built
-    before, functions share what they can, and some have none.
+    `forward_preprocess` and `forward_postprocess` are called around each function that the user built. The backward of
+    a function consists of the functions that one call of its backward rule emitted: `backward_preprocess` is called
+    before the first and `backward_postprocess` after the last of them runs, and nothing else runs in between. A rule
+    that computes nothing, such as that of an addition, which passes its gradient on, has no backward to watch. If a
+    gradient is differentiated again, its own functions are watched too: their `order` is above 0. Gradients built while
+    hooks watch are not simplified, so that each function has a backward of its own; in gradients built earlier,
+    functions share computations, and some have no backward.
 
-    Arrays that hooks are given are JAX or NumPy arrays, and must not be written to. What a hook computes with `F` is
-    watched like all else; to compute with the arrays use NumPy or JAX. A hook should keep names and numbers rather
-    than functions or arrays, which would keep graphs alive. What a hook raises ends the run.
+    Hooks receive JAX or NumPy arrays, which must not be written to. Computations with `F` inside a hook are watched
+    too, so use NumPy or JAX for the arrays. A hook should keep names and numbers rather than functions or arrays, which
+    would keep graphs alive. An exception in a hook ends the run.
     """
 
     name: str = ""
-    """What the hook is called; by default the name of its class. Two of one name cannot be in force at once."""
+    """The name of the hook, by default that of its class. Two hooks with the same name cannot be active at once."""
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -65,7 +65,7 @@ class FunctionHook:
             self.deleted(None)
 
     def added(self, function: Function | None) -> None:
-        """Called when the hook is installed: with its Function, or with None if it observes all."""
+        """Called when the hook is installed: with its Function, or with None if it observes all functions."""
 
     def deleted(self, function: Function | None) -> None:
         """Called when the hook is removed, with the same argument as `added`."""
@@ -80,9 +80,9 @@ class FunctionHook:
         """Called before the backward of a function runs.
 
         Args:
-            function: The function whose backward it is.
+            function: The function whose backward runs.
             in_data: The arrays of its inputs.
-            out_grad: The gradient of each of its outputs, None where there is none.
+            out_grad: The gradient of each output, or None for an output without one.
         """
 
     def backward_postprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
@@ -95,7 +95,7 @@ def label(function: Function) -> str:
 
 
 def by_key(entries: Iterable[tuple[Key, Value]]) -> dict[Key, list[Value]]:
-    """What was seen of each key, in order."""
+    """Group entries by key, in order."""
     found: dict[Key, list[Value]] = {}
     for key, value in entries:
         found.setdefault(key, []).append(value)
@@ -122,10 +122,10 @@ class _Callback(FunctionHook):
 def set_function_pre_hook(key: str, function_pre_hook: Callback | None) -> None:
     """In this thread or asyncio task, call a function before each Function runs, forward and backward.
 
-    What is watched runs function by function, at once; see `nn.FunctionHook`, which is also told arrays and gradients.
+    Watched graphs run eagerly, function by function; `nn.FunctionHook` also receives arrays and gradients.
 
     Args:
-        key: By what `unset_function_pre_hook` finds it; a hook that has the key already is replaced.
+        key: The key for `unset_function_pre_hook`; an earlier hook with the same key is replaced.
         function_pre_hook: The function; None sets none.
     """
     _set("pre", key, function_pre_hook)
@@ -135,19 +135,19 @@ def set_function_post_hook(key: str, function_post_hook: Callback | None) -> Non
     """In this thread or asyncio task, call a function after each Function has run, forward and backward.
 
     Args:
-        key: By what `unset_function_post_hook` finds it; a hook that has the key already is replaced.
+        key: The key for `unset_function_post_hook`; an earlier hook with the same key is replaced.
         function_post_hook: The function; None sets none.
     """
     _set("post", key, function_post_hook)
 
 
 def unset_function_pre_hook(key: str) -> None:
-    """Remove the function that `set_function_pre_hook` was given with `key`, if there is one."""
+    """Remove the function that `set_function_pre_hook` set with `key`, if any."""
     _unset("pre", key)
 
 
 def unset_function_post_hook(key: str) -> None:
-    """Remove the function that `set_function_post_hook` was given with `key`, if there is one."""
+    """Remove the function that `set_function_post_hook` set with `key`, if any."""
     _unset("post", key)
 
 

@@ -14,12 +14,12 @@ from .base import Arrays, FunctionHook, by_key, label, table_of
 
 
 class PrintHook(FunctionHook):
-    """Prints a line for each function before it runs, with shape, dtype and range: of its inputs forward, of the
-    gradients of its outputs backward.
+    """Prints a line for each function before it runs, with the shape, dtype and range of its inputs (forward) or of the
+    gradients of its outputs (backward).
 
     Args:
-        file: Where to print; by default what `sys.stdout` is at the time.
-        wanted: Which functions to print, by a function that says so; all by default.
+        file: Where to print; by default the current `sys.stdout`.
+        wanted: A predicate that selects functions to print; all by default.
     """
 
     def __init__(self, file: TextIO | None = None, wanted: Callable[[Function], bool] = lambda f: True) -> None:
@@ -64,12 +64,12 @@ def array_summary(array: Any | None) -> str:
 
 
 class GradientNormHook(FunctionHook):
-    """Records the L2 norms of the gradients of functions' outputs, which show where gradients vanish, explode or become
+    """Records the L2 norms of the gradients of function outputs, to show where gradients vanish, explode or become
     NaN."""
 
     def __init__(self) -> None:
         self.history: list[tuple[str, float]] = []
-        """Name of each function whose backward ran, and the norm of the gradients of all its outputs together."""
+        """The name of each function whose backward ran, and the joint norm of the gradients of its outputs."""
 
     def backward_preprocess(self, function: Function, in_data: Arrays, out_grad: tuple[Any | None, ...]) -> None:
         """Record the norm."""

@@ -14,8 +14,8 @@ from .base import Arrays, FunctionHook, by_key, label, table_of
 
 
 class _Readings(threading.local):
-    """Per thread, the readings taken before the functions that are running now, the innermost last. A hook on a
-    function observes it in all threads."""
+    """Per thread, the readings taken before the functions now running, the innermost last. (A hook on a function
+    observes it in all threads.)"""
 
     def __init__(self) -> None:
         self.before: list[float] = []
@@ -66,16 +66,16 @@ class Times(NamedTuple):
 
 
 class TimerHook(MeasuringHook):
-    """Measures the time of each function, run by itself and waited for.
+    """Measures the time of each function, which runs by itself until its results are ready.
 
-    The first run of an op on shapes that are new is compiled, which takes most of the longest time; the median
-    tells what the op itself takes. A graph that is compiled as a whole is faster than the sum: XLA fuses functions.
+    The first run of an op on new shapes compiles it, which dominates the longest time; the median is the time of the op
+    itself. A graph that is compiled as a whole is faster than the sum, since XLA fuses functions.
     """
 
     def __init__(self) -> None:
         super().__init__()
         self.history: list[tuple[str, str, float]] = []
-        """Name of each function that ran, 'forward' or 'backward', and seconds."""
+        """For each run of a function: its name, 'forward' or 'backward', and seconds."""
 
     def read(self) -> float:
         """The clock, in seconds."""
@@ -115,31 +115,31 @@ class Memory(NamedTuple):
 
     calls: int
     grown: int
-    """By how much the memory in use grew while they ran, in all."""
+    """The total growth of the memory in use while they ran."""
     peak: int
-    """The most that was in use when one of them had run."""
+    """The largest memory in use after one of them ran."""
 
 
 class MemoryHook(MeasuringHook):
     """Measures the memory in use after each function, run by itself, in bytes.
 
-    On a device that keeps count of its memory it is what that says. Elsewhere, as on a CPU, it is the sum of
-    all arrays of JAX that are alive in the process. Values in the middle of a graph are kept after a forward that is
-    watched, so the peak is that of a backward that keeps everything.
+    If the device reports its memory, that number is used. Otherwise, as on a CPU, it is the total size of all live JAX
+    arrays in the process. A watched forward keeps intermediate values, so the peak is that of a backward that keeps
+    everything.
 
     Args:
-        device: The device, by default JAX's first.
+        device: The device; by default JAX's first.
     """
 
     def __init__(self, device: jax.Device | None = None) -> None:
         super().__init__()
         self.device = jax.devices()[0] if device is None else device
         self.history: list[tuple[str, str, int, int]] = []
-        """Name of each function that ran, 'forward' or 'backward', growth, and bytes in use afterwards."""
+        """For each run of a function: its name, 'forward' or 'backward', growth, and bytes in use afterwards."""
 
     @property
     def peak(self) -> int:
-        """The most bytes in use after a function."""
+        """The largest number of bytes in use after a function."""
         return max((used for *_, used in self.history), default=0)
 
     def read(self) -> int:

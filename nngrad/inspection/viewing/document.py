@@ -26,19 +26,19 @@ class Measured(NamedTuple):
     lifetimes: Lifetimes | None = None
     """The memory of its values."""
     seconds: Sequence[float | None] | None = None
-    """What each node took in a run."""
+    """The time of each node in a run."""
     bad: Sequence[int] | None = None
-    """Of each node's values: 0 finite or not known, 1 has NaN, 2 has infinities, 3 the first NaN was made here."""
+    """For each node's values: 0 finite or unknown, 1 has NaN, 2 has infinities, 3 the first NaN was made here."""
     statistics: Sequence[Sequence[float | int | None] | None] | None = None
-    """Of each node's values, where they are known: least and largest, mean, standard deviation, share of zeros, how
-    many are NaN and how many infinite."""
+    """For each node's values, if known: minimum, maximum, mean, standard deviation, share of zeros, and the numbers of
+    NaN and of infinities."""
 
 
 NOTHING = Measured()
 
 
 class Strings:
-    """A string table: each string once, by number."""
+    """A string table, which numbers distinct strings."""
 
     def __init__(self) -> None:
         self._numbers: dict[str, int] = {"": 0}
@@ -61,8 +61,8 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
 
     Args:
         described: The graph.
-        title: What it is called.
-        measured: What is known of it besides.
+        title: The title.
+        measured: Facts besides its structure.
     """
     laid = layout(structure_of_layout(described), labels_of(described))
     strings = Strings()
@@ -158,7 +158,7 @@ def _column(values: Iterable[Any]) -> Any:
 
 
 def _shapes(described: Description) -> list[str]:
-    """Shapes and dtypes of each node's outputs that are read."""
+    """For each node, shapes and dtypes of the outputs that are read."""
     known: dict[tuple[tuple[Spec, ...], tuple[bool, ...]], str] = {}
     found = []
     for i, (specs, results) in enumerate(zip(described.specs, described.results, strict=True)):
@@ -184,7 +184,7 @@ def _texts_of(locations: Sequence[SourceLocation | None]) -> list[str]:
 
 
 def _ops(described: Description) -> dict[str, dict[str, str]]:
-    """The rule's formula and the docstring's first sentence of each op that occurs, or whose rule was called."""
+    """For each op that occurs, or whose rule was called, the rule's formula and its docstring's first sentence."""
     found = {op.name: op for op in (*dict.fromkeys(described.ops), *dict.fromkeys(described.rules)) if op is not None}
     return {name: {"formula": formula_of(op), "summary": _first_sentence(op.__doc__)} for name, op in found.items()}
 

@@ -38,7 +38,7 @@ class Tone(NamedTuple):
     fill: str
     line: str
     band: str
-    """What is behind the column."""
+    """The background of the column."""
 
 
 class Style(NamedTuple):
@@ -47,13 +47,13 @@ class Style(NamedTuple):
     background: str
     text: str
     faint: str
-    """Of notes, and of arrows from order to order."""
+    """The colour of notes, and of arrows between orders."""
     leaf: str
     frame: str
     tones: tuple[Tone, ...]
-    """For orders of differentiation; what has a higher one begins again with the second."""
+    """The tones of the orders of differentiation; higher orders start over with the second tone."""
     patterned: bool
-    """Whether orders are told apart by patterns, and arrows by dashes."""
+    """Whether patterns distinguish orders, and dashes distinguish arrows."""
 
     def tone(self, order: int) -> Tone:
         """The colours of an order."""
@@ -86,27 +86,27 @@ STYLES = {
         ), True,
     ),
 }  # fmt: skip
-"""By name."""
+"""The styles by name."""
 
 PATTERNS = {
     2: "M0 6L6 0M-1 1L1 -1M5 7L7 5",
     3: "M2.2 3a0.8 0.8 0 1 0 1.6 0a0.8 0.8 0 1 0 -1.6 0",
     5: "M0 3H6M3 0V6",
 }
-"""What fills boxes in print, by the number of the tone: paths in a square of 6."""
+"""The fill patterns of boxes in print, by the number of the tone: paths in a square of size 6."""
 
 
 MOST = 400
-"""Boxes that are drawn; more are to be looked at in another way."""
+"""The maximum number of boxes in a drawing; larger graphs need another view."""
 
 
 class Drawing(NamedTuple):
-    """A picture of a graph; notebooks show it."""
+    """A picture of a graph, which notebooks display."""
 
     svg: str
     """The content of an SVG file."""
     width: float
-    """In pixels, as are all lengths in it."""
+    """In pixels, like all lengths in the picture."""
     height: float
 
     def _repr_svg_(self) -> str:
@@ -116,12 +116,12 @@ class Drawing(NamedTuple):
         return f"<Drawing of {self.width:.0f} by {self.height:.0f} pixels>"
 
     def save(self, path: str | os.PathLike[str]) -> None:
-        """Write it to a file, atomically.
+        """Write the picture to a file, atomically.
 
         Raises:
-            TypeError: `path` is no path.
+            TypeError: `path` is not a path.
             ValueError: The name does not end in '.svg'.
-            OSError: It cannot be written; the message names it.
+            OSError: The file cannot be written; the message names it.
         """
         write_whole(_checked_path(path), self.svg.encode())
 
@@ -133,31 +133,31 @@ def draw(
 ) -> Drawing:  # fmt: skip
     """Draw the graph that computes `outputs`: `nn.draw(outputs, "graph.svg")`.
 
-    A box is a function, one with round ends a leaf or a constant. Columns are orders of differentiation: at the left
-    what the user built, beside it its gradient, and so on. A function of a gradient is beside the forward function that
-    it comes from. Outputs have a thick border. The body of a loop or a branch is drawn within its box, and what
-    reads parameters of one scope is surrounded by a frame. The same graph gives the same picture. Nothing is run.
+    A box is a function; a box with round ends is a leaf or a constant. Columns are orders of differentiation: the graph
+    that the user built on the left, its gradient beside it, and so on. A function of a gradient is beside the forward
+    function that it comes from. Outputs have a thick border. The body of a loop or a branch is drawn within its box,
+    and functions of one parameter scope are surrounded by a frame. Equal graphs give equal pictures. Nothing is run.
 
     Args:
         outputs: A Variable or Variables.
         path: A file whose name ends in '.svg', or None.
-        style: 'light', 'dark', or 'print', which tells orders apart by patterns and needs no colour.
-        title: What is written above the picture.
-        shapes: Whether shapes and dtypes are shown.
-        arguments: Whether static arguments are shown.
-        formulas: Whether functions of a gradient show the formula of the rule that they come from.
-        bodies: Whether bodies of loops and branches are drawn.
-        scopes: Whether scopes of parameters have frames.
-        fold: Whether a graph of more than 60 functions is drawn with one box for each module and for what repeats, as
-            `nn.view` shows it at first.
-        parameters: Names of parameters that are not registered, as `model.get_parameters()` gives them.
+        style: 'light', 'dark', or 'print', which distinguishes orders by patterns instead of colours.
+        title: The title above the picture.
+        shapes: Whether to show shapes and dtypes.
+        arguments: Whether to show static arguments.
+        formulas: Whether functions of a gradient show the formula of the rule that emitted them.
+        bodies: Whether to draw the bodies of loops and branches.
+        scopes: Whether to draw frames around parameter scopes.
+        fold: Whether to draw a graph of more than 60 functions with a single box for each module and for repetitions,
+            like the initial view of `nn.view`.
+        parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
 
     Returns:
-        A `Drawing`, which notebooks show, with the text of the file as `svg`.
+        A `Drawing`, which notebooks display, with the text of the file as `svg`.
 
     Raises:
-        TypeError: Something in `outputs` is not a Variable, `parameters` no dict of Variables by name, or another
-            argument of another type.
+        TypeError: Something in `outputs` is not a Variable, `parameters` is not a dict of Variables by name, or another
+            argument has the wrong type.
         ValueError: There is no such style, there are no outputs, more than 400 boxes would be drawn, or `path` does not
             end in '.svg'.
         OSError: The file cannot be written.
@@ -205,8 +205,8 @@ def _drawn(layout: DrawingLayout, style: Style, title: str, scopes: bool) -> Dra
     above = 30.0 if title else 0.0
     width = max(layout.width, text_width(title, 15, bold=True) + 2 * MARGIN)
     height = layout.height + above
-    # Pictures of one page must not share names of patterns. What is drawn is rounded; the last digits of a layout
-    # differ from one version of Python to another.
+    # Pictures on one page must not share names of patterns. The hash is that of the rounded picture, since the last
+    # digits of a layout differ between versions of Python.
     mark = hashlib.sha256((_Painter(style, scopes, "").picture(layout) + escaped(title)).encode()).hexdigest()[:8]
     painter = _Painter(style, scopes, mark)
     parts = [painter.columns(layout), painter.picture(layout)]
@@ -228,9 +228,9 @@ class _Painter:
     """Renders layouts as SVG.
 
     Args:
-        style: How it looks.
-        scopes: Whether scopes have frames.
-        mark: What names of patterns begin with.
+        style: The style.
+        scopes: Whether to draw frames around scopes.
+        mark: The prefix of pattern names.
     """
 
     def __init__(self, style: Style, scopes: bool, mark: str) -> None:
@@ -260,7 +260,7 @@ class _Painter:
             self._arrow(route, boxes[source].order, boxes[target].order, layout.contents.by_order)
             for (source, target), route in zip(layout.contents.arrows, layout.routes, strict=True)
         ]
-        # Those from order to order lie below the others.
+        # Arrows between orders lie below the others.
         arrows.sort(key=lambda entry: not entry[0])
         drawn = [self._box(layout, i, box) for i, box in enumerate(boxes)]
         return "".join([*frames, *[arrow for _, arrow in arrows], *drawn])
@@ -275,7 +275,7 @@ class _Painter:
         return element("g", full, shape, svg_text(shown, left + 2, top - 3, 8.5, fill=style.faint))
 
     def _arrow(self, route: Route, begin: int, end: int, by_order: bool) -> tuple[bool, str]:
-        """Whether the arrow goes from order to order, and its SVG."""
+        """Whether the arrow connects two orders, and its SVG."""
         crosses = by_order and begin != end
         colour = self._style.faint if crosses else self._style.tone(end if by_order else max(begin, end)).line
         points = list(route.points)

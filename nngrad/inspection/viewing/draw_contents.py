@@ -16,7 +16,7 @@ from .layout import layout
 
 
 class Choices(NamedTuple):
-    """What labels show."""
+    """The facts that labels show."""
 
     shapes: bool
     arguments: bool
@@ -34,15 +34,15 @@ class Box(NamedTuple):
     """Smaller lines below the title."""
     order: int
     row: int
-    """Rank of the function of order 0 that it comes from; rows may be left out."""
+    """The rank of the function of order 0 that it comes from; some ranks may have no boxes."""
     scope: str
-    """Of parameters, as in 'critic/conv1'; empty for none."""
+    """The parameter scope, such as 'critic/conv1'; empty for none."""
     full: str
-    """All that is known, in a line or more, for whoever asks for it."""
+    """The full description, in one or more lines, for tooltips."""
     is_result: bool
     """Whether it computes one of the outputs."""
     bodies: tuple[tuple[str, DrawingContents], ...]
-    """Those of a loop or a branch, each with what it is called."""
+    """The bodies of a loop or a branch, each with its title."""
 
 
 class DrawingContents(NamedTuple):
@@ -55,11 +55,11 @@ class DrawingContents(NamedTuple):
 
 
 _NUMBERED = re.compile(r"(v|leaf)\d+")
-"""Names that nobody has given."""
+"""Generated names."""
 
 
 def contents_of(described: Description, choices: Choices, folded: bool) -> DrawingContents:
-    """The contents of a graph's drawing; `folded` makes one box of each group that is collapsed at first."""
+    """The contents of a graph's drawing; with `folded`, each group that is initially collapsed is one box."""
     nodes = described.members[-1]
     rows = _rows(described, nodes)
     readers: dict[int, list[int]] = {}
@@ -142,7 +142,7 @@ def _box(described: Description, i: int, choices: Choices, row: int, is_result: 
         title = f"{given} = {op.name}" if given else op.name
         said = f"{name} = {op.name}({described.arguments(i)}): {shape}"
     location = described.locations[i]
-    # Of the file the name alone: what is drawn is the same wherever the program lies, and does not tell where that is.
+    # Only the name of the file: pictures must neither depend on the folder of the program nor reveal it.
     line = str(location).replace(location.file, Path(location.file).name, 1) if location else ""
     lines = [said, f"order {order}" * bool(order), formula, f"in {scope}" * bool(scope), line]
     full = "\n".join(filter(None, lines))
@@ -176,7 +176,7 @@ class _Bodies:
         self._described, self._choices = described, choices
 
     def of(self, node: int) -> tuple[tuple[str, DrawingContents], ...]:
-        """The bodies of a node, and those within them; recursion is as deep as loops are nested."""
+        """The bodies of a node, including nested ones; recursion is as deep as loops are nested."""
         found = []
         for b in self._described.bodies_of.get(node, ()):
             entry = self._described.bodies[b]
@@ -195,7 +195,7 @@ class _Bodies:
         rank: dict[int, int] = {}
 
         def from_outside(value: tuple[int, int]) -> int:
-            """The inputs that are the same at each step."""
+            """The box of an input that is the same at each step."""
             if value not in number:
                 node, output = value
                 name = described.results[node][output]
@@ -245,7 +245,7 @@ class _Bodies:
 
 
 def _needed(described: Description, members: set[int], ends: Sequence[int]) -> set[int]:
-    """The members that those depend on, and those themselves."""
+    """The members that `ends` depend on, including `ends`."""
     found = {i for i in ends if i in members}
     stack = list(found)
     while stack:

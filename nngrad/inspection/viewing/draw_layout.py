@@ -19,9 +19,9 @@ class DrawingLayers(NamedTuple):
     """The positions of boxes in integers."""
 
     layer: tuple[int, ...]
-    """For each box, counted from the top."""
+    """The layer of each box, counted from the top."""
     column: tuple[int, ...]
-    """For each box, counted from the left."""
+    """The column of each box, counted from the left."""
     orders: tuple[int, ...]
     """The order of differentiation of each column."""
 
@@ -30,9 +30,9 @@ def layers_of(contents: DrawingContents) -> DrawingLayers:
     """The layers and columns of boxes.
 
     A box is in the row of the forward function that it comes from, and in the column of its order of differentiation.
-    What is in one row and one column (a cell) depends on each other, and takes several layers: downwards in the forward
-    column, upwards where gradients come from below. All cells of a row reach one line, so a gradient is beside its
-    forward. A leaf is a layer before its first reader.
+    Boxes in the same row and column (a cell) may depend on each other, so a cell takes several layers: downwards in the
+    forward column, upwards where gradients come from below. All cells of a row have a layer in common, so a gradient is
+    beside its forward function. A leaf is one layer above its first reader.
     """
     boxes, arrows, by_order = contents
     orders = sorted({box.order for box in boxes}) if by_order else [0]
@@ -54,7 +54,7 @@ def layers_of(contents: DrawingContents) -> DrawingLayers:
     free = [0] * len(orders)
     for row in sorted({row for row, _ in cells}):
         here = [cell for cell in sorted(cells) if cell[0] == row]
-        # The row lies where each column has room for it; what is higher goes up beside rows before, if these let it.
+        # The row goes to the first layer with room in all columns; taller cells extend up beside earlier rows.
         line = max([free[c] for _, c in here])
         placed: dict[int, int] = {}
         for cell in here:
@@ -66,7 +66,7 @@ def layers_of(contents: DrawingContents) -> DrawingLayers:
             free[c] = begin + height
         for i, at in placed.items():
             layer[i] = at
-    for i in reversed(range(len(boxes))):  # readers come after what they read
+    for i in reversed(range(len(boxes))):  # readers come after their operands
         if floating[i] and readers[i]:
             first = min(readers[i], key=lambda r: (column[r], layer[r]))
             cell = (boxes[first].row, column[first])
@@ -87,7 +87,7 @@ def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int
     for members in cells.values():
         inside = set(members)
         for i in members:
-            # Folded parts may read each other: what comes later in the list counts for nothing.
+            # Folded parts may read each other: operands later in the list are ignored.
             depth[i] = 1 + max([depth.get(o, -1) for o in operands[i] if o in inside], default=-1)
     return depth
 
@@ -95,7 +95,7 @@ def _depths(cells: Mapping[Cell, Sequence[int]], operands: Sequence[Sequence[int
 def _comes_from_below(
     cell: Cell, members: Sequence[int], boxes: Sequence[Box], column: Sequence[int], operands: Sequence[Sequence[int]]
 ) -> bool:
-    """Whether a cell reads mostly from lower rows of its own column; also if nothing decides."""
+    """Whether a cell reads mostly from lower rows of its own column; True in a tie."""
     rows = [boxes[o].row for i in members for o in operands[i] if column[o] == cell[1] and not _is_leaf(boxes[o])]
     below, above = sum([row > cell[0] for row in rows]), sum([row < cell[0] for row in rows])
     return below >= above
@@ -105,26 +105,26 @@ def _best_begin(
     begins: range, within: Mapping[int, int], placed: Mapping[int, int], operands: Sequence[Sequence[int]],
     readers: Sequence[Sequence[int]],
 ) -> int:  # fmt: skip
-    """The first layer of a cell that keeps arrows to already placed boxes of its row short; ties take the first."""
+    """The first layer for a cell that keeps arrows to already placed boxes of its row short; in a tie the topmost."""
     ends = [(i, o) for i in within for o in (*operands[i], *readers[i]) if o in placed]
     return min(begins, key=lambda begin: sum([abs(within[i] + begin - placed[o]) for i, o in ends]))
 
 
 TITLE, NOTE, CAPTION = 12.0, 9.0, 9.5
-"""Sizes of texts."""
+"""Font sizes."""
 LINE = 12.0
-"""From one note to the next."""
+"""The distance between lines of notes."""
 MARGIN, HEADER = 14.0, 32.0
 _WIDEST = 220.0
-"""Of a label."""
+"""The maximum width of a label."""
 _SPACE, _TRACK = 18.0, 9.0
-"""Between boxes, and between arrows that run side by side."""
+"""Distances between boxes, and between parallel arrows."""
 _GAP, _MOST_GAP = 26.0, 62.0
-"""Between layers."""
+"""The smallest and the largest distance between layers."""
 _INNER, _ROOM = 10.0, 6.0
-"""Around a body, and around what is in a frame."""
+"""Padding around a body, and inside a frame."""
 _OVERLAP = 16.0
-"""So much of two layers is above each other at least where a frame goes around both."""
+"""The minimum horizontal overlap of two layers within one frame."""
 
 
 class BoxText(NamedTuple):
@@ -138,7 +138,7 @@ class Frame(NamedTuple):
     """The frame around boxes of a scope in consecutive layers."""
 
     spans: tuple[tuple[float, float, float, float], ...]
-    """Left, top, right, bottom: one below the other."""
+    """Rectangles (left, top, right, bottom), one below the other."""
     title: str
     order: int
 
@@ -149,14 +149,14 @@ class DrawingLayout(NamedTuple):
     contents: DrawingContents
     lines: tuple[BoxText, ...]
     x: tuple[float, ...]
-    """Of the centres of boxes."""
+    """The horizontal centres of boxes."""
     y: tuple[float, ...]
     widths: tuple[float, ...]
     heights: tuple[float, ...]
     routes: tuple[Route, ...]
-    """For each arrow."""
+    """The route of each arrow."""
     columns: tuple[tuple[int, float, float], ...]
-    """Order of differentiation, left and right edge."""
+    """The order of differentiation, left edge and right edge of each column."""
     frames: tuple[Frame, ...]
     inner: tuple[tuple[DrawingLayout, ...], ...]
     """For each box, the drawings of its bodies, from top to bottom."""
@@ -165,10 +165,10 @@ class DrawingLayout(NamedTuple):
 
 
 def drawing_layout(contents: DrawingContents, headers: bool) -> DrawingLayout:
-    """The layout of a drawing and of those within it; recursion is as deep as loops are nested.
+    """The layout of a drawing and of nested ones; recursion is as deep as loops are nested.
 
     Args:
-        contents: What is drawn.
+        contents: The contents of the drawing.
         headers: Whether columns have titles.
     """
     boxes = contents.boxes
@@ -213,8 +213,8 @@ def body_top(lines: BoxText) -> float:
 def _across(
     contents: DrawingContents, layers: DrawingLayers, widths: Sequence[float]
 ) -> tuple[list[float], dict[tuple[int, int], float], dict[tuple[int, int], float], list[tuple[int, float, float]]]:
-    """The centres of boxes; of arrow points, by source box and layer; of tracks between columns, by source box; and the
-    columns."""
+    """Horizontal positions: of the centres of boxes; of arrow points, by source box and layer; of tracks between
+    columns, by source box; and of the columns."""
     boxes, arrows, _ = contents
     layer, column, orders = layers
     x = [0.0] * len(boxes)
@@ -271,7 +271,7 @@ def _across(
 def _down(
     contents: DrawingContents, layers: DrawingLayers, x: Sequence[float], heights: Sequence[float], begin: float
 ) -> tuple[list[float], list[float]]:
-    """The upper and lower edge of each layer; layers are further apart where arrows go far sideways."""
+    """The upper and lower edge of each layer; layers are further apart if arrows between them go far sideways."""
     layer = layers.layer
     count = 1 + max(layer, default=-1)
     tallest = [0.0] * count
@@ -298,8 +298,8 @@ def _down(
 
 
 def _frames(boxes: Sequence[Box], layers: DrawingLayers, placed: Places) -> list[Frame]:
-    """Frames of each scope with parameters, around adjacent boxes in consecutive layers. Titles omit the common prefix
-    of all scopes."""
+    """The frames of scopes with parameters, around adjacent boxes in consecutive layers. Titles omit the prefix that
+    all scopes share."""
     named = {box.scope for box in boxes if box.kind == "leaf" and box.scope}
     common = len(common_path([tuple(scope.split("/")[:-1]) for scope in named]))
     scopes: dict[tuple[str, int], list[int]] = {}
@@ -321,7 +321,7 @@ def _runs(
     members: set[int], column: int, layers: DrawingLayers, in_layer: Mapping[tuple[int, int], Sequence[int]],
     placed: Places,
 ) -> list[list[list[int]]]:  # fmt: skip
-    """Members in consecutive layers, without others between them, and partly above each other."""
+    """Runs of members in consecutive layers that overlap horizontally and have no other boxes between them."""
     runs: list[list[list[int]]] = []
     before = -2
     for n in sorted({layers.layer[i] for i in members}):

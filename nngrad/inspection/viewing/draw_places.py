@@ -1,9 +1,9 @@
 """Horizontal positions of the boxes in a column of a drawing, and of arrows that pass them.
 
-This is Sugiyama's method: an arrow over several layers has a point in each of those between, boxes and points are
-ordered by the means of their neighbours, and then moved to where arrows are short. That is a quadratic programme, which
-is solved layer by layer: each time exactly, by pooling what would overlap. Later on weights turn squares into lengths,
-since what makes the sum of lengths least has straight lines and a few bends, where squares have many small ones.
+This is Sugiyama's method: an arrow over several layers has a point in each layer between, boxes and points are sorted
+by the means of their neighbours, and then moved so that arrows become short. That is a quadratic programme, which is
+solved layer by layer, each exactly, by pooling things that would overlap. In later rounds reweighting turns squares
+into lengths, since the least sum of lengths has straight lines and a few bends, and that of squares many small bends.
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ from typing import NamedTuple
 
 SWEEPS, MOVES, SQUARES = 12, 100, 40
 _LIGHT = 0.02
-"""What holds things in the middle where nothing else does."""
+"""The weight that pulls things to the middle if nothing else does."""
 _STILL = 0.1
-"""Where nothing moves farther, that is the end."""
+"""Iteration stops when nothing moves farther than this."""
 
 
 class Thing(NamedTuple):
@@ -25,7 +25,7 @@ class Thing(NamedTuple):
     layer: int
     width: float
     space: float
-    """What is free to the left and to the right of it."""
+    """The free space on either side of it."""
     is_point: bool
 
 
@@ -43,10 +43,10 @@ def column_centres(
     """The centres of the things in one column; the leftmost edge is at 0.
 
     Args:
-        things: What is placed.
-        links: What should be short and cross little.
-        leanings: For each thing how much it is drawn to columns at the left (below 0) and at the right.
-        keys: What should be side by side has equal ones.
+        things: The things to place.
+        links: The arrow segments, which should be short and cross rarely.
+        leanings: For each thing the pull towards columns on the left (below 0) or on the right.
+        keys: Equal keys for things that should be side by side.
     """
     count = 1 + max([t.layer for t in things], default=-1)
     layers: list[list[int]] = [[] for _ in range(count)]
@@ -70,7 +70,7 @@ def _order(
     layers: list[list[int]], links: Sequence[Link], up: Sequence[Sequence[tuple[int, float]]],
     down: Sequence[Sequence[tuple[int, float]]], leanings: Sequence[float], keys: Sequence[object],
 ) -> None:  # fmt: skip
-    """Sort each layer so that few links cross, taking the best of several orders."""
+    """Sort each layer so that few links cross; the best of several orders wins."""
     best = [list(layer) for layer in layers]
     fewest = _crossings(layers, links)
     share = {i: (n + 0.5) / len(layer) for layer in layers for n, i in enumerate(layer)}
@@ -151,7 +151,7 @@ def _moved(
 
 
 def rising(wanted: Sequence[float], weights: Sequence[float]) -> list[float]:
-    """Isotonic regression of `wanted`: nearest nondecreasing numbers in weighted least squares, by pooling."""
+    """Isotonic regression: the nondecreasing numbers nearest to `wanted` in weighted least squares, by pooling."""
     pools: list[tuple[float, float, int]] = []
     for value, weight in zip(wanted, weights, strict=True):
         count = 1

@@ -1,8 +1,8 @@
 """Routes of the arrows in a drawing; none crosses a box.
 
-Between layers there is nothing but arrows, and between columns neither. So an arrow within a column goes from layer to
-layer through points that were placed as boxes are; one from column to column leaves a box at its side, where nothing
-else stands beside it, or else between layers, and goes up or down on a track between the columns.
+The spaces between layers, and between columns, contain only arrows. So an arrow within a column goes from layer to
+layer through points that were placed like boxes. An arrow between columns leaves a box at its side if no other box is
+in the way, or else between layers, and goes up or down on a track between the columns.
 """
 
 from __future__ import annotations
@@ -13,23 +13,23 @@ from typing import NamedTuple
 from .svg import Point
 
 _PORT = 9.0
-"""Between the ends of arrows at one side of a box."""
+"""The distance between the ends of arrows at one side of a box."""
 _NEAR, _CLEAR = 26.0, 6.0
-"""How far an arrow is moved to be straight, and how far it stays away from what it passes."""
+"""The maximum shift to straighten an arrow, and its minimum distance to the boxes and arrows that it passes."""
 _SMALL = 5.0
-"""A bend that is not worth it."""
+"""Bends smaller than this are removed."""
 _HEADINGS = {"top": (0.0, 1.0), "bottom": (0.0, -1.0), "left": (1.0, 0.0), "right": (-1.0, 0.0)}
-"""Of what comes to a side."""
+"""The direction of an arrow that ends at each side of a box."""
 
 
 class Route(NamedTuple):
-    """The way of an arrow."""
+    """The route of an arrow."""
 
     kind: str
     """'curved': vertical at each point; 'straight': lines with rounded corners; 'below': a bow below a layer."""
     points: tuple[Point, ...]
     heading: Point
-    """Where its end points to: a vector of length 1."""
+    """The direction of its end, as a unit vector."""
 
 
 class Places(NamedTuple):
@@ -42,26 +42,26 @@ class Places(NamedTuple):
     layer: Sequence[int]
     column: Sequence[int]
     top: Sequence[float]
-    """Of layers."""
+    """The upper edge of each layer."""
     bottom: Sequence[float]
     points: Mapping[tuple[int, int], float]
-    """Where arrows from a box pass a layer."""
+    """The position at which arrows from a box pass a layer."""
     tracks: Mapping[tuple[int, int], float]
-    """Where arrows from a box go up or down beside a column."""
+    """The position at which arrows from a box go up or down beside a column."""
 
 
 Arrow = tuple[int, int]
 
 
 def beside(source: int, target: int, column: Sequence[int]) -> int:
-    """The column on whose right an arrow between columns has its track: next to the target."""
+    """The column to the left of the track of an arrow between columns; the track is next to the target."""
     return column[target] - 1 if column[source] < column[target] else column[target]
 
 
 def tracks_of(
     arrows: Sequence[Arrow], layer: Sequence[int], column: Sequence[int]
 ) -> dict[int, dict[int, int]]:
-    """For each column, and each source box of arrows on its right, the number of their track."""
+    """For each column, the number of the track of each source box with arrows to the right of the column."""
     spans: dict[int, dict[int, tuple[int, int]]] = {}
     for source, target in arrows:
         if column[source] != column[target] and layer[source] != layer[target]:
@@ -96,7 +96,7 @@ class _Way(NamedTuple):
     """'top', 'bottom', 'left' or 'right'."""
     into: str
     passes: tuple[tuple[int, float], ...]
-    """Layers that it passes, and where."""
+    """The layers that it passes, each with the position."""
 
 
 def _ends_of_layers(at: Places) -> tuple[dict[tuple[int, int], int], dict[tuple[int, int], int]]:
@@ -146,9 +146,9 @@ def _passed(at: Places) -> dict[int, list[tuple[float, float, int]]]:
 
 
 def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
-    """The same places, with arrows passing layers on a straight line where there is room for one nearby.
+    """The same places, with arrows moved to a straight line if there is room for one nearby.
 
-    All arrows of a box that go one way share their points, so they are moved together.
+    All arrows of a box in the same direction share their points, so they are moved together.
     """
     passed = _passed(at)
     points = dict(at.points)
@@ -176,7 +176,7 @@ def _straightened(arrows: Sequence[Arrow], at: Places) -> Places:
 
 
 def _ports(arrows: Sequence[Arrow], ways: Sequence[_Way], at: Places) -> list[tuple[float, float]]:
-    """For each arrow, how far from the middle of a side it begins and ends; arrows leave a side at one point."""
+    """For each arrow, the offsets of its begin and end from the middle of a side; arrows leave a side at one point."""
     sides: dict[tuple[int, str], dict[object, tuple[float, list[tuple[int, int]]]]] = {}
     for n, ((source, target), way) in enumerate(zip(arrows, ways, strict=True)):
         for end, (box, other, side) in enumerate(((source, target, way.out), (target, source, way.into))):

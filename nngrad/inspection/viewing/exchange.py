@@ -12,7 +12,7 @@ from ..naming import common_path, formula_of
 
 _SHAPES = {Kind.LEAF: "ellipse", Kind.PARAMETER: "ellipse", Kind.CONSTANT: "plain", Kind.LOOP: "box3d"}
 _COLOURS = ("#dbe7f6", "#fbe3c8", "#d9efd8", "#eadcf4", "#f6d9de")
-"""Of the orders of differentiation; the last one for all that are higher."""
+"""The colours of the orders of differentiation; higher orders share the last one."""
 
 
 def dot_of(described: Description, title: str) -> str:
@@ -20,7 +20,7 @@ def dot_of(described: Description, title: str) -> str:
 
     Args:
         described: The graph.
-        title: What it is called.
+        title: The title.
     """
     lines = [
         f"digraph {_quoted(title)} {{",
@@ -38,7 +38,7 @@ def dot_of(described: Description, title: str) -> str:
 
 
 def _clusters(described: Description) -> Iterator[str]:
-    """The nodes, each in its clusters."""
+    """The lines of the nodes, each within its clusters."""
     paths = [_path(described, i) for i in range(len(described))]
     opened: tuple[str, ...] = ()
     for i in sorted(range(len(described)), key=lambda i: (paths[i], i)):
@@ -71,7 +71,7 @@ def _path(described: Description, i: int) -> tuple[str, ...]:
 
 
 def _quoted(text: str) -> str:
-    """A string as a DOT literal, in which a backslash is a backslash. Line breaks stay line breaks."""
+    """A string as a DOT literal; backslashes are escaped, and line breaks are kept."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n") + '"'
 
 
@@ -84,7 +84,7 @@ def model_explorer_of(described: Description, title: str) -> str:
 
     Args:
         described: The graph.
-        title: What it is called.
+        title: The title.
     """
     several = len(set(described.orders)) > 1
     nodes = [
@@ -107,7 +107,7 @@ def model_explorer_of(described: Description, title: str) -> str:
 
 def _layer(described: Description, i: int) -> str:
     node = i
-    while described.body_of[node] >= 0:  # a body stands where its owner does
+    while described.body_of[node] >= 0:  # a body belongs to the layer of its owner
         node = described.bodies[described.body_of[node]].node
     return {0: "forward", 1: "gradient"}.get(described.orders[node], f"order {described.orders[node]}")
 

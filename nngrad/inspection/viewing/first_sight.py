@@ -1,4 +1,4 @@
-"""The initial view of a large graph: modules and repetitions are collapsed until somebody opens them."""
+"""The initial view of a large graph: modules and repetitions are collapsed until the user opens them."""
 
 from __future__ import annotations
 
@@ -8,23 +8,23 @@ from typing import NamedTuple
 from .layout import WHOLE, Group, Layout
 
 MOST = 40
-"""Boxes that the first picture of a large graph has, where closing groups can bring it there."""
+"""The maximum number of boxes in the initial view of a large graph, if collapsing groups can achieve it."""
 SMALL = 60
-"""Boxes up to which a graph is shown with all its groups open."""
+"""The maximum number of boxes for which all groups stay open."""
 
 
 class FirstSight(NamedTuple):
     """The groups of a layout, with additional ones of kind 'rest' that are collapsed at first."""
 
     groups: list[Group]
-    """Those of the layout, and behind them those that stand closed. A group may come before the one that it is in."""
+    """The groups of the layout, followed by the collapsed ones. A group may precede the one that contains it."""
     holder: list[int]
-    """The outermost closed group that each group is in or is; -1 for none."""
+    """For each group the outermost collapsed group that contains it or is it; -1 for none."""
 
 
 def first_sight(laid: Layout) -> FirstSight:
-    """Choose the groups to collapse: all repetitions of a block but the first; in a large graph also scopes, bodies and
-    blocks, the smallest first, until few boxes are left."""
+    """Choose the groups to collapse: all repetitions of a block except the first; in a large graph also scopes, bodies
+    and blocks, the smallest first, until few boxes are left."""
     groups = list(laid.groups)
     children: dict[int, list[int]] = {}
     for i, group in enumerate(groups):
@@ -58,7 +58,7 @@ def first_sight(laid: Layout) -> FirstSight:
 
 
 def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> str:
-    """The title of a group; for a block the scopes that it repeats, if any, and the number of repetitions."""
+    """The title of a group; for a block its repeated scopes, if any, and the number of repetitions."""
     kind, name, _, times, _ = groups[i]
     inside = children.get(i, [])
     scopes = [groups[j].name for k in inside for j in (k, *children.get(k, [])) if groups[j].kind == "scope"]
@@ -68,7 +68,7 @@ def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> s
 
 
 def _enclose(groups: list[Group], members: Sequence[int], name: str, times: int) -> None:
-    """Put a collapsed group around others of one group."""
+    """Put a collapsed group around some children of one group."""
     boxes = [groups[i].box for i in members]
     box = min(b[0] for b in boxes), min(b[1] for b in boxes), max(b[2] for b in boxes), max(b[3] for b in boxes)
     groups.append(Group("rest", name, groups[members[0]].parent, times, box))

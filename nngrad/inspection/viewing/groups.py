@@ -1,7 +1,6 @@
 """Groups of nodes, for pictures that cannot show every node: each is an interval of rows in one lane.
 
-So two groups of a lane lie one within the other or apart. A row is in the scope that all functions in it have in
-common.
+Two groups of a lane are nested or disjoint. The scope of a row is the common scope of all functions in it.
 """
 
 from __future__ import annotations
@@ -21,7 +20,7 @@ Path = tuple[str, ...]
 """The names of a scope, the outermost first."""
 LEAST_REPETITIONS = 3
 _LEAST_ROWS = 6
-"""Of all repetitions of a block."""
+"""The minimum number of rows in all repetitions of a block together."""
 _MOST_WORDS = 4
 
 
@@ -29,38 +28,38 @@ class Labels(NamedTuple):
     """The properties by which nodes are grouped."""
 
     scope: Ints
-    """The scope of parameters of each node, by its number."""
+    """The number of the parameter scope of each node."""
     scopes: Sequence[str]
-    """'conv1/bn'; '' for none."""
+    """Scopes such as 'conv1/bn', by number; '' for none."""
     label: Ints
-    """Equal numbers for nodes that do the same."""
+    """Equal numbers for nodes with the same computation."""
     words: Sequence[str]
-    """What nodes of each label are called."""
+    """The name for nodes of each label."""
     bodies: Sequence[tuple[str, int]]
-    """Title of each body, and how often it runs."""
+    """The title of each body, and the number of times it runs."""
     told: bool = True
-    """Whether scopes are those in which functions were applied; if not, they were made out from parameters, and what
-    lies between functions of one scope is taken to be in it."""
+    """Whether scopes were recorded when functions were applied; otherwise they were inferred from parameters, and
+    functions between others of one scope are assumed to be in it."""
 
 
 class Interval(NamedTuple):
     """A group: an inclusive interval of rows in one lane."""
 
     kind: str
-    """'order', 'scope', 'block' (all repetitions of one), 'repetition', or 'body'."""
+    """'order', 'scope', 'block' (all its repetitions together), 'repetition' or 'body'."""
     name: str
     lane: int
     first: int
     last: int
     times: int = 1
-    """How often a body runs, and how often a block is there."""
+    """The number of runs of a body, or of repetitions of a block."""
     body: int = -1
     period: int = 0
-    """Of a block, how many of the lane's rows are one repetition."""
+    """For a block, the number of the lane's rows in one repetition."""
 
 
 _RANKS = {"order": 0, "repetition": 1, "scope": 2, "block": 3, "body": 4}
-"""Of groups of the same rows, which is within which."""
+"""The nesting of groups that have the same rows."""
 
 
 def outermost_first(interval: Interval) -> tuple[int, int, int, int]:
@@ -69,13 +68,13 @@ def outermost_first(interval: Interval) -> tuple[int, int, int, int]:
 
 
 def intervals_of(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interval]:
-    """The groups of all lanes, except whole lanes, as if there were one band.
+    """The groups of all lanes, except whole lanes, before the picture is cut into bands.
 
     Args:
         s: The structure.
         rows: The row of each node.
         lane: The number of each node's lane.
-        labels: What groups are made of.
+        labels: The properties to group by.
     """
     found: list[Interval] = []
     works = np.flatnonzero(~s.leaf)
@@ -104,7 +103,7 @@ def _bodies(s: Structure, rows: Rows, lane: Ints, labels: Labels) -> list[Interv
     first, last = np.full(count, np.iinfo(np.int64).max), np.full(count, -1)
     np.minimum.at(first, s.body[inside], rows.row[inside])
     np.maximum.at(last, s.body[inside], rows.row[inside])
-    for body in range(count - 1, -1, -1):  # a body holds the rows of those within it
+    for body in range(count - 1, -1, -1):  # a body includes the rows of nested ones
         outer = int(s.body[s.owners[body]])
         if outer >= 0:
             first[outer], last[outer] = min(first[outer], first[body]), max(last[outer], last[body])
@@ -124,7 +123,7 @@ def _paths(labels: Labels, nodes: Ints, starts: Ints) -> list[Path]:
 
 
 def _filled(paths: Sequence[Path]) -> list[Path]:
-    """Scopes of rows; a row between two rows of a deeper scope is in that scope too."""
+    """The scopes of rows, where a row between two rows of a deeper scope is moved to that scope."""
     deeper: list[Path] = [()] * len(paths)
     waiting: list[int] = []
     for k, path in enumerate(paths):
@@ -157,8 +156,8 @@ def _scopes(lane: int, used: Sequence[int], paths: Sequence[Path]) -> list[Inter
 
 
 def _row_labels(labels: Labels, nodes: Ints, starts: Ints) -> list[int]:
-    """Equal numbers for rows of a lane whose functions do the same. What they read may differ, since the first of
-    several repetitions reads from outside."""
+    """Equal numbers for rows of a lane whose functions do the same. Their operands may differ, since the first
+    repetition of a block reads values from outside."""
     known: dict[tuple[int, ...], int] = {}
     return [known.setdefault(tuple(sorted(row)), len(known)) for row in _by_row(labels.label[nodes], starts)]
 
@@ -172,7 +171,7 @@ def _by_row(values: Ints, starts: Ints) -> list[list[int]]:
 def _blocks(
     lane: int, used: Ints, row_labels: list[int], spanning: Sequence[Interval], named: tuple[Labels, Ints, Ints]
 ) -> list[Interval]:
-    """Repetitions of consecutive rows, with cuts that cut no other group."""
+    """Blocks of repeated rows whose boundaries do not cut through other groups."""
     found: list[Interval] = []
     whole = {(each.first, each.last) for each in spanning if each.kind == "scope"}
     windows = _windows(used, spanning)
@@ -183,7 +182,7 @@ def _blocks(
         for offset in range(period):
             tried.append(_runs(range(stretch.start + offset, stretch.end + 1, period), windows, taken))
             if sum([b - a for a, b in tried[-1]]) + 2 * period > stretch.end - stretch.start:
-                break  # there is nothing better
+                break  # no offset can do better
         for a, b in max(tried, key=lambda runs: sum([b - a for a, b in runs])):
             taken[a:b] = True
             times = (b - a) // period
@@ -200,7 +199,7 @@ Window = tuple[int, int]
 
 
 def _windows(used: Ints, spanning: Sequence[Interval]) -> list[Window]:
-    """For each cut between two rows of a lane, and at its ends, the extent of the innermost group that it would cut."""
+    """For each boundary between two rows of a lane, and at its ends, the extent of the innermost group it would cut."""
     windows: list[Window] = [(0, len(used))] * (len(used) + 1)
     for each in sorted(spanning, key=outermost_first):
         a, b = (int(i) for i in np.searchsorted(used, (each.first, each.last)))
@@ -209,7 +208,7 @@ def _windows(used: Ints, spanning: Sequence[Interval]) -> list[Window]:
 
 
 def _runs(cuts: Sequence[int], windows: Sequence[Window], taken: NDArray[np.bool_]) -> list[Window]:
-    """The longest runs of repetitions that begin and end at `cuts`, such that no cut cuts a group that ends within."""
+    """The longest runs of repetitions with boundaries in `cuts` that cut through no group that ends within them."""
     runs = []
     begin = 0
     while begin < len(cuts) - LEAST_REPETITIONS:

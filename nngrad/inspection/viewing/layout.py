@@ -1,8 +1,8 @@
 """`layout`: coordinates of each node of a graph, in linear time.
 
-A row for each rank of the forward graph, a lane for each order of differentiation: a gradient lies beside the function
-it comes from, and order 2 beside order 1. What shares row and lane, a cell, lies side by side, in several lines where
-it is much. A tall picture is cut into bands, which stand beside each other as the columns of a newspaper do.
+There is a row for each rank of the forward graph, and a lane for each order of differentiation: a gradient lies beside
+its forward function, and order 2 beside order 1. Nodes with the same row and lane (a cell) lie side by side, in several
+lines if there are many. A tall picture is cut into bands, which stand side by side like the columns of a newspaper.
 """
 
 from __future__ import annotations
@@ -16,22 +16,22 @@ from .groups import Interval, Labels, intervals_of, outermost_first
 from .rows import Ints, Rows, Structure, order_in_cells, rows_and_lanes
 
 WIDTH, HEIGHT = 208, 44
-"""Of a node's box."""
+"""The size of a node's box."""
 _GAP_X, _GAP_Y = 20, 26
 _BETWEEN_LANES, _BETWEEN_BANDS = 90, 180
 _PADDING, _TITLE = 8, 14
-"""Between the boxes of a group and of those in it, on each side, and more of it above for a name."""
+"""The padding of a group's box on each side, and the additional padding at the top for its title."""
 _ASPECT = 1.6
-"""Width by height that a picture of many nodes tends to."""
+"""The target ratio of width to height for a picture of many nodes."""
 _LEAST_IN_A_LINE = 4
 _LEAST_OF_FEW = 8
-"""Of few rows."""
+"""The minimum numbers of nodes in a line, in general and for graphs of few rows."""
 _ALMOST = 1.15
-"""How much more room narrow lines may take than the best ones."""
+"""The factor by which the area with narrow lines may exceed the least area."""
 _LEAST_ROWS = 48
-"""Of a band."""
+"""The minimum number of rows in a band."""
 WHOLE = 3000
-"""Nodes from which on the page shows every repetition at first: closed groups would leave little to see of it."""
+"""The number of nodes from which the page initially shows every repetition, since otherwise little would be visible."""
 
 
 Box = tuple[int, int, int, int]
@@ -51,13 +51,13 @@ class Group(NamedTuple):
     """A group of nodes."""
 
     kind: str
-    """'order', 'scope', 'block' (all repetitions of one), 'repetition', 'body', or 'rest' for one that stands closed at
-    first (`first_sight`)."""
+    """'order', 'scope', 'block' (all its repetitions together), 'repetition', 'body', or 'rest' for an initially
+    collapsed one (`first_sight`)."""
     name: str
     parent: int
-    """The group that it is in; -1 for none."""
+    """The group that contains it; -1 for none."""
     times: int
-    """How often a body runs, and how often a block is there."""
+    """The number of runs of a body, or of repetitions of a block."""
     box: Box
 
 
@@ -67,14 +67,14 @@ class Layout(NamedTuple):
     line: Ints
     """The line of each node, counted from the top through all bands."""
     column: Ints
-    """Its place in its line, within its lane."""
+    """The place of each node in its line, within its lane."""
     x: Ints
-    """The middle of its box."""
+    """The centre of each node's box."""
     y: Ints
     group: Ints
-    """The innermost group that each node is in."""
+    """The innermost group that contains each node."""
     groups: list[Group]
-    """Each after the one that it is in."""
+    """The groups, each after the one that contains it."""
     lanes: list[Lane]
     """The orders of differentiation, band by band."""
 
@@ -84,7 +84,7 @@ def layout(structure: Structure, labels: Labels) -> Layout:
 
     Args:
         structure: The graph.
-        labels: What groups are made of.
+        labels: The properties to group by.
     """
     rows = rows_and_lanes(structure)
     orders, lane = np.unique(rows.lane, return_inverse=True)
@@ -103,7 +103,7 @@ class _Cells:
         n = len(lane)
         self.row, self.lane, self.lanes = rows.row, lane, lanes
         self.count = int(rows.row.max(initial=-1)) + 1
-        """How many rows there are."""
+        """The number of rows."""
         cell = rows.row * lanes + lane
         ordered = order_in_cells(s, rows, cell)
         sizes = np.bincount(cell, minlength=self.count * lanes)
@@ -112,20 +112,20 @@ class _Cells:
         place[ordered] = np.arange(n) - begins[cell[ordered]]
         self.sizes = sizes.reshape(self.count, lanes)
         self.width = np.array([_line_of(self.sizes[:, k]) for k in range(lanes)], np.int64)
-        """How many nodes a line of each lane has at most."""
+        """The maximum number of nodes per line in each lane."""
         full = self.width[lane]
         self.column, within = place % full, place // full
         self.in_line = np.minimum(self.sizes[rows.row, lane] - within * full, full)
-        """How many nodes there are in the line of each."""
+        """The number of nodes in each node's line."""
         self.lines = np.ceil(self.sizes / self.width).astype(np.int64).max(axis=1, initial=0)
-        """Of each row."""
+        """The number of lines in each row."""
         self.first_line = np.cumsum(self.lines) - self.lines
         self.line = self.first_line[rows.row] + within
         self.own = s.body
 
 
 def _line_of(sizes: Ints) -> int:
-    """The number of nodes per line that gives a lane with cells of these sizes the least area."""
+    """The number of nodes per line that minimises the area of a lane with cells of these sizes."""
     most = int(sizes.max(initial=1))
     usual = _LEAST_OF_FEW if len(sizes) < _LEAST_ROWS else _LEAST_IN_A_LINE
     least = max(usual, math.ceil(math.sqrt(most * _ASPECT * (HEIGHT + _GAP_Y) / (WIDTH + _GAP_X))))
@@ -136,7 +136,7 @@ def _line_of(sizes: Ints) -> int:
 
 
 def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
-    """The first row of each band, such that the picture is about as wide as a screen, and cuts go through few
+    """The first row of each band, such that the picture has the proportions of a screen, and cuts go through few
     groups."""
     lines = int(cells.lines[_shown(cells, intervals)].sum())
     wide = int(cells.width.sum()) * (WIDTH + _GAP_X) + _BETWEEN_LANES * cells.lanes + _BETWEEN_BANDS
@@ -160,7 +160,7 @@ def _breaks(cells: _Cells, intervals: list[Interval]) -> list[int]:
 
 
 def _shown(cells: _Cells, intervals: list[Interval]) -> Ints:
-    """The rows that are visible at first: those with anything but repetitions after the first."""
+    """The initially visible rows: all except those with nothing but later repetitions of blocks."""
     seen = cells.sizes > 0
     if len(cells.row) < WHOLE:
         for each in intervals:
@@ -201,7 +201,7 @@ def _title(order: int) -> str:
 
 
 def _measured(cells: _Cells, grouped: list[Interval], breaks: list[int], orders: list[int]) -> Layout:
-    """The coordinates, once everything else is settled."""
+    """The layout, once groups and bands are known."""
     rows, n = cells.count, len(cells.row)
     parents, innermost = _parents(grouped, rows, cells.lanes)
     up, down, side = _margins(grouped, parents)
@@ -225,7 +225,7 @@ def _measured(cells: _Cells, grouped: list[Interval], breaks: list[int], orders:
             if not len(nodes):
                 continue
             most = int(cells.in_line[nodes].max())
-            shift = most - cells.in_line[nodes] if k == 0 else 0  # the forward's last one is next to its gradient
+            shift = most - cells.in_line[nodes] if k == 0 else 0  # aligns forward lines with the gradient
             x[nodes] = left + (shift + cells.column[nodes]) * (WIDTH + _GAP_X) + WIDTH // 2
             right = left + most * (WIDTH + _GAP_X) - _GAP_X
             high, low = int(y[nodes].min()) - HEIGHT // 2, int(y[nodes].max()) + HEIGHT // 2

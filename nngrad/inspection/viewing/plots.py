@@ -1,6 +1,6 @@
 """`nn.plot`: measurements of graphs and of training, drawn with matplotlib.
 
-Each function draws into axes that it is given, or into new ones, and returns them; nothing is saved or shown.
+Each function draws into the given axes, or into new ones, and returns them; it does not save or show anything.
 """
 
 from __future__ import annotations
@@ -24,10 +24,10 @@ __all__ = ["gradient_norms", "growth", "hessian_spectrum", "memory"]
 
 _COLOURS = ("#2a6fbb", "#d9722e", "#2f8a4b", "#8a4aa3", "#98790f", "#1f8288", "#6a7683")
 _MARKERS, _DASHES = "osD^vPX", ("-", "--", "-.", ":")
-"""What tells lines apart without colour."""
+"""Markers and dashes that distinguish lines without colour."""
 _GREY = "#9aa0a6"
 _BELL = 0.18
-"""Width of what an eigenvalue is widened to, in decades."""
+"""The width of the Gaussian that smooths an eigenvalue, in decades."""
 _QUANTITIES = {
     "functions": "functions in the graph", "matrix_products": "matrix products", "flops": "operations",
     "bytes": "bytes read and written",
@@ -45,19 +45,19 @@ def growth(
     `nn.grad`, for n = 1 to `orders`.
 
     Args:
-        output: What is differentiated.
-        input: By what.
-        orders: How often, at most.
+        output: The Variable to differentiate.
+        input: The Variable to differentiate with respect to.
+        orders: The highest order.
         quantity: 'functions', 'matrix_products', 'flops' or 'bytes', each of the whole graph.
-        others: The same in other ways, or in other libraries: for each name the figures for n = 1, 2, ...
-        ax: Where to draw; new axes by default.
+        others: The same quantity for other methods or libraries: by name, the numbers for n = 1, 2, ...
+        ax: The axes to draw into; new ones by default.
 
     Returns:
         The Axes.
 
     Raises:
-        ImportError: There is no matplotlib.
-        TypeError: `output` or `input` is no Variable, `orders` no whole number, or `others` no dict.
+        ImportError: matplotlib is not installed.
+        TypeError: `output` or `input` is not a Variable, `orders` is not an integer, or `others` is not a dict.
         ValueError: There is no such quantity, or `orders` is below 1.
     """
     if quantity not in _QUANTITIES:
@@ -91,25 +91,25 @@ def growth(
 
 
 def memory(outputs: Variable | Iterable[Variable] | MemoryReport, *, ax: Ax = None) -> Ax:
-    """Plot the live bytes at each step of a graph's schedule, as `nn.memory_report` predicts them, and their peak,
+    """Plot the live bytes at each step of a graph's schedule, as predicted by `nn.memory_report`, and their peak,
     predicted and as compiled.
 
     Args:
         outputs: A Variable or Variables, or the report.
-        ax: Where to draw; new axes by default.
+        ax: The axes to draw into; new ones by default.
 
     Returns:
         The Axes.
 
     Raises:
-        ImportError: There is no matplotlib.
+        ImportError: matplotlib is not installed.
         TypeError: Something is not a Variable.
     """
     report = outputs if isinstance(outputs, MemoryReport) else memory_report(outputs)
     ax = _axes(ax)
-    live = report.timeline.live or (0,)  # nothing is computed for leaves
+    live = report.timeline.live or (0,)  # leaves need no computation
     unit, name = unit_of_bytes(max([report.peak, report.compiled or 0]))
-    # The last step has its width too.
+    # Repeat the last value, so that the last step has a width.
     ax.fill_between(range(len(live) + 1), [n / unit for n in [*live, *live[-1:]]], step="post", color=_COLOURS[0],
                     alpha=0.35, linewidth=0)  # fmt: skip
     ax.step(range(len(live) + 1), [n / unit for n in [*live, *live[-1:]]], where="post", color=_COLOURS[0], linewidth=1)
@@ -129,32 +129,32 @@ def hessian_spectrum(
     iterations: int = 64, seed: int = 0, ax: Ax = None,
 ) -> Ax:  # fmt: skip
     """Plot the density of the eigenvalues of a loss's Hessian at the current parameters, by stochastic Lanczos
-    quadrature: from Hessian-vector products, without making the Hessian.
+    quadrature: from Hessian-vector products, without forming the Hessian.
 
-    The axis is logarithmic on both sides of 0, and linear near it, as far as so many products do not tell eigenvalues
-    apart; the smallest and the largest one are marked.
+    The axis is logarithmic on both sides of 0, and linear near it, where the number of products does not suffice to
+    separate eigenvalues; the smallest and the largest eigenvalue are marked.
 
     Args:
-        loss: Of shape (); or the `Spectrum`, of `nngrad.inspection.viewing.spectrum.hessian_spectrum_of`.
-        parameters: What it is differentiated by.
-        vectors: How many random vectors; the density gets smoother with more of them.
-        iterations: How many products for each, at most; the density gets finer with more of them.
-        seed: Of the vectors.
-        ax: Where to draw; new axes by default.
+        loss: A loss of shape (), or a `Spectrum` from `nngrad.inspection.viewing.spectrum.hessian_spectrum_of`.
+        parameters: The parameters that the loss is differentiated with respect to.
+        vectors: The number of random vectors; more of them make the density smoother.
+        iterations: The maximum number of products for each vector; more of them make the density finer.
+        seed: The seed of the vectors.
+        ax: The axes to draw into; new ones by default.
 
     Returns:
         The Axes.
 
     Raises:
-        ImportError: There is no matplotlib.
-        TypeError: The loss or a parameter is no Variable, or a number is not whole.
+        ImportError: matplotlib is not installed.
+        TypeError: The loss or a parameter is not a Variable, or a number is not an integer.
         ValueError: The loss has another shape, there are no parameters, a number is below 1, or the Hessian is not
             finite.
     """
     ax = _axes(ax)
     spectrum = loss if isinstance(loss, Spectrum) else hessian_spectrum_of(loss, parameters, vectors, iterations, seed)
     low, high = spectrum.smallest, spectrum.largest
-    # Below this, so many products do not tell eigenvalues apart.
+    # Below this, the number of products does not suffice to separate eigenvalues.
     unit = 2 * (high - low) / min([len(run.values) for run in spectrum.runs]) or abs(high) or 1.0
 
     def scale(values: Any) -> Any:
@@ -182,24 +182,24 @@ def gradient_norms(
     norms: Mapping[str, Any] | Sequence[Mapping[str, Any]], *, steps: Sequence[float] | None = None,
     depth: int | None = None, ax: Ax = None,
 ) -> Ax:  # fmt: skip
-    """Plot L2 norms of gradients by layer (the parameters of a scope): as bars for one moment, or as lines over steps.
+    """Plot L2 norms of gradients by layer (the parameters of a scope): as bars for one step, or as lines over steps.
 
     Args:
-        norms: For each parameter, by a name such as 'conv1/W', its gradient's norm, or the parameter itself with its
-            gradient in `.g`, as `loss.backward()` leaves it. A list of such dicts for several steps: what
-            `nn.train_step(..., aux='gradient_norms')` returns.
+        norms: By parameter name, such as 'conv1/W', the norm of its gradient, or the parameter itself with its gradient
+            in `.g`, as after `loss.backward()`. For several steps a list of such dicts, such as the results of
+            `nn.train_step(..., aux='gradient_norms')`.
         steps: The numbers of these steps; 0, 1, ... by default.
-        depth: How many parts of a scope make a layer: with 1 'critic/conv1/W' is of 'critic'. All by default.
-        ax: Where to draw; new axes by default.
+        depth: The number of scope components of a layer: with 1, 'critic/conv1/W' is in 'critic'. All by default.
+        ax: The axes to draw into; new ones by default.
 
     Returns:
         The Axes.
 
     Raises:
-        ImportError: There is no matplotlib.
-        TypeError: `norms` is no dict, nor a list of them, a value is neither a number nor a Variable, or `depth` is no
-            whole number.
-        ValueError: There is nothing to draw, steps have different parameters or another number, or `depth` is below 1.
+        ImportError: matplotlib is not installed.
+        TypeError: `norms` is not a dict or a list of dicts, a value is not a number or Variable, or `depth` not an int.
+        ValueError: There is nothing to draw, parameters differ between steps, `steps` has the wrong length, or `depth`
+            is below 1.
     """
     if depth is not None:
         depth = checked_count(depth, "depth")
@@ -239,7 +239,7 @@ def gradient_norms(
 
 
 def _by_layer(norms: Mapping[str, Any], depth: int | None) -> dict[str, float]:
-    """The norm of all gradients of each scope."""
+    """The joint norm of the gradients in each scope."""
     squares: dict[str, float] = {}
     for name, value in norms.items():
         scope = name.split("/")[:-1]

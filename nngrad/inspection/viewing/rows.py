@@ -30,20 +30,20 @@ class Structure(NamedTuple):
     order: Ints
     """Order of differentiation of each node."""
     base: Ints
-    """The function of order 0 at the end of its chain of origins, itself for order 0; -1 where that is not there."""
+    """The function of order 0 at the end of its chain of origins: the node itself for order 0, -1 if unavailable."""
     rank: Ints
-    """The rank of that function, also where it is not among the nodes; -1 where it is not known."""
+    """The rank of that function, even if it is not in the graph; -1 if unknown."""
     leaf: NDArray[np.bool_]
-    """Whether it has no operands: leaves, parameters, constants. Such nodes go beside their first reader."""
+    """Whether it has no operands: leaves, parameters, constants. Such nodes are placed beside their first reader."""
     body: Ints
-    """The body that it is in; -1 for none."""
+    """The body that contains it; -1 for none."""
     owners: Sequence[int]
-    """For each body, the node whose body it is; bodies within bodies come after these."""
+    """For each body, the node that owns it; nested bodies come after those that contain them."""
     operands: Wiring
 
     @property
     def outermost(self) -> Ints:
-        """For each node the outermost owner of the body that it is in, or the node itself."""
+        """For each node in a body the outermost owner, and for other nodes the node itself."""
         found = np.arange(len(self.order))
         if self.owners:
             inside = np.flatnonzero(self.body >= 0)
@@ -59,20 +59,20 @@ class Rows(NamedTuple):
     """The rows and lanes of nodes, before coordinates."""
 
     row: Ints
-    """The row of each node; all of them are used."""
+    """The row of each node; no row is empty."""
     lane: Ints
-    """The order of differentiation beside whose nodes it lies."""
+    """The order of differentiation whose lane contains each node."""
     anchor: Ints
-    """The node beside whose place in the forward graph it lies."""
+    """The node of the forward graph beside whose place each node lies."""
     before: Ints
-    """A number by which nodes of one row, lane and anchor are sorted: operands first, leaves before their reader."""
+    """The sort key of nodes with the same row, lane and anchor: operands first, leaves before their reader."""
 
 
 def rows_and_lanes(s: Structure) -> Rows:
     """The row and the lane of each node."""
     n = len(s.order)
     first = np.full(n, -1, np.int64)
-    first[s.operands.node[::-1]] = s.operands.reader[::-1]  # of several the last is kept, which is the first to read
+    first[s.operands.node[::-1]] = s.operands.reader[::-1]  # the last assignment wins, which is the first reader
     outermost = s.outermost
     lane = s.order[outermost]
     inside = np.flatnonzero(s.body >= 0)
@@ -88,7 +88,7 @@ def rows_and_lanes(s: Structure) -> Rows:
     anchor[inside], anchor[alone] = inside, alone
     level = _levels(s, line, lane, anchor, outermost)
     beside = first[alone]
-    read, beside = alone[beside >= 0], beside[beside >= 0]  # what nobody reads stays above all else
+    read, beside = alone[beside >= 0], beside[beside >= 0]  # unread leaves stay in the top row
     for values in (line, level, lane, anchor):
         values[read] = values[beside]
     before = np.arange(n) * 2
@@ -98,11 +98,11 @@ def rows_and_lanes(s: Structure) -> Rows:
 
 
 _EARLY = 4
-"""Functions of the forward graph of a lower rank than that are computed of leaves in so few steps."""
+"""Forward functions of a lower rank are only a few steps away from leaves."""
 
 
 def _bring_down(s: Structure, line: Ints) -> None:
-    """Move what takes few steps from leaves to right above its first reader, as leaves lie beside it."""
+    """Move functions that are few steps away from leaves to directly above their first reader, as with leaves."""
     node, reader = s.operands.node, s.operands.reader
     forward = (s.order == 0) & (s.body < 0) & (line > 0)
     among = np.flatnonzero(forward[node] & forward[reader])
@@ -116,8 +116,8 @@ def _bring_down(s: Structure, line: Ints) -> None:
 
 
 def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
-    """Place gradients of unknown origin, such as sums of gradients, in the middle of the known rows of their operands
-    and readers."""
+    """Place gradients of unknown origin, such as sums of gradients, midway between the known rows of their operands and
+    readers."""
     is_lost = line < 0
     lost = np.flatnonzero(is_lost)
     node, reader = s.operands.node, s.operands.reader
@@ -130,7 +130,7 @@ def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
     found = which[ordered[starts]]
     line[found], anchor[found] = line[middle], anchor[middle]
     start = s.operands.start
-    for i in lost.tolist():  # those among others of their kind: beside one that they read, or else beside a reader
+    for i in lost.tolist():  # with only such neighbours: beside an operand, or else beside a reader
         if line[i] < 0:
             read = [j for j in node[start[i] : start[i + 1]].tolist() if line[j] > 0]
             if read:
@@ -143,7 +143,7 @@ def _without_base(s: Structure, first: Ints, line: Ints, anchor: Ints) -> None:
 
 def _levels(s: Structure, line: Ints, lane: Ints, anchor: Ints, outermost: Ints) -> Ints:
     """The rows of nodes in bodies, relative to the row of the outermost owner: each below its operands. Bodies of one
-    owner lie below each other, and a nested body has its rows for itself."""
+    owner lie below each other, and a nested body shares its rows with nothing else."""
     level = np.zeros(len(s.order), np.int64)
     inside = np.flatnonzero(s.body >= 0)
     if not len(inside):
@@ -152,11 +152,11 @@ def _levels(s: Structure, line: Ints, lane: Ints, anchor: Ints, outermost: Ints)
     first: dict[int, int] = {}
     """The first row of a body."""
     lowest: dict[int, int] = {}
-    """The lowest row of a body so far, with those within it."""
+    """The lowest row of a body so far, including nested ones."""
     bottom: dict[int, int] = {}
-    """The lowest row of a node in a body and of its bodies; of another node that of its bodies."""
+    """The lowest row of a node in a body, including its own bodies; for other nodes the lowest row of their bodies."""
     floor: dict[int, int] = {}
-    """The row below which a body goes on, since bodies within it lie above."""
+    """The row below which a body continues, since nested bodies lie above."""
     for i in inside.tolist():
         body = int(s.body[i])
         owner = s.owners[body]
@@ -173,7 +173,7 @@ def _levels(s: Structure, line: Ints, lane: Ints, anchor: Ints, outermost: Ints)
             if outer >= 0:
                 floor[outer] = max(floor.get(outer, 0), at)
             body = outer
-    # Owners in one row and lane have their bodies below each other, the k-th ones of all lanes side by side.
+    # Bodies of owners in one row and lane lie below each other, with the k-th of all lanes side by side.
     turn: dict[int, int] = {}
     counts: dict[tuple[int, int], int] = {}
     heights: dict[int, list[int]] = {}
@@ -195,13 +195,13 @@ _PASSES = ("down", "up", "down")
 def order_in_cells(s: Structure, rows: Rows, cell: Ints) -> Ints:
     """The nodes, cell by cell, from left to right.
 
-    Nodes that stand for themselves, which is the forward graph, lie below the middle of what they read, and above that
-    of their readers; the others beside those that they come from, in the order in which they run.
+    Nodes of the forward graph, which are their own anchors, lie below the middle of their operands and above the middle
+    of their readers; the others lie beside their anchors, in execution order.
 
     Args:
         s: The structure.
         rows: Row, lane and anchor of each node.
-        cell: The number of each node's cell, rising with rows.
+        cell: The number of each node's cell, increasing with rows.
     """
     n = len(cell)
     place = np.zeros(n)
@@ -211,13 +211,13 @@ def order_in_cells(s: Structure, rows: Rows, cell: Ints) -> Ints:
     sizes = np.diff(starts, append=len(own))
     if len(sizes) and sizes.max() > 1:
         inner = np.arange(len(own)) - np.repeat(starts, sizes)
-        place[own] = (2 * inner + 1) / np.repeat(sizes, sizes) - 1  # each cell's between -1 and 1
+        place[own] = (2 * inner + 1) / np.repeat(sizes, sizes) - 1  # within -1 to 1 in each cell
         _sweep(s, cell, own, starts[sizes > 1].tolist(), sizes[sizes > 1].tolist(), place)
     return np.lexsort((rows.before, rows.anchor, place[rows.anchor], cell))
 
 
 def _sweep(s: Structure, cell: Ints, own: Ints, starts: list[int], sizes: list[int], place: np.ndarray) -> None:
-    """Sort the nodes of each cell by the mean place of their neighbours, one cell after another."""
+    """Sort the nodes of each cell in turn by the mean place of their neighbours."""
     node, reader = s.operands.node, s.operands.reader
     is_own = np.zeros(len(cell), np.bool_)
     is_own[own] = True

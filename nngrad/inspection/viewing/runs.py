@@ -1,5 +1,5 @@
-"""Facts about the values of a graph, from an earlier run or from one for this purpose: their statistics, the time of
-each function, and the lifetimes of temporaries."""
+"""Facts about the values of a graph, from an earlier run or from a new one: their statistics, the time of each
+function, and the lifetimes of temporaries."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ from ..description import Description
 from ..nan import arrays_of_last_forward
 
 Statistics = tuple[float | None, float | None, float | None, float | None, float, int, int]
-"""Least and largest element, mean and standard deviation of those that are finite, None where none is; share of zeros;
-how many are NaN, and how many infinite. Of complex numbers their absolute values."""
+"""Minimum, maximum, mean and standard deviation of the finite elements, None if there are none; the share of zeros; the
+numbers of NaN and of infinities. Complex numbers count by their absolute values."""
 
 FINITE, HAS_NAN, HAS_INFINITY, FIRST_NAN = range(4)
 _REPEATS = 3
-"""How often a function is run to time it; the shortest counts, so that compiling does not."""
+"""The number of runs to time a function; the shortest counts, which excludes compilation."""
 
 
 class Values:
@@ -32,10 +32,10 @@ class Values:
     def __init__(self, described: Description) -> None:
         self._described = described
         self.statistics: list[Statistics | None] = [None] * len(described)
-        """Of its first output with floating or whole numbers; None where that is not known."""
+        """Statistics of each node's first numeric output; None if unknown."""
         self.bad = [FINITE] * len(described)
-        """Whether a value of it has NaN or infinities, and whether it made the first NaN; `FINITE` too where nothing is
-        known."""
+        """For each node, whether its values have NaN or infinities, and whether it made the first NaN; `FINITE` if
+        unknown."""
         self.known = [False] * len(described)
 
     def look(self, node: int, arrays: Sequence[Any]) -> None:
@@ -47,7 +47,7 @@ class Values:
             self.bad[node] = HAS_NAN if any([s[5] for s in found]) else HAS_INFINITY * any([s[6] for s in found])
 
     def note_first_nan(self) -> None:
-        """Note which function made the first NaN: the first one that has any, and is known to read none."""
+        """Mark the function that made the first NaN: the first one with NaN whose operands are known to have none."""
         for i, bad in enumerate(self.bad):
             read = [node for node, _ in self._described.operands[i]]
             if bad == HAS_NAN and all([self.known[j] and self.bad[j] != HAS_NAN for j in read]):
@@ -56,12 +56,12 @@ class Values:
 
 
 def statistics_of(array: Any) -> Statistics | None:
-    """The statistics of an array; None if it has no elements, or is neither real nor boolean."""
+    """The statistics of an array; None if it has no elements or no numbers."""
     try:
         values = on_host(array)
         values = np.abs(values) if values.dtype.kind == "c" else values
-        values = values if values.dtype.kind in "biuf" else values.astype(np.float32)  # bfloat16, and the like
-    except (RuntimeError, TypeError, ValueError):  # what other processes have a part of; keys, and what is no number
+        values = values if values.dtype.kind in "biuf" else values.astype(np.float32)  # such as bfloat16
+    except (RuntimeError, TypeError, ValueError):  # shared with other processes, random keys, and other non-numbers
         return None
     if not values.size:
         return None
@@ -72,14 +72,14 @@ def statistics_of(array: Any) -> Statistics | None:
         return None, None, None, None, zeros, nan, values.size - nan
     exact = finite.astype(np.float64)
     low, high = float(exact.min()), float(exact.max())
-    scale = max(abs(low), abs(high)) or 1.0  # so that no square is too large
+    scale = max(abs(low), abs(high)) or 1.0  # prevents overflow of squares
     mean, deviation = float((exact / scale).mean() * scale), float((exact / scale).std() * scale)
     return low, high, mean, deviation, zeros, nan, values.size - nan - finite.size
 
 
 def values_there(described: Description) -> Values | None:
-    """Facts about existing values: leaves, and computed values that were read. Nothing is run; None if there are only
-    leaves that were never set."""
+    """Facts about existing values: leaves, and computed values that were read. Nothing is run; None if no value exists
+    except leaves that were never set."""
     seen = Values(described)
     for node, x in described.leaves.items():
         if not x.cell.is_zero and not x.cell.is_deferred:
@@ -108,7 +108,7 @@ def _held(f: Function) -> list[Any]:
 
 
 def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values:
-    """The values of a function-by-function run, from the leaves' values at the last `forward()` or, if there was none,
+    """Facts about the values of a function-by-function run, from the leaves' values at the last `forward()`, or else
     their current ones."""
     seen = Values(described)
     at = _numbers(described)
@@ -122,7 +122,7 @@ def values_of_run(described: Description, outputs: Sequence[Variable]) -> Values
 
 def seconds_of(described: Description, outputs: Sequence[Variable]) -> list[float | None]:
     """The time of each function by itself, the shortest of a few runs; None for leaves, and for nodes in bodies, whose
-    owner has the time. The compiled graph is faster than their sum."""
+    time is part of their owner's. The compiled graph is faster than the sum."""
     at = _numbers(described)
     arrays = arrays_of_last_forward(outputs)
     shortest: list[float | None] = [None] * len(described)
@@ -151,15 +151,15 @@ class Lifetimes(NamedTuple):
     """Estimated lifetimes of temporaries, from the structure of the graph, without leaves and results."""
 
     live: list[int]
-    """Bytes that are taken at each step."""
+    """The bytes in use at each step."""
     step: list[int]
-    """The node whose result each step leaves in memory."""
+    """The node whose result is stored at each step."""
     first: list[int]
-    """For each node the step that makes its result; -1 for one that gets no memory of its own."""
+    """For each node the step that computes its result; -1 if it takes no memory of its own."""
     last: list[int]
-    """The last step that reads it."""
+    """For each node the last step that reads its result."""
     peak: int
-    """The step at which most is taken; -1 where there is none."""
+    """The step with the most bytes in use; -1 if there are no steps."""
 
 
 def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetimes:
@@ -167,10 +167,10 @@ def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetim
 
     Args:
         described: The graph.
-        outputs: What it was described from.
+        outputs: The Variables that it describes.
     """
     linear = linearize(outputs, effects=False, as_built=True)
-    line = timeline(linear.program, as_compiled=False)  # so that values have the numbers that they have here
+    line = timeline(linear.program, as_compiled=False)  # keeps the numbering of values
     at = _numbers(described)
     nodes = [at[f] for f in linear.functions for _ in f.specs]
     first, last = [-1] * len(described), [-1] * len(described)

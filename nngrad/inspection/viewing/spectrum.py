@@ -18,9 +18,9 @@ class Spectrum(NamedTuple):
     """The eigenvalues of a Hessian, estimated from random vectors."""
 
     runs: tuple[Ritz, ...]
-    """One for each random vector."""
+    """The result of the Lanczos method for each random vector."""
     size: int
-    """How many eigenvalues there are: the number of elements of the parameters."""
+    """The number of eigenvalues, which is the number of elements of the parameters."""
 
     @property
     def largest(self) -> float:
@@ -41,9 +41,9 @@ class Spectrum(NamedTuple):
         """The density of eigenvalues on a grid, each smoothed by a Gaussian; its integral is 1.
 
         Args:
-            at: Places on the scale.
-            width: Standard deviation of a bell, on the scale.
-            scale: What brings eigenvalues to the scale.
+            at: The points of the grid, on the scale.
+            width: The standard deviation of the Gaussian, on the scale.
+            scale: Maps eigenvalues to the scale.
         """
         values = scale(np.concatenate([run.values for run in self.runs]))
         weights = np.concatenate([run.weights for run in self.runs]) / len(self.runs)
@@ -58,17 +58,17 @@ def hessian_spectrum_of(
 ) -> Spectrum:  # fmt: skip
     """The spectrum of the Hessian of a loss by stochastic Lanczos quadrature (Ghorbani, Krishnan and Xiao, 2019).
 
-    The Hessian itself is never made: each iteration takes its product with a vector, which costs about two gradients.
+    The Hessian is never formed: each iteration multiplies it by a vector, which costs about two gradients.
 
     Args:
-        loss: Of shape ().
-        parameters: What it is differentiated by, at the values that they have now.
-        vectors: How many random vectors to begin with.
-        iterations: How many products for each, at most.
-        seed: Of the vectors.
+        loss: The loss, of shape ().
+        parameters: The parameters to differentiate with respect to, at their current values.
+        vectors: The number of random start vectors.
+        iterations: The maximum number of products for each vector.
+        seed: The seed of the vectors.
 
     Raises:
-        TypeError: The loss or a parameter is no Variable, or a number is not whole.
+        TypeError: The loss or a parameter is not a Variable, or a number is not an integer.
         ValueError: The loss has another shape, there are no parameters, a number is below 1, or the Hessian is not
             finite.
     """

@@ -10,7 +10,7 @@ import unicodedata
 from collections.abc import Iterable, Sequence
 
 FONT = "Helvetica, Arial, 'Liberation Sans', 'DejaVu Sans', sans-serif"
-"""Helvetica and what has its widths come first."""
+"""Helvetica and fonts with the same widths come first."""
 _WIDTHS = (
     278, 278, 355, 556, 556, 889, 667, 191, 333, 333, 389, 584, 278, 333, 278, 278, 556, 556, 556, 556, 556, 556, 556,
     556, 556, 556, 278, 278, 584, 584, 584, 556, 1015, 667, 667, 722, 722, 667, 611, 778, 722, 278, 500, 667, 556, 833,
@@ -18,15 +18,15 @@ _WIDTHS = (
     556, 278, 556, 556, 222, 222, 500, 222, 833, 556, 556, 556, 556, 333, 500, 278, 556, 500, 722, 500, 500, 500, 334,
     260, 334, 584,
 )  # fmt: skip
-"""Helvetica's widths in thousandths of the size, of the printable characters of ASCII: a space to a tilde."""
+"""The widths in Helvetica of printable ASCII characters, space to tilde, in thousandths of the font size."""
 _OTHERS, _WIDE = 600, 1000
-"""Of other characters, and of those that East Asian typography calls wide, emoji among them."""
+"""The widths of other characters, and of East Asian wide characters, which include emoji."""
 _BOLD = 1.07
-"""How much wider a bold text is."""
+"""The ratio of the widths of bold and normal text."""
 
 
 def text_width(text: str, size: float, bold: bool = False) -> float:
-    """The approximate width of a text at a font size; SVG is told to keep to it, whatever the font."""
+    """The approximate width of a text at a font size; SVG fits the text to it in any font."""
     units = 0
     for character in text:
         code = ord(character)
@@ -42,7 +42,7 @@ def shortened(text: str, size: float, width: float, bold: bool = False) -> str:
     text = " ".join(text[:1000].split())
     if text_width(text, size, bold) <= width:
         return text
-    low, high = 0, len(text)  # so many characters fit, so many do not
+    low, high = 0, len(text)  # `low` characters fit, more than `high` do not
     while high - low > 1:
         middle = (low + high) // 2
         low, high = (middle, high) if text_width(_cut(text, middle), size, bold) <= width else (low, middle)
@@ -58,7 +58,7 @@ def _cut(text: str, kept: int) -> str:
 _NO_CHARACTERS = re.compile(
     "[^\t\n\r\x20-\x7e\xa0-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]|[\u202a-\u202e\u2066-\u2069]"
 )
-"""What XML 1.0 has not, and controls that turn the direction of writing around them."""
+"""Characters that XML 1.0 does not allow, and controls that change the writing direction."""
 
 
 def escaped(text: str) -> str:
@@ -77,8 +77,8 @@ def element(name: str, *children: str, **attributes: object) -> str:
     """An XML element. `None` omits an attribute; underscores in names stand for hyphens, and a final one is dropped.
 
     Args:
-        name: Of the element.
-        children: What is in it, as SVG: a text must be escaped.
+        name: The name of the element.
+        children: Its contents as SVG; texts must be escaped.
         attributes: Numbers and texts, which are escaped here.
     """
     written = []
@@ -91,7 +91,7 @@ def element(name: str, *children: str, **attributes: object) -> str:
 
 
 def svg_text(text: str, x: float, y: float, size: float, bold: bool = False, **attributes: object) -> str:
-    """A text; in wider or narrower fonts it is fitted to the width that was estimated."""
+    """A text element, which SVG fits to the estimated width in wider or narrower fonts."""
     width = text_width(text, size, bold)
     return element(
         "text", escaped(text), x=x, y=y, font_size=size, font_weight="600" if bold else None,
@@ -137,7 +137,7 @@ def _without_bends(corners: Sequence[Point]) -> list[Point]:
 
 
 def curved_path(points: Sequence[Point]) -> str:
-    """The path of a curve that is vertical at each point, and straight where points are above each other."""
+    """The path of a curve that is vertical at each point, and straight between points above each other."""
     written = [f"M{_at(points[0])}"]
     for (x0, y0), (x1, y1) in itertools.pairwise(points):
         if abs(x0 - x1) < 0.05:

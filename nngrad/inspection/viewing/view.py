@@ -25,15 +25,15 @@ from .runs import lifetimes_of, seconds_of, values_of_run, values_there
 
 SUFFIXES = (".html", ".dot", ".json")
 _MOST_NAMED = 3
-"""Outputs in a title."""
+"""The maximum number of outputs named in a title."""
 _NO_DISPLAY = "linux", "freebsd"
-"""Where browsers need a display, whose name is in the environment."""
+"""Systems on which browsers need a display, named in the environment."""
 PLACE = '<script type="application/json" id="graph">null</script>'
-"""What a page has for its document."""
+"""The placeholder for the document in a page."""
 _LARGE = 1 << 17
-"""Characters of a document from which on it is deflated."""
+"""The number of characters from which a document is deflated."""
 _ESCAPES = {ord(c): f"\\u{ord(c):04x}" for c in "<>&\u2028\u2029"}
-"""What could end the element that the document is in, or begin another one, as it may be written in JSON."""
+"""JSON escapes of characters that could end the element around the document, or begin another one."""
 _FRAME = "width:100%;height:640px;border:1px solid #8886;resize:vertical;overflow:hidden"
 
 
@@ -46,7 +46,7 @@ def view(
     timed: bool = False,
     parameters: Mapping[str, Variable] | None = None,
 ) -> Path:
-    """View the graph that computes `outputs`: in the output of a notebook's cell, or in a browser.
+    """View the graph that computes `outputs`: in the output of a notebook cell, or in a browser.
 
     The page is one HTML file and needs no network and no server. A row is a rank of the forward graph, a column an
     order of differentiation, so a gradient lies beside the function that it comes from. For each function the page
@@ -54,13 +54,13 @@ def view(
 
     Args:
         outputs: A Variable or Variables. Give a loss together with its gradients.
-        path: The file to write: a page if it ends in .html, Graphviz's language if in .dot, the JSON of Google's Model
-            Explorer if in .json. Nothing is opened then. Without a path the page is a temporary file, which is shown.
+        path: The file to write: a page if it ends in .html, Graphviz's language for .dot, the JSON of Google's Model
+            Explorer for .json. With a path nothing is opened; without one, a temporary file is written and shown.
         title: The title of the page; by default the names of the outputs.
         values: Run the graph, function by function, and show range, mean and NaN of every value. Otherwise nothing
-            runs, and the page shows the values that have been computed already.
-        timed: Run the graph, function by function, a few times, and show how long each function takes by itself.
-        parameters: Names of parameters that are not registered, as `model.get_parameters()` gives them.
+            runs, and the page shows the values that have already been computed.
+        timed: Run the graph, function by function, a few times, and show the time of each function by itself.
+        parameters: Names of unregistered parameters, as returned by `model.get_parameters()`.
 
     Returns:
         The path of the file.
@@ -79,7 +79,7 @@ def view(
 def _shown_inline(file: Path) -> bool:
     """Show a page in the output of the current cell, if this is a notebook (Jupyter, VS Code, Colab)."""
     ipython = sys.modules.get("IPython")
-    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:  # IPython on a terminal has none
+    if ipython is None or getattr(ipython.get_ipython(), "kernel", None) is None:  # IPython in a terminal
         return False
     ipython.display.display(Inline(file))
     return True
@@ -94,7 +94,7 @@ def write_graph(
     timed: bool,
     parameters: Mapping[str, Variable] | None,
 ) -> Path:
-    """Write a graph to a file as `view` does, a temporary one if there is no `path`, and return its path."""
+    """Write a graph to a file for `view`, a temporary one if there is no `path`, and return its path."""
     listed = variables(outputs, "outputs")
     file = _checked_path(path)
     for name, value, kind in (("title", title, str), ("values", values, bool), ("timed", timed, bool)):
@@ -143,7 +143,7 @@ def _checked_path(path: str | os.PathLike[str] | None) -> Path | None:
 
 
 def show_page(file: Path) -> bool:
-    """Open a page in a browser; if there is none, print the path of the page.
+    """Open a page in a browser, or print its path if there is no browser.
 
     Args:
         file: The page.
@@ -160,11 +160,11 @@ def show_page(file: Path) -> bool:
     return opened
 
 
-# ---------------------------------------------------------------- pages: files that need no other
+# ---------------------------------------------------------------- self-contained pages
 
 
 class NoPage(RuntimeError):
-    """The built part of the page is missing."""
+    """The page's template, which is built separately, is missing."""
 
 
 def page_of(document: Mapping[str, Any]) -> str:
@@ -184,7 +184,7 @@ def embedded(document: Mapping[str, Any]) -> str:
 
 
 class Inline:
-    """A page within a notebook, in a frame that isolates the two from each other.
+    """A page within a notebook, in a frame that isolates them from each other.
 
     Args:
         file: The page.

@@ -27,39 +27,39 @@ from .storing import CheckpointStore
 class Checkpointer:
     """Saves the whole state of a training run, while its steps go on, and restores it.
 
-    A checkpoint holds all parameters, also untrained ones, and their `need_grad`; state, learning rate and loss scale
-    of solvers; the state of random numbers; how often large programs were called; the step; the position of the input;
-    and anything in `extra`. It is a snapshot of one moment. Orbax writes it in threads of its own, while further steps
-    run, and it gets its name only when it is complete. It contains digests of its files, so that damage is detected.
+    A checkpoint holds all parameters, including untrained ones, and their `need_grad`; state, learning rate and loss
+    scale of solvers; the random state; the call counts of large programs; the step; the position of the input; and
+    anything in `extra`. It is a snapshot of one moment. Orbax writes it in background threads while further steps run,
+    and it gets its name only when it is complete. It contains digests of its files, so that damage is detected.
 
         checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
-        first = checkpointer.restore()                       # 0 where there is none yet
+        first = checkpointer.restore()                       # 0 if there is none yet
         with checkpointer.saving_on_signals():
             for done, (x, t) in zip(range(first + 1, 100_001), batches):
                 checkpointer.after_step(done, step(x, t))
 
-    Arrays stay in memory until they are written, so the first step after a checkpoint copies what it updates: for that
-    time, memory holds parameters and state twice.
+    Arrays stay in memory until they are written, so the first step after a checkpoint copies the arrays that it
+    updates: until then, memory holds parameters and state twice.
 
     On several hosts every process calls each method, and all share the directory.
 
     Args:
         path: The directory; each checkpoint is a subdirectory named after its step.
         solver: The solver, or several by name.
-        parameters: Variables by name, or a Module; by default all parameters in the current scope and below, whenever
-            they are made.
-        feed: The iterator of batches, with `get_state()` and `set_state(state)`: that of `nn.feed`.
+        parameters: Variables by name, or a Module; by default all parameters in the current scope and below, also those
+            created later.
+        feed: The iterator of batches, with `get_state()` and `set_state(state)`, such as the result of `nn.feed`.
         extra: Other state to save, by name: objects with `get_state()` and `set_state(state)`, such as another feed;
             or with `get_states()` and `set_states(states)`, such as an `nn.MovingAverage`; or dicts, which are
             refilled when they are restored. States are arrays, bytes, and JSON values.
-        keep: How many of the last checkpoints to keep; None for all.
-        best: The metric that decides which checkpoint is best; that one is kept too. A name in `metrics`, or "loss".
-        highest: Whether the best is the one with the highest metric, rather than the lowest.
-        every: After how many steps `after_step` saves; None for never.
+        keep: The number of latest checkpoints to keep; None for all.
+        best: The metric that determines the best checkpoint, which is also kept. A name in `metrics`, or "loss".
+        highest: Whether the highest value of the metric is best, rather than the lowest.
+        every: The number of steps between checkpoints by `after_step`; None for never.
 
     Raises:
         ImportError: orbax-checkpoint is not installed.
-        TypeError: An argument is of the wrong kind.
+        TypeError: An argument has the wrong type.
         ValueError: `keep` or `every` is less than 1, or a name in `solver` or `extra` is taken.
     """
 
@@ -90,19 +90,19 @@ class Checkpointer:
         self._every = every
         self._losses = RecentLosses()
         self._noted: NotedSignals | None = None
-        self._at: int | None = None  # the step after which the run stands
+        self._at: int | None = None  # the last completed step
 
     def hold(self, **holders: Any) -> None:
-        """Save and restore these too, like objects in `extra`.
+        """Save and restore further objects, like those in `extra`.
 
         Raises:
-            TypeError: One has no state.
+            TypeError: An object has no state.
         """
         self._contents.holders |= _named_holders(None, holders)
 
     @property
     def kept(self) -> str:
-        """Where the last checkpoint is, in words; waits until it is written."""
+        """Describe where the last checkpoint is; waits until it is written."""
         steps = self.steps()
         return str(self._store.path / str(steps[-1])) if steps else "nothing, since there is no checkpoint yet"
 
@@ -111,17 +111,17 @@ class Checkpointer:
     def after_step(self, step: int, loss: Any = None, metrics: Mapping[str, Any] | None = None) -> None:
         """Check the loss, save if a checkpoint is due, and end the run if a signal came.
 
-        The loss that is checked is that of an earlier step, so that nothing waits for the device.
+        The check is of the loss of an earlier step, so that nothing waits for the device.
 
         Args:
-            step: How many steps are done, including this one.
+            step: The number of completed steps, including this one.
             loss: The loss of this step, as `train_step` returned it: floating, of shape ().
             metrics: Numbers by name, for `best`. The loss is added as "loss" unless there is one.
 
         Raises:
-            FloatingPointError: A loss, or a parameter at a checkpoint, is not finite. Nothing is saved then, and the
-                message names the step and the last good checkpoint.
-            SystemExit: A signal has come within `saving_on_signals`, and everything is saved.
+            FloatingPointError: A loss, or a parameter at a checkpoint, is not finite. Nothing is saved, and the message
+                names the step and the last good checkpoint.
+            SystemExit: A signal came within `saving_on_signals`, and everything is saved.
             OSError: A checkpoint could not be written.
         """
         self._at = step
@@ -139,7 +139,7 @@ class Checkpointer:
         """Begin to save a checkpoint, waiting only for the previous one. Saving a step again does nothing.
 
         Args:
-            step: How many steps are done.
+            step: The number of completed steps.
             metrics: Numbers by name, for `best`.
 
         Raises:
@@ -168,7 +168,7 @@ class Checkpointer:
         """Wait until the last checkpoint is written.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The checkpoint could not be written.
         """
         self._store.wait()
 
@@ -194,26 +194,26 @@ class Checkpointer:
     # ---------------------------------------------------------------- restoring
 
     def restore(self, step: int | str | None = None, only: Collection[str] | None = None) -> int:
-        """Restore the last intact checkpoint, or the one that is named, into parameters, solvers and everything else.
+        """Restore the last intact checkpoint, or a specific one, into parameters, solvers and everything else.
 
         Missing parameters are created. A resumed run reaches the same parameters as an uninterrupted one, bit for bit:
-        if everything is restored, calls of large programs are counted on from where they stood (docs/compilation.md).
+        if everything is restored, the call counts of large programs continue (docs/compilation.md).
 
         Args:
-            step: Which one: its number of steps, or "best"; None for the last.
-            only: Which parts: of "parameters", "random", "feed", and "solver" or the names in `solver` and `extra`;
-                None for all.
+            step: The step of the checkpoint, or "best"; None for the last.
+            only: The parts to restore: "parameters", "random", "feed", and "solver" or the names in `solver` and
+                `extra`; None for all.
 
         Returns:
-            How many steps were done; 0 if there is no checkpoint and none was named.
+            The number of completed steps; 0 if there is no checkpoint and none was requested.
 
         Raises:
-            FileNotFoundError: There is none of that step, or no best one.
-            ValueError: The named checkpoint is damaged; or something does not fit: names, shapes, dtypes, another
-                solver. The message lists all of it, and nothing is changed.
+            FileNotFoundError: There is no checkpoint of that step, or no best one.
+            ValueError: The requested checkpoint is damaged, or something does not fit: names, shapes, dtypes, another
+                solver. The message lists all misfits, and nothing is changed.
 
         Warns:
-            UserWarning: The last checkpoint is damaged, so the one before is used; or settings of a solver differ.
+            UserWarning: The last checkpoint is damaged, so an earlier one is used; or settings of a solver differ.
         """
         parts = {"parameters", "random", *self._contents.solvers, *self._contents.holders}
         unknown = set() if only is None else {only} - parts if isinstance(only, str) else set(only) - parts
@@ -245,7 +245,7 @@ class Checkpointer:
         the end of the block everything is written, even after an error. A second Ctrl-C is a KeyboardInterrupt.
 
         Args:
-            signals: Which ones; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
+            signals: The signals; by default SIGTERM. `signal.SIGINT` is Ctrl-C.
 
         Raises:
             RuntimeError: This is not the main thread.
@@ -261,7 +261,7 @@ class Checkpointer:
                 self._end(ending)
             self.wait()
         except Exception:
-            with suppress(OSError):  # the error says more than what else may fail
+            with suppress(OSError):  # the original error is more useful
                 self.wait()
             raise
         finally:
@@ -273,7 +273,7 @@ class Checkpointer:
         raise SystemExit(128 + ending)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is written, and end the writing threads. No more can be saved then."""
+        """Wait until the last checkpoint is written, and end the writing threads. Nothing can be saved afterwards."""
         self._store.close()
 
     def __enter__(self) -> Checkpointer:
@@ -289,10 +289,10 @@ class Checkpointer:
 
 class NotedSignals:
     """Records signals between `enter` and `leave` instead of acting on them. With several processes JAX records
-    SIGTERM, and lets all of them agree on the step after which they end.
+    SIGTERM, and makes all of them agree on the step after which they end.
 
     Raises:
-        ValueError: With several processes there are others than SIGTERM.
+        ValueError: There are several processes, and signals other than SIGTERM.
     """
 
     def __init__(self, signals: tuple[int, ...]) -> None:
@@ -314,7 +314,7 @@ class NotedSignals:
         if threading.current_thread() is not threading.main_thread():
             raise RuntimeError("saving_on_signals: Python gives signals to the main thread; enter it there")
         if self._are_several:
-            multihost_utils.reached_preemption_sync_point(0)  # raises where the service is off
+            multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
             processes.terminations += 1
             return
         for number in self._signals:
@@ -329,11 +329,11 @@ class NotedSignals:
 
     def _note(self, number: int, _: FrameType | None) -> None:
         if number == signal.SIGINT and self._noted is signal.SIGINT:
-            raise KeyboardInterrupt  # who presses Ctrl-C again does not want to wait
+            raise KeyboardInterrupt  # a second Ctrl-C means not to wait
         self._noted = signal.Signals(number)
 
     def noted_at(self, step: int) -> signal.Signals | None:
-        """The signal because of which the run is to end with this step."""
+        """The signal that ends the run after this step; None if there is none."""
         if self._are_several:
             return signal.SIGTERM if multihost_utils.reached_preemption_sync_point(step) else None
         return self._noted

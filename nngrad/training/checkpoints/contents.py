@@ -31,7 +31,7 @@ def state_of(holder: Any) -> Any:
 
 
 def _methods_of(holder: Any) -> tuple[str, ...]:
-    """The names of its methods that get and set its state; none unless it has both."""
+    """The names of the methods that get and set the state of `holder`; empty unless it has both."""
     for methods in (("get_state", "set_state"), ("get_states", "set_states")):
         if all([callable(getattr(holder, method, None)) for method in methods]):
             return methods
@@ -59,11 +59,11 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
 
     Args:
         state: None, bools, numbers, strings, bytes and arrays, in lists and in dicts with strings as keys. Tuples
-            become lists, NumPy's scalars arrays.
+            become lists, and NumPy scalars arrays.
         name: Its name in errors, and in the names of arrays.
 
     Raises:
-        TypeError: It contains anything else.
+        TypeError: The state contains anything else.
     """
     arrays: dict[str, Any] = {}
 
@@ -73,7 +73,7 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
         if isinstance(value, Variable | NdArray):
             value = (value.data if isinstance(value, Variable) else value).raw()
         elif isinstance(value, np.ndarray | np.generic):
-            value = np.array(value)  # which may be changed while it is written
+            value = np.array(value)  # a copy, since the original may change while it is written
         if not isinstance(value, np.ndarray | jax.Array) or value.dtype == object:
             raise TypeError(f"{name}: a state is made of arrays, bytes and what JSON knows, got {type(value).__name__}")
         key = f"{name}/{len(arrays)}"
@@ -124,7 +124,7 @@ class CheckpointContents:
         holders: Mapping[str, Any],
     ) -> None:
         self.scope: Scope | None = None
-        """Where parameters are looked for, and made; None where they were given."""
+        """The scope in which parameters are found and created; None if they were given."""
         self._given: Mapping[str, Variable] = {}
         if isinstance(parameters, Mapping):
             self._given = dict(parameters)
@@ -143,7 +143,7 @@ class CheckpointContents:
             return get_parameters(grad_only=False)
 
     def own_parameters(self) -> OrderedDict[str, Variable]:
-        """Parameters that only a solver knows, by the solver's name and their own."""
+        """Parameters that only a solver has, by the solver's name and their own."""
         known = {id(p.cell) for p in self.parameters().values()}
         return OrderedDict(
             (f"{key}/{name}", p)
@@ -153,15 +153,15 @@ class CheckpointContents:
         )
 
     def snapshot(self) -> tuple[Arrays, dict[str, Any], list[str]]:
-        """All arrays at one moment, by descriptive names, and the facts about them.
+        """A snapshot of all arrays, by descriptive names, and of the facts about them.
 
-        The arrays are not copied: while somebody holds them, a step that would update them in place copies them first.
+        The arrays are not copied: while they are held here, a step that would update them in place copies them first.
 
         Returns:
             The arrays, the facts, and the names of those arrays that must be finite.
         """
         with ExitStack() as stack:
-            for solver in sorted(self.solvers.values(), key=id):  # in one order, so that no two wait for each other
+            for solver in sorted(self.solvers.values(), key=id):  # in a fixed order, against deadlocks
                 stack.enter_context(solver.updating)
             parameters, own = self.parameters(), self.own_parameters()
             variables = {f"parameters/{name}": p for name, p in parameters.items()}
@@ -188,7 +188,7 @@ class CheckpointContents:
 
 
 def _writable(array: Any) -> Any:
-    """`array` in a form that orbax accepts; of arrays that every process has, the first process writes its own."""
+    """`array` in a form that orbax accepts; if every process has a copy of it, the first process writes its own."""
     if isinstance(array, jax.Array) and jax.process_count() > 1 and array.is_fully_addressable:
         return np.asarray(array)
     return array

@@ -15,8 +15,8 @@ from ...graph.mesh import mesh_of
 from ...graph.process import unharmed
 
 _LATE = 8
-"""So many steps later a loss is looked at: by then it is there, and nothing waits for it. It is a fixed number, so that
-all processes of a run stop at the same step."""
+"""The number of steps after which a loss is checked: by then it is ready, so nothing waits for it. The number is fixed,
+so that all processes of a run stop at the same step."""
 
 
 class RecentLosses:
@@ -39,7 +39,7 @@ class RecentLosses:
         """Check all recorded losses, waiting for them.
 
         Raises:
-            FloatingPointError: One is not finite.
+            FloatingPointError: A loss is not finite.
         """
         while self._waiting:
             self._look()

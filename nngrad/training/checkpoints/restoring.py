@@ -49,14 +49,14 @@ class Restoring:
         """Restore.
 
         Raises:
-            ValueError: Something does not fit; the message lists everything that does not, and nothing is changed.
+            ValueError: Something does not fit; the message lists all misfits, and nothing is changed.
         """
         self._check()
         arrays = self._arrays()
         process = self._facts_of_process()
         states = {key: unpacked(process["states"][key], _below("states/", arrays)) for key in self._holders}
         made = self._made(arrays)
-        for key, state in states.items():  # first, since code of others may raise
+        for key, state in states.items():  # first, since users' code may raise
             restore_state(self._holders[key], state)
         for key, solver in self._solvers.items():
             self._restore_solver(key, solver, arrays, made)
@@ -74,7 +74,7 @@ class Restoring:
         _make(self._changes)
         if self._wants("random"):
             set_draws(process["draws"])
-        if self._only is None and "calls" in process:  # of an earlier version it is not there
+        if self._only is None and "calls" in process:  # missing in checkpoints of earlier versions
             continue_counts(process["calls"])
 
     # ---------------------------------------------------------------- checks
@@ -104,7 +104,7 @@ class Restoring:
 
     def _misfits_of_parameters(self) -> list[str]:
         saved = _below("parameters/", self._specs)
-        # In a scope those that are missing are made.
+        # Missing parameters in a scope are created.
         there = [name for name in saved if self._contents.scope is None or name in self._parameters]
         found = names_in_one_only(there, self._parameters, "parameter")
         for name, spec in saved.items():
@@ -117,7 +117,7 @@ class Restoring:
         return found
 
     def _misfits_of_empty(self, key: str, facts: Mapping[str, Any]) -> list[str]:
-        """Why a solver without parameters cannot take over those of the saved one."""
+        """The reasons why a solver without parameters cannot take over those of the saved one."""
         if not self._wants("parameters"):
             return [f"{key} has no parameters yet, so that it cannot be restored without them"]
         return [
@@ -149,7 +149,7 @@ class Restoring:
         return {name: arrays[name] for name in self._specs if name in arrays}
 
     def _present_shardings(self) -> dict[str, jax.sharding.Sharding]:
-        """The shardings of the current run's arrays that are, or will be, on several devices."""
+        """The shardings of arrays in the current run that are, or will be, on several devices."""
         found: dict[str, jax.sharding.Sharding | None] = {}
         if self._wants("parameters"):
             found |= {f"parameters/{name}": _sharding_of(p) for name, p in self._parameters.items()}
@@ -179,7 +179,7 @@ class Restoring:
     # ---------------------------------------------------------------- changes
 
     def _made(self, arrays: Mapping[str, Any]) -> dict[str, Variable]:
-        """Plan the changes to existing parameters, and return the missing ones, newly made."""
+        """Plan the changes to existing parameters, and create and return the missing ones."""
         made: dict[str, Variable] = {}
         if not self._wants("parameters"):
             return made
@@ -219,7 +219,7 @@ def _below(prefix: str, named: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _sharding_of(param: Variable) -> jax.sharding.Sharding | None:
-    """The sharding of a parameter on the current mesh, or as it is; None if it is on one device."""
+    """The sharding of a parameter on the current mesh, or else its present one; None if it is on one device."""
     mesh = build_options().running.mesh
     if mesh is None:
         return _present_sharding(param.data.raw())
@@ -238,5 +238,5 @@ def _is_placed(array: Any) -> bool:
 
 
 def _dtype(name: str) -> np.dtype[Any]:
-    """The dtype of this name, including those that NumPy lacks."""
+    """The dtype with a name, including dtypes that NumPy lacks."""
     return np.dtype(getattr(ml_dtypes, name, name))

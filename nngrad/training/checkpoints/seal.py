@@ -1,4 +1,4 @@
-"""The seal of a checkpoint: a file beside its arrays with all other facts, and the digest of every file."""
+"""The seal of a checkpoint: a file beside its arrays, with all other facts and the digests of all files."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from typing import Any
 NAME = "nngrad.json"
 _FORMAT = 1
 _NOT_SEALED = "_CHECKPOINT_METADATA"
-"""Orbax writes the times of its own work there until the end. Nothing of it is needed."""
+"""A file that orbax keeps updating with its own timings, which are not needed."""
 
 
 class DamagedCheckpoint(Exception):
-    """A checkpoint is not as it was written."""
+    """A checkpoint differs from what was written."""
 
 
 def write_seal(directory: Path, facts: Mapping[str, Any]) -> None:
@@ -34,7 +34,7 @@ def read_facts(directory: Path) -> dict[str, Any]:
 
     Raises:
         DamagedCheckpoint: The seal is missing or damaged.
-        ValueError: A later nngrad has written it.
+        ValueError: A later version of nngrad has written it.
     """
     facts: dict[str, Any] = _content_of(directory)["facts"]
     return facts
@@ -45,7 +45,7 @@ def check_files(directory: Path) -> None:
 
     Raises:
         DamagedCheckpoint: A file is missing or damaged; the message names it.
-        ValueError: A later nngrad has written it.
+        ValueError: A later version of nngrad has written it.
     """
     for name, digest in _content_of(directory)["files"].items():
         path = directory / name

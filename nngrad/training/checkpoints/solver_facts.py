@@ -1,4 +1,4 @@
-"""What a checkpoint records of a solver, and whether that fits another solver."""
+"""The facts that a checkpoint records about a solver, and their comparison with another solver."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def settings_of(solver: Solver) -> dict[str, Any]:
     """The constructor arguments of a solver, as far as JSON can represent them."""
     scaling = solver.scaling
     settings = {name.lstrip("_"): value for name, value in solver.settings().items() if isinstance(value, _SIMPLE)}
-    settings.pop("initial_lr")  # the learning rate of now is kept
+    settings.pop("initial_lr")  # the current learning rate is saved separately
     settings["loss_scaling"] = repr(scaling) if isinstance(scaling, DynamicLossScale) else scaling
     return settings
 
@@ -45,8 +45,8 @@ def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
 
 
 def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, key: str) -> list[str]:
-    """Why a saved solver (its facts, and its arrays' shapes and dtypes) does not fit the `solver` called `key`, in
-    words; nothing if it does."""
+    """The reasons why a saved solver (its facts, and its arrays' shapes and dtypes) does not fit the `solver` named
+    `key`, in words; empty if it fits."""
     if facts["class"] != solver.name:
         return [f"{key}: the checkpoint is of {facts['class']}, this is {solver.name}"]
     parameters = solver.get_parameters()

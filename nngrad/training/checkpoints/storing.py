@@ -22,7 +22,7 @@ from ..own_thread import OwnThread
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
 
 _UNFINISHED = ".orbax-checkpoint-tmp"
-"""What orbax puts behind the name of a directory until all is written."""
+"""The suffix that orbax gives a directory until it is complete."""
 _DAMAGED = ".damaged"
 
 
@@ -30,7 +30,7 @@ def orbax() -> Any:
     """The module `orbax.checkpoint`.
 
     Raises:
-        ImportError: It is not installed.
+        ImportError: orbax-checkpoint is not installed.
     """
     try:
         import orbax.checkpoint
@@ -43,8 +43,8 @@ def orbax() -> Any:
 class _Writing:
     """A checkpoint that has been started, and will be written even if the caller is interrupted.
 
-    Orbax starts it in a thread of its own, by `begin`, which cannot be abandoned halfway. The arrays are not changed
-    while they are here.
+    `begin` starts orbax in a separate thread, so that an interrupt cannot leave it half started. The arrays do not
+    change while they are held here.
     """
 
     def __init__(
@@ -64,7 +64,7 @@ class _Writing:
             self._error = error
 
     def wait_until_begun(self) -> None:
-        """Wait until orbax writes in threads of its own; re-raises its errors."""
+        """Wait until orbax writes in its own threads, and re-raise errors of `begin`."""
         self._thread.start()
         self._thread.wait()
         if self._error is not None:
@@ -72,8 +72,8 @@ class _Writing:
 
 
 class CheckpointStore:
-    """The checkpoints in one directory, which several hosts share; each calls every method, except `steps`. It is
-    created with the first checkpoint. The arguments are those of `Checkpointer`."""
+    """The checkpoints in one directory, which hosts share; every host calls each method, except `steps`. The directory
+    is created with the first checkpoint. The arguments are those of `Checkpointer`."""
 
     def __init__(self, path: Path, keep: int | None, best: str | None, highest: bool) -> None:
         self.path = path
@@ -88,16 +88,16 @@ class CheckpointStore:
         self._library = library
         self._writing: _Writing | None = None
         self.last: int | None = None
-        """The step of the last checkpoint that was begun, or restored."""
+        """The step of the last checkpoint that was begun or restored."""
         self._is_tidy = False
 
     # ---------------------------------------------------------------- writing
 
     def write(self, step: int, arrays: Mapping[str, Any], facts: dict[str, Any]) -> None:
-        """Begin to write a checkpoint once the previous one is written. Arrays are read until it is finished."""
+        """Begin to write a checkpoint after the previous one is written. Arrays are read until it is finished."""
         self.wait()
         if not self._is_tidy and jax.process_index() == 0:
-            for left in self.path.glob(f"*{_UNFINISHED}*"):  # by a process that was killed
+            for left in self.path.glob(f"*{_UNFINISHED}*"):  # left by a killed process
                 shutil.rmtree(left, ignore_errors=True)
         self._is_tidy = True
         self.path.mkdir(parents=True, exist_ok=True)
@@ -112,10 +112,10 @@ class CheckpointStore:
             raise
 
     def wait(self) -> None:
-        """Wait until the current checkpoint is written, and delete those that are not to be kept.
+        """Wait until the current checkpoint is written, and delete superfluous ones.
 
         Raises:
-            OSError: It could not be written.
+            OSError: The checkpoint could not be written.
         """
         writing = self._writing
         try:
@@ -134,13 +134,13 @@ class CheckpointStore:
                 shutil.rmtree(self._directory(superfluous), ignore_errors=True)
 
     def _seal(self) -> None:
-        """Add the seal to a checkpoint whose other files are written, before it gets its name. Orbax calls this in the
-        first process, in the writing thread."""
+        """Add the seal to a checkpoint after its other files are written, and before it gets its name. Orbax calls this
+        in the first process, in the writing thread."""
         if self._writing is None:
             raise RuntimeError("nothing is being written")
         (unfinished,) = self.path.glob(f"{self._writing.step}{_UNFINISHED}*")
         write_seal(unfinished, self._writing.facts)
-        self._writing.arrays = {}  # the arrays are written: a step need not spare their memory any more
+        self._writing.arrays = {}  # the arrays are written, so steps may reuse their memory
 
     def _superfluous(self) -> list[int]:
         steps = self.steps()
@@ -149,7 +149,7 @@ class CheckpointStore:
         best = self.best_step()
         return [step for step in steps[: -self._keep] if step != best]
 
-    # ---------------------------------------------------------------- what is there
+    # ---------------------------------------------------------------- existing checkpoints
 
     def steps(self) -> list[int]:
         """The steps that have checkpoints, in ascending order, damaged or not."""
@@ -159,7 +159,7 @@ class CheckpointStore:
             return []
 
     def best_step(self) -> int | None:
-        """The step with the best metric, the last one of equals; None if no checkpoint has the metric."""
+        """The step with the best metric, in a tie the last one; None if no checkpoint has the metric."""
         if self._best is None:
             return None
         found = []
@@ -175,12 +175,12 @@ class CheckpointStore:
     def whole_step(self, step: int | None) -> int | None:
         """The step of an intact checkpoint: `step`, or the last intact one; None if there is none.
 
-        Damaged ones are renamed, and a warning lists them. On several hosts the first process reads the files, and all
-        get its answer.
+        Damaged checkpoints are renamed, and a warning lists them. On several hosts the first process reads the files,
+        and sends the others its answer.
 
         Raises:
             FileNotFoundError: There is no checkpoint of `step`.
-            ValueError: That of `step` is damaged.
+            ValueError: The checkpoint of `step` is damaged.
         """
         answer, problem = -1, ""
         if jax.process_index() == 0:
@@ -226,7 +226,7 @@ class CheckpointStore:
                 break
         try:
             directory.rename(aside)
-        except OSError:  # in a directory of somebody else's
+        except OSError:  # no permission in this directory
             return directory
         return aside
 
@@ -237,7 +237,7 @@ class CheckpointStore:
         return read_facts(self._directory(step))
 
     def arrays(self, step: int, shardings: Mapping[str, jax.sharding.Sharding | None]) -> dict[str, Any]:
-        """The arrays of a checkpoint: as a `jax.Array` with its sharding, or as a NumPy array where that is None."""
+        """The arrays of a checkpoint, as `jax.Array`s with their shardings; NumPy arrays if the sharding is None."""
         if not shardings:
             return {}
         library = self._library
@@ -253,7 +253,7 @@ class CheckpointStore:
         return arrays
 
     def close(self) -> None:
-        """Wait, and end the writing threads."""
+        """Wait for the current checkpoint, and end the writing threads."""
         self.wait()
         self._writer.close()
 
@@ -262,7 +262,7 @@ class CheckpointStore:
 
 
 finished_at_exit: set[Callable[[], None]] = set()
-"""What is called then."""
+"""Functions to call when Python exits."""
 _codes: list[int] = []
 
 
@@ -272,23 +272,23 @@ def _finish() -> None:
             finish()
         except BaseException as error:
             print(f"nngrad: {type(error).__name__}: {error}", file=sys.stderr)
-            if (3, 12) <= sys.version_info < (3, 12, 3):  # their defect gh-113964
+            if (3, 12) <= sys.version_info < (3, 12, 3):  # works around Python's gh-113964
                 print("Python 3.12.0 to 3.12.2 start no threads once a program has ended: call `checkpointer.wait()` "
                       "before, or take a later Python", file=sys.stderr)
             _codes.append(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
 def _end() -> None:
-    """Errors that Python would ignore while it exits."""
+    """Exit with an error code if finishing a checkpoint failed, since Python ignores errors while it exits."""
     if _codes:
         sys.stdout.flush()
         sys.stderr.flush()
         os._exit(_codes[0])
 
 
-# Before Python closes its pools of threads, which orbax writes with, so that they must be known here already; what
-# `atexit` calls comes after that.
+# This must run before Python closes the thread pools that orbax writes with, so those are imported above; functions
+# registered with `atexit` would run too late.
 getattr(threading, "_register_atexit", atexit.register)(_finish)
 atexit.register(_end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=finished_at_exit.clear)  # the threads are the parent's
+    os.register_at_fork(after_in_child=finished_at_exit.clear)  # the threads exist only in the parent

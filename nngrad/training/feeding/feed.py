@@ -42,20 +42,20 @@ class Feed:
                 raise RuntimeError("the feed was closed, and the batches it had taken ahead from the iterator are gone")
             self._end()
             ahead = _ahead(self._source, self._count)
-            self._end = ahead.close  # before there is a thread to be ended
+            self._end = ahead.close  # set before the thread starts
             self._ahead = ahead
         batch, self._position = self._ahead.next()
         return batch
 
     def get_state(self) -> Position:
-        """The position after the last batch taken, as JSON values; prefetched batches do not count."""
+        """The position after the last batch that was taken, as JSON values; prefetched batches do not count."""
         return self._position
 
     def set_state(self, state: Position) -> None:
-        """Continue from a position that `get_state` returned, of a feed of the same input.
+        """Continue from a position that `get_state` returned for the same input.
 
         Raises:
-            ValueError: The position belongs to input of another kind, or batches were already taken from an iterator.
+            ValueError: The position belongs to another kind of input, or batches were already taken from an iterator.
         """
         self._source.check(state)
         if self._ahead is not None:
@@ -67,12 +67,12 @@ class Feed:
         self._position = self._source.position()
 
     def close(self) -> None:
-        """Stop prefetching. The next batch starts it again, from the current position; an iterator, which cannot go
-        back, is finished."""
+        """Stop prefetching. The next request restarts it at the current position; an iterator cannot go back, and is
+        finished."""
         if self._ahead is not None:
             self._source.go_to(self._position)
             self._has_lost = self._source.is_once
-            self._ahead = None  # before it ends: what is interrupted while it does gives no more batches
+            self._ahead = None  # before closing, so that an interrupted close yields no more batches
         self._end()
 
     def __enter__(self) -> Feed:
@@ -88,33 +88,33 @@ class Feed:
 def feed(
     source: Iterable[Any] | Callable[[int], Iterable[Any]], ahead: int = 2, epochs: int | None = 1
 ) -> Feed:
-    """Batches of `source`, read and moved to devices by a separate thread, before a step asks for them.
+    """Prefetch batches of `source`: a separate thread reads them and moves them to devices before a step needs them.
 
         batches = nn.feed(lambda epoch: shuffled(images, labels, seed=epoch), epochs=10)
         for x, t in batches:
             loss = step(x, t)
 
     Batches are arrays, in tuples, lists and dicts. NumPy arrays become arrays on the context's device, or on the mesh
-    that is current when the first batch is asked for, sharded over `data`. With several processes each yields its own
+    that is current when the first batch is requested, sharded over `data`. With several processes each yields its own
     part of every batch, all of the same shape: from a loader of grain with `ShardByJaxProcess`, from a data set of
     grain with `ds[jax.process_index()::jax.process_count()]`. Anything else in a batch stays as it is.
 
     An error in `source` is raised in the loop in place of its batch. The position, which a `Checkpointer(feed=...)`
-    saves, counts the batches that were taken, not those that wait. Loaders and data sets of grain seek to it. For
-    others, batches are read again from the beginning of the epoch and dropped, so they must be reproducible: shuffled,
-    say, with a seed that depends on the epoch alone.
+    saves, counts the batches that were taken, not prefetched ones. Loaders and data sets of grain seek to it. For other
+    sources, batches are read again from the start of the epoch and dropped, so they must be reproducible: for example,
+    shuffled with a seed that depends only on the epoch.
 
-    Code of `source` runs in the thread, so `nn.random` has a state of its own there.
+    The code of `source` runs in the thread, so `nn.random` has a separate state there.
 
     Args:
-        source: An iterable or an iterator of batches; a function that returns one for the number of an epoch, from 0
-            on; or a DataLoader, MapDataset or IterDataset of grain.
-        ahead: How many batches may wait on the devices, 1 or more.
-        epochs: How many times to iterate over `source`; None for endlessly. An iterator is used once.
+        source: An iterable or an iterator of batches; a function from the number of an epoch, from 0, to an iterable;
+            or a DataLoader, MapDataset or IterDataset of grain.
+        ahead: The maximum number of prefetched batches on the devices, at least 1.
+        epochs: The number of times to iterate over `source`; None for endlessly. An iterator is used once.
 
     Raises:
-        TypeError: `source` is nothing of that kind, or a number is no int.
-        ValueError: A number is less than 1, or `epochs` is not 1 for an iterator, or for grain.
+        TypeError: `source` is not of these kinds, or a number is not an int.
+        ValueError: A number is less than 1, or `epochs` is not 1 for an iterator or for grain.
     """
     ahead = checked_count(ahead, "ahead")
     if epochs is not None:
@@ -142,7 +142,7 @@ def _ahead(source: BatchSource, count: int) -> Ahead:
 def placed(batch: Any, mesh: Mesh | None, device: jax.Device | None) -> Any:
     """The batch with its NumPy arrays copied to devices, in memory of their own; everything else is unchanged."""
     made = jax.tree.map(lambda leaf: _placed_array(leaf, mesh, device) if isinstance(leaf, np.ndarray) else leaf, batch)
-    # Waited for here, where nobody else waits, so that no more than was asked for is on its way.
+    # Wait in this thread, which delays nobody, so that no more batches are in transit than requested.
     jax.block_until_ready([leaf for leaf in jax.tree.leaves(made) if isinstance(leaf, jax.Array)])
     return made
 
@@ -150,8 +150,8 @@ def placed(batch: Any, mesh: Mesh | None, device: jax.Device | None) -> Any:
 def _placed_array(array: np.ndarray[Any, Any], mesh: Mesh | None, device: jax.Device | None) -> Any:
     if array.dtype.kind not in "biufV" or (array.dtype.kind == "V" and array.dtype.fields is not None):
         return array  # strings, objects, records
-    # Copied by NumPy, since JAX reads an array that it is given for some time after the call, even if it is waited for,
-    # and a source may write its next batch into the same memory.
+    # Copied by NumPy, since JAX may read the given array after the call, even after waiting for the result, and a
+    # source may write its next batch into the same memory.
     array = array.copy()
     with x64_if(array.dtype.itemsize == 8):
         if mesh is None:
@@ -163,26 +163,26 @@ def _placed_array(array: np.ndarray[Any, Any], mesh: Mesh | None, device: jax.De
 
 
 _SECONDS = 0.1
-"""How often either side looks for itself, should it not be told: what tells may be lost to an interrupt."""
+"""Seconds between polls by either side, since an interrupt may lose a notification."""
 _PATIENCE = 5.0
-"""How long its end is waited for, in seconds: code of others may not return."""
+"""Seconds to wait for the end of the thread, since users' code may not return."""
 
 
 class Ahead:
     """Results of the iterator that `start` returns, computed by a thread in the context of its creator. The thread
-    starts when the first result is requested. At most `count` results wait."""
+    starts when the first result is requested. At most `count` results are buffered."""
 
     def __init__(self, start: Callable[[], Iterator[Any]], count: int) -> None:
         self._between = _Between(count, weakref.ref(self))
         work = functools.partial(contextvars.copy_context().run, _work, start, self._between)
         self._thread = OwnThread(work)
-        weakref.finalize(self, _close, self._between, self._thread)  # at the end of the interpreter too
+        weakref.finalize(self, _close, self._between, self._thread)  # also when the interpreter exits
 
     def next(self) -> Any:
         """The next result.
 
         Raises:
-            StopIteration: There is none.
+            StopIteration: There are no more results.
             Exception: Whatever the iterator raised, with its traceback.
         """
         self._thread.start()
@@ -201,7 +201,7 @@ class Ahead:
 
 
 class _Between:
-    """The state that thread and reader share. It has no lock that an interrupt could leave held."""
+    """The state shared by thread and reader. It has no lock that an interrupt could leave held."""
 
     def __init__(self, count: int, reader: weakref.ref[Any]) -> None:
         self.count = count
@@ -214,8 +214,8 @@ class _Between:
         self.to_thread: queue.SimpleQueue[None] = queue.SimpleQueue()
 
     def is_over(self) -> bool:
-        """Whether the reader is gone. Python drops an interrupt that comes during finalisation, together with what was
-        to be done then, so the thread checks whether there is a reader."""
+        """Whether the reader is gone. An interrupt during finalisation may cancel the finaliser, so the thread checks
+        whether the reader still exists."""
         return self.is_closed or self.reader() is None
 
 
@@ -234,7 +234,7 @@ def _wait(bell: queue.SimpleQueue[None]) -> None:
 
 
 def _work(start: Callable[[], Iterator[Any]], between: _Between) -> None:
-    """The body of the thread. It holds no reference to the reader, which may be gone."""
+    """The body of the thread. It holds no reference to the reader, so that the reader can be collected."""
     try:
         results = start()
         try:
@@ -248,7 +248,7 @@ def _work(start: Callable[[], Iterator[Any]], between: _Between) -> None:
         finally:
             if hasattr(results, "close"):
                 results.close()
-    except BaseException as error:  # whatever it is, who reads shall see it
+    except BaseException as error:  # passed on to the reader
         between.error = error
     finally:
         between.has_ended = True

@@ -6,14 +6,14 @@ from collections.abc import Callable, Generator, Iterable
 from typing import Any, Protocol
 
 Position = dict[str, Any]
-"""A position in the input, fit for JSON."""
+"""A position in the input, as JSON values."""
 
 
 class BatchSource(Protocol):
     """Batches, and the position after each of them."""
 
     is_once: bool
-    """Whether it is an iterator, which cannot be gone through again."""
+    """Whether it is an iterator, which cannot be restarted."""
 
     def batches(self) -> Generator[tuple[Any, Position], None, None]:
         """The batches from the current position, each with the position after it."""
@@ -22,15 +22,15 @@ class BatchSource(Protocol):
         """The position before the first batch."""
 
     def check(self, position: Position) -> None:
-        """Raise a ValueError unless it can go to a position."""
+        """Raise a ValueError unless the source can go to a position."""
 
     def go_to(self, position: Position) -> None:
         """Let `batches` continue from a position."""
 
 
 class Counted:
-    """Batches of reproducible iterables; the position is how many were taken. `epoch` returns the iterable of an epoch,
-    numbered from 0; `epochs` is None for endlessly many."""
+    """Batches of reproducible iterables; the position is the number of batches taken. `epoch` returns the iterable of
+    an epoch, numbered from 0; `epochs` is None for an endless source."""
 
     def __init__(self, epoch: Callable[[int], Iterable[Any]], epochs: int | None, is_once: bool) -> None:
         self._epoch = epoch
@@ -64,7 +64,7 @@ class Counted:
                     number += 1
                     yield batch, {"epoch": epoch, "batches": number}
             finally:
-                if not self.is_once and hasattr(iterator, "close"):  # a generator: what it holds is let go of
+                if not self.is_once and hasattr(iterator, "close"):  # a generator, which releases its resources
                     iterator.close()
             if number == 0 and self._epochs is None:
                 raise ValueError(f"the input has no batches in epoch {epoch}, and no end of epochs")
@@ -104,16 +104,16 @@ class Positioned:
 
 
 def _as_text(state: Any) -> Any:
-    """A state of grain's as JSON can hold it; a loader's is text in bytes."""
+    """A state of grain as a JSON value; a loader's state is text in bytes."""
     return {"bytes": state.decode()} if isinstance(state, bytes) else state
 
 
 def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSource:
-    """The argument of `nn.feed` as a source of batches; errors call it `name`.
+    """The argument of `nn.feed` as a source of batches; `name` is for errors.
 
     Raises:
-        TypeError: It is nothing of that kind.
-        ValueError: `epochs` does not go with it.
+        TypeError: `given` is not a source of batches.
+        ValueError: The source does not support `epochs`.
     """
     if callable(given) and not hasattr(given, "__iter__"):
         return Counted(given, epochs, is_once=False)

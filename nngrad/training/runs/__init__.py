@@ -1,4 +1,4 @@
-"""The training loop `nn.fit`, and its parts for loops of one's own."""
+"""The training loop `nn.fit`, and its parts for custom loops."""
 
 from .fit import EarlyStopping as EarlyStopping
 from .fit import Run as Run

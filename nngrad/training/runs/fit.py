@@ -23,16 +23,16 @@ from .log import TrainingLog, training_log, value_of
 
 
 class FitBatches:
-    """The batches of `nn.fit`, as arguments of a step. Nothing is read ahead.
+    """The batches of `nn.fit`, as arguments of a step. Nothing is prefetched.
 
     Raises:
-        TypeError: `data` is nothing of that kind.
-        ValueError: `epochs` and `steps` do not go with it.
+        TypeError: `data` is not a source of batches.
+        ValueError: `data` does not support the given `epochs` and `steps`.
     """
 
     def __init__(self, data: Any, epochs: int | None, steps: int | None) -> None:
         self.steps = _steps_of(data, epochs, steps)
-        """How many there are in all; None where that is not known."""
+        """The total number of batches; None if unknown."""
         self._feed: Feed | None = None
         if data is None:
             if steps is None or epochs is not None:
@@ -87,7 +87,7 @@ def _module_of(data: Any) -> str:
 
 
 def _counts_epochs(data: Any) -> bool:
-    """Whether it is one of nnabla's endless iterators, which know their epoch."""
+    """Whether `data` is one of nnabla's endless iterators, which know their epoch."""
     return all([hasattr(data, name) for name in ("next", "epoch", "size", "batch_size")])
 
 
@@ -114,13 +114,13 @@ class Run:
 
     def __init__(self, batches: FitBatches, log: TrainingLog, callbacks: list[Callable[[Run], object]]) -> None:
         self.step = 0
-        """How many steps are done."""
+        """The number of completed steps."""
         self.result: Any = None
-        """What the last step returned."""
+        """The result of the last step."""
         self.metrics: dict[str, float] = {}
-        """What was measured after the last step; empty where it was not its turn."""
+        """The values measured after the last step; empty if no measurement was due."""
         self.stopped = ""
-        """Why a callback has stopped the run; empty where none has."""
+        """The reason why a callback stopped the run; empty if none did."""
         self.log = log
         self.callbacks = callbacks
         self._batches = batches
@@ -188,30 +188,30 @@ def fit(
     Args:
         step: The result of `nn.train_step`, or any function of a batch. It returns a loss, or a loss and a dict of
             metrics, or such a dict; of these, numbers and arrays of one element are logged.
-        data: Batches: an iterable; a function that returns one for the number of an epoch, from 0 on; the result of
+        data: Batches: an iterable; a function from the number of an epoch, from 0, to an iterable; the result of
             `nn.feed`; an iterator of nnabla's; or a loader of grain. A tuple or a list becomes the arguments of the
-            step, anything else its only one. None: the step has no arguments.
-        epochs: How often to iterate over `data`; by default once or, if `steps` is given, as often as it takes.
-        steps: After how many steps the run ends, unless the data end before.
-        every: The number of steps between lines of the log; the first and the last step have one, too.
-        evaluate: A function without arguments that evaluates the model: it returns numbers by name.
+            step, anything else its only argument. None: the step has no arguments.
+        epochs: The number of times to iterate over `data`; by default once or, if `steps` is given, as often as needed.
+        steps: The number of steps after which the run ends, unless the data end first.
+        every: The number of steps between lines of the log; the first and the last step always have one.
+        evaluate: A function without arguments that evaluates the model and returns numbers by name.
         evaluate_every: The number of steps between its calls, by default `every`; the first and last step have one too.
         log: A folder for `metrics.csv`, which `nngrad follow` reads, or the result of `nn.training_log`; by default
             there is only a progress bar.
         checkpoints: Saves and restores the run, with its own `every`.
-        callbacks: Functions that are called after each step with the `Run`. Their results are ignored. Those that have
-            `get_state` and `set_state` are saved in checkpoints.
+        callbacks: Functions to call with the `Run` after each step. Their results are ignored. The state of those with
+            `get_state` and `set_state` is saved in checkpoints.
 
     Returns:
         The `Run`: its `history` is a list of the lines, each a dict.
 
     Raises:
-        TypeError: An argument is of the wrong kind.
-        ValueError: Numbers do not go with the data; there are no batches; or `evaluate` returns a name that the step
-            has returned already.
+        TypeError: An argument has the wrong type.
+        ValueError: The data do not support the numbers, there are no batches, or `evaluate` and the step return the
+            same name.
         FloatingPointError: The loss is infinite or NaN.
-        KeyboardInterrupt: It was interrupted; with checkpoints the message says what was saved.
-        SystemExit: SIGTERM has ended it, and everything is saved.
+        KeyboardInterrupt: Ctrl-C; with checkpoints the message says what was saved.
+        SystemExit: SIGTERM ended the run, and everything is saved.
     """
     for name, value in (("epochs", epochs), ("steps", steps), ("every", every), ("evaluate_every", evaluate_every)):
         if value is not None:
@@ -244,7 +244,7 @@ def _saving(checkpoints: Checkpointer | None) -> AbstractContextManager[object]:
     """Let signals end the run after the current step; only the main thread can, since Python delivers them there."""
     if checkpoints is None or threading.current_thread() is not threading.main_thread():
         return nullcontext()
-    # On several hosts only SIGTERM does so, since all have to save the same step.
+    # On several hosts only SIGTERM does so, since all must save the same step.
     return checkpoints.saving_on_signals(*[signal.SIGTERM, signal.SIGINT][: 1 if jax.process_count() > 1 else 2])
 
 
@@ -258,7 +258,7 @@ class _Loop:
         self._run, self._step, self._steps, self._every = run, step, steps, every
         self._evaluate, self._checkpoints = evaluate, checkpoints
         self._losses = RecentLosses()
-        self._measured = self._evaluated = 0  # after which step that was at last
+        self._measured = self._evaluated = 0  # the last steps with measurement and evaluation
 
     def take_all(self, batches: Iterator[tuple[Any, ...]], most: int | None) -> None:
         """Run the remaining steps, up to a total of `most`."""
@@ -337,12 +337,12 @@ class EarlyStopping:
 
     Args:
         metric: The name of a value that the step or `evaluate` returns.
-        patience: After how many measurements in a row without improvement the run ends.
+        patience: The number of consecutive measurements without improvement after which the run ends.
         highest: Whether higher values are better, rather than lower ones.
-        least: The least improvement on the best value that counts.
+        least: The smallest improvement on the best value that counts.
 
     Raises:
-        TypeError: `patience` is no int.
+        TypeError: `patience` is not an int.
         ValueError: `patience` is less than 1.
     """
 

@@ -23,9 +23,9 @@ from ...graph import NdArray, Variable
 from ...graph.arguments import checked_count
 
 NORM = "_gradient_norm"
-"""What names of norms end in."""
+"""The suffix of names of norms."""
 SHOWN_EVERY = 0.1
-"""Seconds from one movement of the bar to the next."""
+"""The minimum number of seconds between updates of the bar."""
 
 
 class Shown:
@@ -49,14 +49,14 @@ class Shown:
             self._bar.stop()
 
     def at(self, step: int) -> None:
-        """Move the bar, unless it has moved just now."""
+        """Move the bar, unless it moved a moment ago."""
         now = time.monotonic()
         if self._bar is not None and (now >= self._next or step == self._steps):
             self._next = now + SHOWN_EVERY
             self._bar.update(self._task, completed=step)
 
     def values(self, step: int, values: Mapping[str, float]) -> None:
-        """Show the values of a step; on a terminal without losses and norms, to fit into 80 columns."""
+        """Show the values of a step; a terminal omits losses and norms, to fit into 80 columns."""
         if self._bar is not None:
             chosen = {name: value for name, value in values.items() if not name.endswith(("_loss", NORM))}
             self._bar.update(self._task, completed=step, values=in_words(chosen or values))
@@ -66,18 +66,18 @@ class Shown:
 
 
 def in_words(values: Mapping[str, float]) -> str:
-    """Values with their names, in a line."""
+    """Names and values in one line."""
     return ", ".join(f"{name.replace('_', ' ')} {three_digits(value)}" for name, value in values.items())
 
 
 def three_digits(value: float) -> str:
-    """A number in three digits."""
+    """A number with three significant digits."""
     return f"{value:.3g}" if 1e-3 <= abs(value) < 1e4 else f"{value:.1e}"
 
 
 METRICS, RUN, SAMPLES, TENSORBOARD = "metrics.csv", "run.toml", "samples", "tensorboard"
 RATE = "rate"
-"""The name of the learning rate, which is written and not shown."""
+"""The name of the learning rate, which is written but not shown."""
 
 
 class TrainingLog:
@@ -89,9 +89,9 @@ class TrainingLog:
     ) -> None:  # fmt: skip
         self.folder, self.step, self.steps, self.every = folder, step, steps, every
         self.lines: list[dict[str, float]] = []
-        """What was measured, a dict for each line; of a run that is resumed also before."""
+        """The measured values, a dict for each line; in a resumed run also the earlier ones."""
         self._tensorboard, self._progress = tensorboard, progress
-        self._last: tuple[int, dict[str, Any]] | None = None  # what was not written, since it was not its turn
+        self._last: tuple[int, dict[str, Any]] | None = None  # the last values if they were not due for writing
         self._file: MetricsFile | None = None
         self._shown: Shown | None = None
         self._board: Any = None
@@ -118,7 +118,7 @@ class TrainingLog:
         self.lines = [{name: int(text) if name == STEP else float(text) for name, text in line.items()}
                       for line in self._file.lines]
         if self._tensorboard:
-            later = self.step + 1 if self.step else None  # what is there of these steps is not shown
+            later = self.step + 1 if self.step else None  # TensorBoard hides older data of these steps
             self._board = _tensorboard_writer()(str(folder / TENSORBOARD), purge_step=later)
             opened.callback(self._board.close)
         self._tell(finished=False)
@@ -133,15 +133,15 @@ class TrainingLog:
                 self._tell(finished=True)
 
     def __call__(self, step: int, values: Mapping[str, Any] | None = None, /, **named: Any) -> None:
-        """Log the values of a step. Only every so many steps, and the first and the last one, are read and written.
+        """Log the values of a step. They are read and written only at every `every`-th, the first and the last step.
 
         Args:
-            step: How many steps are done, including this one.
+            step: The number of completed steps, including this one.
             values: Numbers, and arrays of one element, by name.
-            **named: The same.
+            **named: Further values.
 
         Raises:
-            TypeError: A value is no number; the message names it.
+            TypeError: A value is not a number; the message names it.
             ValueError: The step does not come after the previous one.
             OSError: A file cannot be written.
         """
@@ -187,7 +187,7 @@ class TrainingLog:
         """Save a picture, for `nngrad follow` and for TensorBoard.
 
         Args:
-            step: How many steps are done.
+            step: The number of completed steps.
             figure: A matplotlib figure.
         """
         if self._file is None or self.folder is None:
@@ -213,27 +213,27 @@ def training_log(
     folder: str | Path | None = None, *, step: int = 0, steps: int | None = None, every: int = 1,
     tensorboard: bool = False, progress: bool | Console = True,
 ) -> TrainingLog:  # fmt: skip
-    """The log of a training loop: `metrics.csv` in a folder, a progress bar on a terminal, TensorBoard if requested.
+    """Open the log of a training loop: `metrics.csv` in a folder, a progress bar, and optionally TensorBoard's files.
 
         with nn.training_log("runs/one", steps=1000) as log:
             for step in range(1, 1001):
                 log(step, loss=train(*batch(step)))
 
     `nngrad follow runs/one` shows the run in a browser, while it runs and afterwards. Each line is in the file as soon
-    as it is written. With several processes the first one writes. Files of an earlier run are moved to a folder
-    `earlier-1` within, unless this run resumes that one after a step.
+    as it is written. With several processes the first one writes. Files of an earlier run are moved to a subfolder
+    `earlier-1`, unless this run resumes it.
 
     Args:
-        folder: Where files are written; None for none.
-        step: How many steps are done already; lines of later ones, left by an interrupted run, are removed.
-        steps: The total number of steps, if it is known.
-        every: The number of steps between lines; the first and the last step have one, too.
-        tensorboard: Whether to write TensorBoard's files, to `tensorboard/`. Needs tensorboardX, or PyTorch's.
-        progress: Whether a terminal shows a bar with the time left; or a rich Console, which gets lines if it is no
-            terminal.
+        folder: The folder for files; None to write none.
+        step: The number of steps already completed; lines of later steps, left by an interrupted run, are removed.
+        steps: The total number of steps, if known.
+        every: The number of steps between lines; the first and the last step always have one.
+        tensorboard: Whether to write TensorBoard's files to `tensorboard/`. Needs tensorboardX, or PyTorch's writer.
+        progress: Whether to show a bar with the remaining time on a terminal; or a rich Console, which gets lines
+            instead if it is not a terminal.
 
     Raises:
-        TypeError: A number is none.
+        TypeError: An argument that should be a number is not.
         ValueError: A number is too small, or TensorBoard's files have no folder.
     """
     for name, value, least in (("step", step, 0), ("steps", steps, 1), ("every", every, 1)):
@@ -250,7 +250,7 @@ def value_of(value: Any) -> Any:
 
 
 def as_number(value: Any, name: str) -> float:
-    """A number, or the element of an array that has one, as a float."""
+    """A number, or the only element of an array, as a float."""
     array = np.asarray(value_of(value))
     if array.size != 1 or array.dtype.kind == "O" or (array.dtype.kind in "USV" and array.dtype.name != "bfloat16"):
         what = f"an array of shape {array.shape}" if array.ndim else repr(value)
@@ -278,7 +278,7 @@ def _tensorboard_writer() -> Any:
 
 
 def _put_aside(folder: Path) -> None:
-    """Move the files of an earlier run to a folder of their own."""
+    """Move the files of an earlier run to a subfolder."""
     number = 1
     while (aside := folder / f"earlier-{number}").exists():
         number += 1
@@ -294,13 +294,13 @@ STEP, SECONDS = "step", "seconds"
 class MetricsFile:
     """A CSV file to which lines are appended, each by one system call, so that readers see whole lines.
 
-    The first line has the names of the columns; a cell is empty if nothing was measured. A line with new names
-    rewrites the file with their columns. When a run resumes, lines after its step and partial lines of a killed process
-    are removed, so that no step is missing or there twice.
+    The first line has the names of the columns; a cell is empty if nothing was measured. A line with new names rewrites
+    the file with additional columns. When a run resumes, lines after its step and partial lines of a killed process are
+    removed, so that no step is missing or duplicate.
 
     Args:
         path: The file; created if it does not exist.
-        step: How many steps the run has done before.
+        step: The number of steps that the run has already completed.
 
     Raises:
         OSError: The file cannot be read or written; the message names it.
@@ -313,7 +313,7 @@ class MetricsFile:
         reader = csv.DictReader(io.StringIO(whole, newline=""))
         self.lines = [{name: text for name, text in row.items() if name and text}
                       for row in reader if _number(row.get(STEP)) <= step]
-        """What each line has, as texts by the names of their columns."""
+        """The cells of each line, as texts by column name."""
         self.columns = list(reader.fieldnames or []) if self.lines else []
         """The names of the columns, once there are any."""
         if self._content() != content:
@@ -323,7 +323,7 @@ class MetricsFile:
         """Add a line.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         new = [name for name in values if name not in self.columns]
         self.columns += new
@@ -352,7 +352,7 @@ def _line(cells: Iterable[str]) -> bytes:
 
 
 def _number(text: str | None) -> float:
-    """The number of a step; infinite if there is none."""
+    """The number of a step; infinite if it is missing or invalid."""
     try:
         return float(text or "inf")
     except ValueError:
