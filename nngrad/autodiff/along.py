@@ -56,7 +56,7 @@ class Along(NamedTuple):
         return y
 
     def total(self) -> Variable:
-        """The sum over all directions: along a diagonal, each place has only one that is not zero."""
+        """The sum over all directions: along a diagonal, each place has only one nonzero direction."""
         y: Variable = F.sum(self.base, axis=0)
         return y if self.scale is None else F.mul2(y, self.scale)
 
@@ -78,8 +78,8 @@ def spread_out(given: Along, sizes: Shape, kept: Diagonals) -> Along:
 def _with_directions(
     base: Variable, diagonals: Diagonals, kept: Diagonals, sizes: Shape, own: Sequence[int], first: int
 ) -> tuple[tuple[Variable, tuple[int, ...]], tuple[int, ...]]:
-    """The base with a separate axis for each of its directions, and the indices of these, from `first` on, and of its
-    `own` axes; and the indices of the directions that exist once those `diagonals` that are not `kept` have become
+    """The base with a separate axis for each of its directions, and the indices of its axes: of the directions, from
+    `first` on, and its `own`. Also the indices of the directions that exist once the `diagonals` not `kept` have become
     dense."""
     there = [d for d, a in enumerate(diagonals) if a is None]
     split = reshaped(base, (*[sizes[d] for d in there], *base.shape[1:]))
@@ -137,7 +137,7 @@ def is_linear_in(f: Function, given: Sequence[object], plain: Sequence[Variable]
 
 
 def carried_to(f: Function, i: int, given: Along, shared: Diagonals) -> Diagonals:
-    """Those diagonals of input `i` that become the diagonals `shared` of `f`."""
+    """The diagonals of input `i` that become the diagonals `shared` of `f`."""
     if all([b is None for b in shared]):
         return shared
     return tuple([None if b is None else a for a, b in zip(given.diagonals, shared, strict=True)])
@@ -148,8 +148,8 @@ def factored(f: Function, given: Sequence[Along | None], plain: Sequence[Variabl
 
     Args:
         f: The function.
-        given: Each input's values along the directions; None for one that is the same for all.
-        plain: The values of the others.
+        given: Each input's value along the directions; None for an input that is the same in all of them.
+        plain: The values of these inputs.
         sizes: The sizes of the axes of the directions.
     """
     if not f.op.diagonal or len(f.specs) != 1 or f.op.reads not in (None, len(f.inputs)):
@@ -226,9 +226,9 @@ def _as_sum(f: Function) -> Sum | None:
 
 
 def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variable], sizes: Shape) -> Along | None:
-    """The output of a sum of products for one value that is diagonal along a summed index: only the term at the
-    direction's own place is not zero, so that the index becomes a direction, and nothing is summed. None if `f` is no
-    such sum.
+    """The output of a sum of products for one value that is diagonal along a summed index. Only the term at the
+    direction's own place is not zero, so the index becomes a direction, and nothing is summed. None if `f` is not such
+    a sum.
 
     Args, Returns:
         As for `factored`.
@@ -248,8 +248,8 @@ def moved_out(f: Function, given: Sequence[Along | None], plain: Sequence[Variab
     others = {index for k, term in enumerate(terms) if k != i for index in term}
     gone = {own[a] for a, k in zip(each.diagonals, kept, strict=True) if a is not None and k is None}
     value = each.value()
-    # A value that is constant along an axis need not have it if another factor has the index, or if the result is
-    # constant along it too.
+    # A value that is constant along an axis need not have it if another factor has the index, or if the result is also
+    # constant along it.
     thin = {
         index for index, n, m in zip(own, value.shape[1:], each.x.shape, strict=True)
         if n == 1 != m and (index in others or (index in output and index not in gone))

@@ -47,8 +47,8 @@ def backward(
 ) -> None:
     """Add the gradient of the sum of `outputs` to `.grad` of the leaves with `need_grad`.
 
-    Forward and gradients run as one executable, as in `Variable.backward`, for all outputs that the same `forward` has
-    covered (`nn.forward_all`), or none.
+    Forward and gradients run as one executable, as in `Variable.backward`, for all outputs that were covered by the
+    same `forward` (`nn.forward_all`), or by none.
 
     Args:
         outputs: Variable or Variables to differentiate; the same one twice counts twice.
@@ -65,7 +65,7 @@ def backward(
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype.
         ValueError: Lengths or shapes do not fit.
-        MissingRule: An op on the way has no backward rule.
+        MissingRule: An op on the path has no backward rule.
 
     Warns:
         UserWarning: `grad_outputs` is None and the `.grad` of an output is empty; or no leaf needs a gradient.
@@ -184,9 +184,9 @@ class FoundGradients(NamedTuple):
     """Gradient arrays, each with the cell that it belongs to."""
 
     arrived: list[tuple[NdArray, Any]]
-    """Those of leaves, to be added to the cells' contents."""
+    """The gradients of leaves, to be added to the cells' contents."""
     retained: list[tuple[NdArray, Any]]
-    """Those of intermediate Variables, to replace the cells' contents."""
+    """The gradients of intermediate Variables, to replace the cells' contents."""
 
 
 def _gradients_from(
@@ -210,7 +210,7 @@ def _gradients_from(
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:
-            snapshot.run.run()  # what a process reads of the forward must not wait for the others
+            snapshot.run.run()  # reading the forward in one process must not wait for others
             keep_exchanged(outputs, plan, snapshot)
         met = passed(outputs, plan, key)
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
@@ -233,8 +233,8 @@ Middle = list[tuple[tuple[int, int], Variable]]
 
 
 def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
-    """The intermediate Variables that matter to a backward, each with its place. Most do not: an earlier backward has
-    passed them, and nothing else is known of them."""
+    """The intermediate Variables that matter to a backward, each with its place. Most do not: they have already given
+    up their gradient in an earlier backward, and nothing else is known of them."""
     return [
         ((i, y.index), y)
         for i, f in enumerate(plan.functions)
@@ -261,7 +261,7 @@ def _gradient_variables(
     """The leaves, each with its gradient as a Variable, added to its `.grad_var`."""
     leaves = [x for x in leaves_of(outputs) if x._need_grad and x.spec.differentiable]
     before = [x.grad_var for x in leaves]
-    # What is written to a cell afterwards belongs to the next backward.
+    # Values written to a cell afterwards belong to the next backward.
     grads = [NdArray.from_numpy_array(gy, gy.dtype) if isinstance(gy, NdArray) else gy for gy in grads]
     how = {"loss_scale": options.loss_scale, "recompute": options.recompute}
     return list(zip(leaves, grad(outputs, leaves, grads, grad_inputs=before, **how), strict=True))
@@ -353,7 +353,7 @@ class _Sums:
     def of(self, terms: Terms) -> tuple[Any, ...]:
         """The sums."""
         with x64_if(self._needs_x64):
-            # NumPy rounds each partial sum in 16 bits, where XLA may round only the last.
+            # NumPy rounds each partial sum to 16 bits, where XLA may round only the last.
             is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
             is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
             if not is_on_host or not self._count.count(SUMS_ON_HOST):

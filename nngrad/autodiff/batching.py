@@ -1,6 +1,6 @@
-"""Batching: each op with one more leading axis on some of its inputs, derived from its facts unless it has a form of
-its own (`backward_registry/batching.py`). Also the sum of a function over that axis, computed from the sums of its
-inputs where these suffice.
+"""Batching: apply each op with one more leading axis on some of its inputs, by its facts or by a form of its own
+(`backward_registry/batching.py`). Also the sum of a function over that axis, computed from the sums of its inputs where
+these suffice.
 
 Below: which axes of a result depend elementwise on which axes of an input.
 """
@@ -48,7 +48,7 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
 
 
 def checked_count(batched: Mapping[Variable, Variable]) -> int:
-    """The number K of values per leaf, checked to be the same for all leaves."""
+    """The number K of values per leaf; raises unless it is the same for all leaves."""
     if not batched:
         raise ValueError("batched: give at least one leaf with its values")
     counts = set()
@@ -79,7 +79,7 @@ def _diagonal(f: Function, operands: Sequence[Operand]) -> Any:
 
 
 def _product(f: Function, operands: Sequence[Operand]) -> Any:
-    """The product of the factors with the axis, times the product of those without."""
+    """The product of the factors with the axis, times the product of the factors without it."""
     if len({each.lead for each in operands}) == 1:
         return _diagonal(f, operands)
     ndim = f.specs[0].ndim
@@ -103,7 +103,7 @@ def powers_of(f: Function) -> tuple[int, ...]:
 
 
 def by_leading_axis(f: Function, operands: Sequence[Operand]) -> tuple[Powers, Powers]:
-    """The factors of a product with the leading axis, and those without."""
+    """The factors of a product with the leading axis, and the factors without it."""
     factors = list(zip(operands, powers_of(f), strict=True))
     return [p for p in factors if p[0].lead], [p for p in factors if not p[0].lead]
 
@@ -195,8 +195,8 @@ def contracted(
 
 
 # ---------------------------------------------------------------- sums over the axis
-# A function that is linear in the inputs with the axis commutes with the sum: then the sum is propagated, and nothing
-# is computed for each of the K elements. Taylor-mode differentiation collapsed in this way gives the Laplacian (Li et
+# A function that is linear in the inputs with the axis commutes with the sum: then only the sum is propagated, and
+# nothing is computed per element. Taylor-mode differentiation collapsed in this way gives the Laplacian (Li et
 # al. 2024, "A computational framework for neural network-based variational Monte Carlo with Forward Laplacian"; Dangel
 # et al. 2025, "Collapsing Taylor Mode Automatic Differentiation").
 
@@ -210,7 +210,7 @@ def commutes(f: Function, moved: Moved) -> bool:
     if not all([spec.differentiable for spec in (*given, *f.specs)]):
         return False
     if f.specs[0].dtype.itemsize > min([spec.dtype.itemsize for spec in given]):
-        return False  # the sum is taken in the wider dtype
+        return False  # the sum would be taken in the wider dtype
     op = f.op
     fixed = op.fixed(len(moved))
     if fixed is not None:
@@ -224,7 +224,7 @@ def commutes(f: Function, moved: Moved) -> bool:
 
 
 def folds(f: Function, moved: Moved) -> bool:
-    """Whether the function itself can sum over the axis, so that its single elements need not be computed."""
+    """Whether `f` itself can sum over the axis, so that its individual elements need not be computed."""
     return is_product(f) or (indices_of(f) is not None and sum(moved) > 1)
 
 
@@ -259,10 +259,10 @@ def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
     return contracted(f, operands, *indices, kept=False)
 
 # ---------------------------------------------------------------- axes that are carried
-# An axis of x is *carried* to an axis of y where y at place b of that axis depends on x at place b alone. The rows of a
-# network's input are carried to the rows of its output, unless something such as batch normalization mixes them. Where
+# An axis of x is *carried* to an axis of y if y at index b of that axis depends on x only at index b. The rows of a
+# network's input are carried to the rows of its output, unless something such as batch normalization mixes them. If
 # every axis of x that is longer than 1 is carried, each element of y depends on one element of x, and the Jacobian is
-# diagonal but for axes that y has besides.
+# diagonal except for additional axes of y.
 
 
 def followed_axes(
@@ -284,7 +284,7 @@ def followed_axes(
 
 
 def _follow(path: Iterable[Function], found: dict[int, Axes | None], count: int) -> None:
-    """Enter where functions carry `count` axes of the Variables already `found`."""
+    """Record in `found` where functions carry `count` axes of the Variables that are already in it."""
     for f in path:
         read = f.inputs[: f.op.reads]
         given = [(i, found[id(each)]) for i, each in enumerate(read) if id(each) in found]
@@ -307,7 +307,7 @@ def _agreed(f: Function, given: list[tuple[int, Axes | None]]) -> Axes | None:
     places = axes_carried(f)
     distinct = {tuple([places[i][a] for a in axes]) for i, axes in given if axes is not None}
     (first, *others) = distinct
-    apart = None not in first and len(set(first)) == len(first)  # two axes must not become one
+    apart = None not in first and len(set(first)) == len(first)  # two axes must not become the same
     return first if apart and not others else None  # type: ignore[return-value]
 
 

@@ -29,7 +29,7 @@ def reached_from(outputs: Sequence[Variable], stop_ids: frozenset[int]) -> set[i
 
 
 def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -> list[int]:
-    """The indices of the inputs that no gradient can reach and that have no initial one."""
+    """The indices of the inputs that no gradient can reach, and that have no initial gradient."""
     reached = reached_from(request.outputs, frozenset([id(x) for x in request.stop_gradients]))
     given = request.initial or [None] * len(owners)
     lost = [
@@ -69,7 +69,7 @@ def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Va
 # ---------------------------------------------------------------- leaves that nobody trains
 
 looking: set[weakref.ref[Any]] = set()
-"""Those who want reached leaves recorded."""
+"""Weak references to the objects that want reached leaves recorded."""
 
 _met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
 """For each backward, the leaves that its gradients reached, with their Values at that time."""
@@ -89,7 +89,7 @@ def look_away(by: Any) -> bool:
 
 def met_by(outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]) -> list[Variable]:
     """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the functions:
-    that gradient is what the program is after."""
+    such a gradient is what the program computes."""
     reached = reached_from(outputs, frozenset())
     asked = {id(known.input) for y in derived_in(functions) if (known := derivation_of(y)) is not None}
     return [x for x in leaves if id(x) in reached and id(x) not in asked]
@@ -103,7 +103,7 @@ def note(leaves: Iterable[Variable]) -> None:
 def met_with(own: Iterable[Variable]) -> list[Variable]:
     """The leaves reached together with some of `own`, each reported only once.
 
-    Leaves written to since are data, and gradients that were read or are gone have been dealt with already.
+    Leaves written to since then are data, and gradients that were read or are gone have already been used.
     """
     cells = {id(p.cell) for p in own}
     noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _met]

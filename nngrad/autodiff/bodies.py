@@ -3,14 +3,14 @@
 Each is derived once per structure, by the traversals that differentiate graphs. How an op with a body uses them is up
 to its class (`functions/bodies/`).
 
-For a body in which gradients were taken, such as a training step in a loop, plain reverse mode would read all that a
-gradient g = dU/dx was computed by; U = <seed, u(x, z)> is a number. With v the cotangent of g, the reverse pass through
-the functions that compute g is the gradient of <v, g>, which by `symmetry.py` is the derivative of dU/dx and dU/dz
-along x := v: forward mode over reverse. So a reverse pass goes as usual from the end of the step to its gradients,
-jumps over each to its inputs, and goes on from there:
+For a body in which gradients were taken, such as a training step in a loop, plain reverse mode would read everything
+that a gradient g = dU/dx was computed from; U = <seed, u(x, z)> is a number. With v the cotangent of g, the reverse
+pass through the functions that compute g is the gradient of <v, g>, which by `symmetry.py` is the derivative of dU/dx
+and dU/dz along x := v: forward mode over reverse. So a reverse pass goes as usual from the end of the step to its
+gradients, jumps over each to its inputs, and continues from there:
 
-    at g        all v of one gradient are there: tangents of dU/dx and dU/dz arrive at x and at the block's inputs z
-    at x        if it is a value of the block, what has arrived at it goes on
+    at g        all v of one gradient have arrived: tangents of dU/dx and dU/dz arrive at x and at the block's inputs z
+    at x        if it is a value of the block, its cotangents continue
 
 No second pass reads what the reverse pass of U computes, so that all of it is best recomputed from the block's inputs:
 of a loop's steps only the carries are kept. What is not, or may not be, a true second derivative takes the plain
@@ -58,8 +58,8 @@ def gradients_past(
     block: Block, opened: OpenedBlock, taken: Sequence[GradientTaken], at: Sequence[Variable], wanted: Sequence[int],
     seeds: Sequence[Variable],
 ) -> list[Variable] | None:  # fmt: skip
-    """The gradients of <seeds, at> in inputs of a block, by forward mode over the gradients inside it; None if there
-    are none for which that is correct and useful.
+    """The gradients of <seeds, at> with respect to inputs of a block, by forward mode over the gradients inside it;
+    None if there are no gradients for which this is correct and useful.
 
     Args:
         block: The block.
@@ -83,7 +83,7 @@ def gradients_past(
 def _inner(
     given: GradientTaken, block: Block, opened: OpenedBlock, moving: set[int], wanted: Sequence[Variable]
 ) -> _Inner | None:
-    """A gradient inside a block, if forward mode can go over it; else None."""
+    """A gradient inside a block, if forward mode can differentiate it; else None."""
     numbers = [(i, j) for i, j in zip(given.inputs, given.results, strict=True) if j is not None]
     if not numbers or not all([i in moving for i, _ in numbers]):
         return None
@@ -97,7 +97,7 @@ def _inner(
     if any([x.parent.rank >= rank for x in inside if x.parent is not None]):
         return None
     if any([path_between([x], [z for z in xs if z is not x])[0] for x in inside]):
-        return None  # the gradient by one of them has passed another
+        return None  # the gradient by one of them has passed through another
     leaves = [z for z in wanted if id(z) not in own]
     path, _, _ = path_between(outputs, [*xs, *leaves], stop_ids=own)
     read = {id(x) for f in path for x in f.inputs}
@@ -124,7 +124,7 @@ class _Passes:
         self.arrived: Gradients = {}
 
     def gradients(self, at: Sequence[Variable], seeds: Sequence[Variable]) -> list[Variable]:
-        """The gradients of <seeds, at> in the wanted inputs."""
+        """The gradients of <seeds, at> with respect to the wanted inputs."""
         functions = functions_of([*at, *self.stop_gradients])
         events: list[tuple[int, _Inner | Variable]] = [(each.rank, each) for each in self.inner]
         events += [(x.parent.rank, x) for x in self.inside if x.parent is not None]
@@ -147,7 +147,7 @@ class _Passes:
         self._arrive(ends, Grad(stop_ids=stop_ids)(at, ends, seeds))
 
     def _jump(self, inner: _Inner) -> None:
-        """Jump from gradients to all that they are computed from, by forward mode."""
+        """Jump from gradients to everything they are computed from, by forward mode."""
         moved = [(x, v) for x, g in inner.pairs for v in [self._taken(g)] if v is not None]
         if not moved:
             return
@@ -164,7 +164,7 @@ class _Passes:
                 self.arrived.setdefault(id(x), []).append(gx)
 
     def _taken(self, x: Variable) -> Variable | None:
-        """Remove and return the sum of what has arrived at `x`, or None."""
+        """Remove and return the sum of the cotangents that have arrived at `x`, or None."""
         gxs = self.arrived.pop(id(x), [])
         return gxs[0] if len(gxs) == 1 else sum_of(gxs) if gxs else None
 
@@ -215,8 +215,8 @@ def _residuals(
 ) -> list[Variable]:  # fmt: skip
     """The inputs and values of a body from which its gradients are computed, besides the seeds.
 
-    A value of a heavy function is kept if it is read. A light one is recomputed if it depends only on what is kept or
-    available anyway, and so is whatever depends only on fixed inputs.
+    A value of a heavy function is kept if it is read. A light one is recomputed if it depends only on values that are
+    kept or available anyway. Whatever depends only on fixed inputs is recomputed too.
 
     Args:
         results: The gradients.
@@ -228,11 +228,11 @@ def _residuals(
     functions = functions_of(results)
     arriving = {id(x) for x in seeds}
     needed: dict[int, Variable] = {}
-    for f in functions:  # what is multiplied by what arrives
+    for f in functions:  # the factors of the arriving cotangents
         if any([id(x) in arriving for x in f.inputs]):
             arriving |= {id(y) for y in f.outputs}
             needed |= {id(x): x for x in f.inputs if id(x) not in arriving}
-    for f in reversed(functions):  # of what the gradient adds to the body's own values, what it is made of
+    for f in reversed(functions):  # the sources of values that the gradient adds to the body's own
         if any([id(y) in needed and id(y) not in numbers for y in f.outputs]):
             needed |= {id(x): x for x in f.inputs}
     unchanging = set(fixed)

@@ -1,11 +1,11 @@
 """First gradients by few coordinates in forward mode, with one tangent each, as a basis for higher orders.
 
 A first gradient by several inputs takes one reverse pass. Each further order would take another such pass and a tangent
-for each derivative of the order before; in forward mode each derivative is one tangent of another, and all share their
-common parts (Griewank, Utke and Walther 2000). So if a gradient computed in reverse mode is to be differentiated again,
-it is rebuilt in forward mode, and the new gradient is one of that. The user's Variables stay as they are, but know
-their alternative forms, by which a graph that contains both is computed and differentiated (`graph/traverse.py`). This
-is done if
+for each derivative of the previous order. In forward mode each derivative is one tangent of another, and all share
+their common parts (Griewank, Utke and Walther 2000). So if a gradient computed in reverse mode is to be differentiated
+again, it is rebuilt in forward mode, and the new gradient differentiates that. The user's Variables stay as they are,
+but know their alternative forms, by which a graph that contains both is computed and differentiated
+(`graph/traverse.py`). This is done if
 
 - both are by the same inputs, which are *coordinates*: each element of such a Variable provably moves only one element
   of the outputs, or each row of a few columns only one row of them. Together they are at most `MOST_COORDINATES`;
@@ -50,7 +50,7 @@ def by_coordinates(task: Task) -> list[Variable]:
     """The gradients in forward mode, with one tangent per coordinate.
 
     Raises:
-        NotApplicable: They cannot be computed so, or would be no better.
+        NotApplicable: They cannot be computed so, or gain nothing by it.
     """
     task, reached, apart = _opened(task)
     with emitting(task.functions, order_of(task.path)) as builder:
@@ -84,7 +84,7 @@ def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axe
 
 
 def built_forward(task: Task) -> bool:
-    """Whether the outputs depend on gradients, of which the nearest were all computed in forward mode."""
+    """Whether the outputs depend on gradients, and the nearest of these were all computed in forward mode."""
     nearest: list[str] = []
 
     def passes(y: Variable) -> bool:

@@ -1,8 +1,8 @@
 """Pushforward: the traversal that propagates tangents from the inputs of a graph to its outputs, using backward rules.
 
-A rule is linear in the incoming gradients: it multiplies by the transposed Jacobian J' of its function. Wanted here is
-the product with J itself. An op with bodies has it (`Rule.tangents`). For all others there are three ways, tried in
-this order:
+A rule is linear in the incoming gradients: it multiplies by the transposed Jacobian J' of its function. A pushforward
+needs the product with J itself. Ops with bodies provide it (`Rule.tangents`). For all others there are three ways,
+tried in this order:
 
 - The op is linear in the moving inputs. Then J t is the op applied to the tangent.
 - The op is diagonal. Then J = J': the rule itself, applied to the tangent instead of the gradient.
@@ -36,7 +36,7 @@ Tangents = Sequence[Any]
 
 
 class NoForwardMode(ValueError):
-    """A rule is not linear in the incoming gradient, or not seen to be, so it cannot yield tangents."""
+    """A rule is not linear in the incoming gradient, or cannot be shown to be, so it cannot yield tangents."""
 
 
 class Pushforward:
@@ -72,7 +72,7 @@ class Pushforward:
             tangents: The direction: a tangent of each input's shape and dtype.
 
         Raises:
-            NoForwardMode: A rule on the way cannot yield tangents.
+            NoForwardMode: A rule on the path cannot yield tangents.
         """
         path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
         if build_options().applying.body is not None:

@@ -2,7 +2,7 @@
 
 A gradient graph depends on the numbers in the forward graph: zeros and ones vanish, others are collected. So a graph
 that differs from an earlier one only in a number, as `loss + lam * penalty` does when lam is annealed, would be
-differentiated anew each time. Nobody sees the gradient graph of a backward, so there numbers are hoisted to leaves,
+differentiated again each time. Nobody sees the gradient graph of a backward, so there numbers are hoisted to leaves,
 which is correct for every number. Integers stay, since most come from powers and rules and are collected; so do
 non-finite numbers and those of integer arrays.
 """
@@ -102,7 +102,7 @@ def with_leaves(
     functions = functions_of(outputs)
     closing = Closing()
     closing.write(functions)
-    if tuple(closing.steps) != program.block.steps:  # effects have added to it
+    if tuple(closing.steps) != program.block.steps:  # effects have added steps
         return None
     instead: dict[tuple[Function, int], Variable] = {}
     leaves: dict[tuple[int, DType], Variable] = {}
@@ -173,9 +173,9 @@ class FusedKey(NamedTuple):
     asked: Places
     """The intermediate Variables whose `need_grad` was set to True."""
     stop_gradients: Places
-    """Those at which gradients stop."""
+    """The intermediate Variables at which gradients stop."""
     seeded: tuple[bool, ...]
-    """Which outputs are given a gradient."""
+    """Which outputs have a given gradient."""
     rules: int
     """The version of the registry."""
     simplify: bool | frozenset[str]

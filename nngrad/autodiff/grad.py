@@ -73,11 +73,11 @@ def grad(
             input it flows on to the inputs above.
         set_grad: Keep each gradient at its input: `x.grad_var` is the Variable, and `x.g` its value,
             computed when it is read. This keeps the gradient's graph alive until `x.cleargrad()`.
-        retain_grad: Keep the gradient of every Variable on the way in that manner, including outputs and inputs;
+        retain_grad: Keep the gradient of every Variable on the path in that manner, including outputs and inputs;
             `set_grad` is then ignored.
         loss_scale: A number, or a floating Variable of shape (), that multiplies the gradients at the outputs,
             whether given or ones, and thereby the results.
-        enable_double_backprop: False emits the same functions, but no gradient passes the results: a further
+        enable_double_backprop: False emits the same functions, but no gradient passes through the results: a further
             `grad` treats them as constants.
         unreachable: The result for an input that no gradient can reach: 'zero' for zeros, 'none' for None instead
             of a Variable, 'raise' for a ValueError that gives its position. An input that is not of a floating dtype
@@ -99,7 +99,7 @@ def grad(
         TypeError: Something is not a Variable, or an output is not of a floating dtype; or an input is not, unless
             `unreachable` is 'none'.
         ValueError: Lengths or shapes do not fit; or an input is unreachable, and `unreachable` is 'raise'.
-        MissingRule: An op on the way has no backward rule.
+        MissingRule: An op on the path has no backward rule.
     """
     since = next_serial()
     request = requested(
@@ -200,7 +200,7 @@ class Emitted(NamedTuple):
 
     gradients: list[Variable]
     retained: Retained
-    """The Variables on the way, each with its gradient, if these are wanted."""
+    """The Variables on the path, each with its gradient, if these are wanted."""
     lost: list[int]
     """The positions of the inputs that no gradient can reach, unless these get zeros."""
     task: Task
@@ -218,7 +218,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
         set_switches(auto_forward=False)
     task, owners = located(request, functions)
     lost = [] if request.unreachable == "zero" else unreachable_inputs(request, owners)
-    if request.initial:  # an initial gradient at an input is one that starts there
+    if request.initial:  # an initial gradient at an input starts there
         starts = [(own[0], gx) for own, gx in zip(owners, request.initial, strict=True) if gx is not None]
         outputs, seeds = [*task.outputs, *[x for x, _ in starts]], [*task.seeds, *[gx for _, gx in starts]]
         task = task._replace(seeds=seeds).about(outputs)
@@ -248,7 +248,7 @@ def emitted(request: Request, functions: list[Function] | None = None) -> Emitte
 def in_mode(
     request: Request, task: Task, owners: list[list[Variable]]
 ) -> tuple[Built, list[Variable], Retained]:
-    """The gradients in the best mode, those of the inputs, and each Variable on the way with its own."""
+    """The gradients in the best mode, those of the inputs, and each Variable on the path with its gradient."""
     retained: Retained | None = [] if request.retain else None
     built = built_in_best_mode(task, request.aggregate, retained, request.coordinates)
     gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
@@ -302,8 +302,8 @@ def distinct_variables(
 ) -> list[Variable]:
     """`gradients` as Variables of their own: none is a leaf, older than `since`, one of `others`, or a duplicate.
 
-    An older Variable belongs to somebody else: its name, its `need_grad`, and its record as another gradient. Nor is
-    one a constant, which would count as a number in a gradient with respect to it.
+    An older Variable belongs to somebody else: its name, its `need_grad`, and its record as another gradient. Nor may
+    one be a constant, which would count as a number in a gradient with respect to it.
     """
     taken = {id(x) for x in others}
     results = []
@@ -337,7 +337,7 @@ def built_in_best_mode(
     Args:
         task: The outputs and inputs.
         aggregate: Sums the gradients that arrive at one Variable, instead of `F.add_n`.
-        retained: A list to fill with every Variable on the way and its gradient.
+        retained: A list to fill with every Variable on the path and its gradient.
         coordinates: Whether these gradients will be differentiated again, for which forward mode is better.
     """
     if build_options().emitting.builder is None:
@@ -345,7 +345,7 @@ def built_in_best_mode(
     walked, sums = None, Sums(aggregate)
     if aggregate is not None or retained is not None:
         # Only the reverse pass meets the gradients to retain or to aggregate. It runs in addition if the gradients that
-        # the next order is built on can be computed in a better mode.
+        # the next order builds on can be computed in a better mode.
         walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
         walked = in_reverse(task, walk)
     unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
@@ -383,7 +383,7 @@ def obstacle_to_all(task: Task) -> str:
     if not options.emitting.simplify:
         return "simplification is off"
     if not any([f.order or f.op.cost is not None for f in task.functions]):
-        return "no product of matrices is on the way"  # which higher orders could share with the first
+        return "no product of matrices is on the way"  # this is what higher orders could share with the first
     return ""
 
 

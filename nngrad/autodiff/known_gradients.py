@@ -1,11 +1,11 @@
 """A cache of emitted gradients, by the structure of the request.
 
-A loop that builds its graph anew at each step asks for the same gradients each time. So a request is closed: its graph
+A loop that rebuilds its graph at each step asks for the same gradients each time. So a request is closed: its graph
 becomes a `Block`, beside everything else that decides what is emitted. When an equal request comes for the second time,
-the emitted graph is closed as well, as a Block whose inputs are what it reads of the forward graph; from the third time
-on that is instantiated, without traversals and rules. A gradient from the cache counts, with all that it was computed
-from, as a single step in requests about graphs built on it. What may depend on more is emitted each time: with hooks or
-debug mode, with rematerialisation, and wherever user code takes part.
+the emitted graph is also closed, as a Block whose inputs are the values it reads of the forward graph; from the third
+time on that is instantiated, without traversals and rules. In requests about graphs built on it, a cached gradient
+counts as a single step, with everything it was computed from. Requests that may depend on more are emitted each time:
+with hooks or debug mode, with rematerialisation, and wherever user code takes part.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class DerivationOf(NamedTuple):
     order: int
 
 
-@dataclass(frozen=True, slots=True, eq=False)  # in questions each stands for itself: other places, another numbering
+@dataclass(frozen=True, slots=True, eq=False)  # compared by identity in questions: places and numbers differ
 class Answer:
     """The gradient graph emitted for a question, without the graph that it was emitted for."""
 
@@ -110,7 +110,7 @@ class Answer:
         return GradientResults(gradients, kept, list(self.lost))
 
     def to_shorter(self, question: Question, shorter: Question) -> Answer:
-        """The answer to another form of the question, in which what it reads has other places."""
+        """The answer to another form of the question, in which the values it reads have other places."""
         closing = shorter.closing
         number = {f: i for i, f in enumerate(closing.functions)}
         read = question.variables(self.reads)
@@ -133,7 +133,7 @@ def known_answer(question: Question, shorter: Question | None = None) -> Gradien
     if shorter is not None:
         _known.keep(shorter.key, answer.to_shorter(question, shorter), len(answer.block.steps) * BYTES_ASKED)
     pause_collector()
-    if build_options().applying.auto_forward:  # only what is used of it runs, once all is built
+    if build_options().applying.auto_forward:  # only the functions that are used run, once all are built
         set_switches(auto_forward=False)
     return answer.given_to(question)
 
@@ -192,7 +192,7 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     mentioned = [x for f in functions for x in f.inputs] + wanted
     mentioned += [gy for call in calls for gy in call.grad_outputs if gy is not None]
     reads = list({id(x): x for x in mentioned if x.parent not in emitted}.values())
-    # A leaf that a rule brings in belongs to one graph alone.
+    # A leaf introduced by a rule belongs to one graph only.
     if not all([x in question.closing if x.parent is None else x.parent in own for x in reads]):
         return None
     closing = Closing(reads)

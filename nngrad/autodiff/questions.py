@@ -17,14 +17,14 @@ from .request import Derivation, Request, ResultDerivation, derivations_of
 class Question:
     """The cache key of a request, with the functions and leaves that it stands for.
 
-    The key has all that decides what is emitted: the closed graph, which leaves share their data, and what results of
-    `grad` are gradients of. Anything else that a rule or a mode comes to look at must be added to `key`.
+    The key has everything that decides what is emitted: the closed graph, which leaves share their data, and what
+    results of `grad` are gradients of. Anything else that a rule or a mode comes to depend on must be added to `key`.
 
     Args:
         request: The request.
         functions: The functions that its outputs depend on, by ascending rank.
         since: Functions from this serial number on were made for the request itself.
-        closing: What is closed already.
+        closing: The part that is already closed.
         base: The answer that this part of the graph came from; None if nothing is closed.
     """
 
@@ -44,11 +44,11 @@ class Question:
         ]
         derivations = close_with_derivations(closing, functions, [x for each in about for x in each], _variables_of)
         functions = closing.functions[start:]
-        # What was just made for the request may be handed out as it is; what was there already may not.
+        # Variables just made for the request may be handed out as they are; older ones may not.
         given = any([x is not None for each in about[3:] for x in each])
         own = [i for i, f in enumerate(functions) if f.serial >= since] if given else []
         in_force = build_options()
-        body = in_force.applying.body  # in which what updates a leaf is not differentiated
+        body = in_force.applying.body  # in a body, functions that update a leaf are not differentiated
         effects = [(i, body is not None and f.serial > body) for i, f in enumerate(functions) if f.effects]
         contexts = [f.context for f in functions]
         alike = contexts == contexts[:1] * len(contexts)
@@ -126,7 +126,7 @@ def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable
 
 
 def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
-    """All that a derivation refers to."""
+    """All Variables that a derivation refers to."""
     results = [ref() for ref in derivation.results]
     forms = [form.variable for form in derivation.forms or ()]
     return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results, forms
@@ -157,7 +157,7 @@ def question_on_answer(request: Request, met: Iterable[Variable], since: int) ->
         since: Functions from this serial number on were made for the request itself.
     """
     answered = [each.answered for each in derivations_of(met) if each.answered is not None]
-    if not answered or build_options().applying.body is not None:  # what updates leaves counts for one body or another
+    if not answered or build_options().applying.body is not None:  # updates of leaves belong to one body or another
         return None
     base, bookmark = max(answered, key=lambda each: len(each[1].values))
     closing = bookmark.resumed()

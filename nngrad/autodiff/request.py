@@ -31,13 +31,13 @@ class Request(NamedTuple):
     seeds: Seeds
     """The gradient at each output; None for ones."""
     initial: Seeds = ()
-    """The initial gradient at each input, None for nothing; empty if there are none at all."""
+    """The initial gradient at each input, None for nothing; empty if no input has one."""
     stop_gradients: Sequence[Variable] = ()
     """Variables that gradients do not pass, besides those with `need_grad` set to False."""
     aggregate: Aggregate | None = None
     """Sums two or more gradients that have arrived at one Variable."""
     retain: bool = False
-    """Whether the gradient of every Variable on the way is wanted too."""
+    """Whether the gradient of every Variable on the path is also wanted."""
     unreachable: str = "zero"
     """How to treat an input that no gradient can reach."""
     recompute: Any = None
@@ -105,7 +105,7 @@ def _given_gradients(
 def variables(given: Any, name: str) -> list[Variable]:
     """`given` as a list of Variables."""
     listed = [given] if isinstance(given, Variable) else given
-    if isinstance(listed, Mapping) and listed:  # its keys are no Variables
+    if isinstance(listed, Mapping) and listed:  # its keys are not Variables
         raise TypeError(
             f"{name}: expected a Variable or a list of them, got {type(given).__name__}; give a list of its values"
         )
@@ -145,7 +145,7 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
 
 
 def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> list[bool]:
-    """Whether each output is to be persistent; an empty list if nothing was given."""
+    """Whether each output should be persistent; an empty list if nothing was given."""
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(
@@ -184,7 +184,7 @@ class Task(NamedTuple):
     functions: list[Function]
     """All functions that the outputs depend on, by ascending rank."""
     path: list[Function]
-    """Those on some path from the inputs."""
+    """The functions on some path from the inputs."""
     active: set[int]
     """The ids of the Variables on some path."""
     stands_for: Mapping[int, Variable] = MappingProxyType({})
@@ -246,7 +246,7 @@ class Derivation:
 
     __slots__ = ("answered", "forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
     forms: tuple[Form, ...] | None
-    """The results in forward mode; None until they are asked for, and empty if they are impossible."""
+    """The results in forward mode; None until they are requested, and empty if they are impossible."""
     answered: tuple[Any, Bookmark] | None
     """For results of a cached answer: that answer, and a bookmark after its graph."""
 
@@ -283,7 +283,7 @@ class ResultDerivation(NamedTuple):
     derivation: Derivation | None
     """The derivation that it belongs to, or None if it is not known to be a derivative."""
     input: Variable | None
-    """The input that it is the gradient by."""
+    """The input that it is the gradient with respect to."""
     mode: Mode
     order: int
     """Order of differentiation."""
@@ -292,7 +292,7 @@ class ResultDerivation(NamedTuple):
     before: frozenset[tuple[int, Mode]] = frozenset()
     """Without a derivation: orders and modes of the gradients in the graph that was differentiated."""
     laplacian: tuple[Variable, Variable, int] | None = None
-    """For a Laplacian: its argument, its input, and how many leading axes of that have no directions of their own."""
+    """For a Laplacian: its argument, its input, and the number of that input's leading axes without directions."""
 
     @property
     def form(self) -> Form | None:
@@ -318,7 +318,7 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
             gx._derived = derived_by
     else:
         stop_gradients: list[Variable] = []
-        if task.stop_gradients:  # those on no way change nothing
+        if task.stop_gradients:  # those on no path change nothing
             _, active = among(task.functions, task.inputs, stands_for=task.stands_for)
             stop_gradients = [x for x in task.stop_gradients if x.parent is not None and id(x) in active]
         Derivation(task.outputs, task.inputs, task.seeds, stop_gradients, results).remember(mode, order)
@@ -332,7 +332,7 @@ def remember_laplacian(result: Variable, y: Variable, x: Variable, lead: int) ->
 
 
 def derivation_of(g: Variable) -> ResultDerivation | None:
-    """The record of `g`; None if it is no result of `grad`."""
+    """The record of `g`; None if it is not a result of `grad`."""
     derived_by: ResultDerivation | None = g._derived
     return derived_by
 

@@ -80,8 +80,8 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
 def scaled_seeds(outputs: list[Variable], seeds: list[Variable | None], loss_scale: Any) -> list[Variable | None]:
     """The gradients at the outputs, each multiplied by `loss_scale`.
 
-    A number becomes a leaf: as a number in the graph it would move to where it does the gradients no good, and each new
-    value would be a new structure to compile.
+    A number becomes a leaf: as a number in the graph it would move to a place where it does not help the gradients, and
+    each new value would be a new structure to compile.
     """
     if loss_scale is None:
         return seeds
@@ -100,8 +100,8 @@ def _scaled(y: Variable, seed: Variable | None, loss_scale: Any) -> Variable:
 
 
 def held_scale(loss_scale: Any, dtype: DType) -> Any:
-    """`loss_scale` as an array of shape () in `dtype`, which must hold it. A JAX array, as of a solver's dynamic scale,
-    is not checked, since that would wait for the device: the solver detects a scale that is too large."""
+    """`loss_scale` as an array of shape () in `dtype`, which must hold it. A JAX array, such as a solver's dynamic
+    scale, is not checked, since that would wait for the device: the solver detects a scale that is too large."""
     if isinstance(loss_scale, jax.Array) and loss_scale.shape == () and jnp.issubdtype(loss_scale.dtype, jnp.floating):
         with x64_if(dtype.itemsize == 8):
             return loss_scale.astype(dtype)

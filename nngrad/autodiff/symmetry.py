@@ -4,8 +4,8 @@ Repeated reverse mode multiplies the graph by about three with each order: each 
 beginning and writes it out once more in reverse. Forward mode propagates a tangent along each existing value; in
 canonical form it is Taylor mode, in which each order adds a constant number of matrix products. `grad` computes
 products with a *transposed* Jacobian, v' J, while forward mode gives J t. Two facts turn one into the other. Both hold
-only for true derivatives, so both require that every rule on the way is exact and that nothing on the way stops
-gradients; otherwise, and for all else, the gradient is computed in reverse mode.
+only for true derivatives, so both require that every rule on the path is exact and that nothing on the path stops
+gradients; otherwise, and in all other cases, the gradient is computed in reverse mode.
 
 *Independent elements.* Let each element of y depend on one element of x (`batching.py`), as in a network from one
 input to one output, evaluated on a batch. Then J is diagonal except for additional axes of y: with those indexed by
@@ -261,7 +261,7 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
     if not own <= task.stop_ids:
         return "the gradient in it was taken with stop_gradients that are not given now"
     _, active, _ = path_between([g], task.inputs, stop_ids=own)
-    active |= {id(derivation.gradient(z)) for z in task.inputs}  # which would move along
+    active |= {id(derivation.gradient(z)) for z in task.inputs}  # these would also move
     added = [x for x in task.stop_gradients if x.parent is not None and id(x) not in own and id(x) in active]
     return "stop_gradients are on the way within a gradient" if added else ""
 

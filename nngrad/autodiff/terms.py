@@ -75,8 +75,8 @@ def additive_groups(
 
     Args:
         f: The function.
-        given: The terms of each input; None for one that is the same in all directions.
-        plain: The values of the others.
+        given: The terms of each input; None for an input that is the same in all directions.
+        plain: The values of these inputs.
         sizes: The sizes of the axes of the directions.
     """
     moved = [i for i, terms in enumerate(given) if terms is not None]
@@ -134,13 +134,13 @@ def _group(
 def summed_product(
     f: Function, given: Sequence[Terms | None], plain: Sequence[Variable], sizes: tuple[int, ...]
 ) -> Variable | None:
-    """The sum over all directions of a product of two values along them, possibly the same one, and of others without
-    directions; None if it is no such product, or if all terms of one agree with all of the other.
+    """The sum over all directions of a product of two values along them, possibly the same one, and of values without
+    directions; None if `f` is not such a product, or if all terms of one agree with all of the other.
 
     Args:
         f: The function, a product of powers.
-        given: The terms of each input; None for one that is the same in all directions.
-        plain: The values of the others.
+        given: The terms of each input; None for an input that is the same in all directions.
+        plain: The values of these inputs.
         sizes: The sizes of the axes of the directions.
     """
     powers = powers_of(f)

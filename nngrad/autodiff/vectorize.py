@@ -1,8 +1,8 @@
 """Vectorisation: compute a graph for many values of some of its leaves at once.
 
-`vectorize` gives those leaves a leading axis, and builds a graph that computes the outputs along it. What does not
-depend on the leaves is shared. If the outputs are wanted summed over the axis, the sum is propagated through everything
-linear, and nothing is computed per element that need not be.
+`vectorize` gives those leaves a leading axis, and builds a graph that computes the outputs along it. Everything that
+does not depend on the leaves is shared. If the outputs are wanted summed over the axis, the sum is propagated through
+all linear functions, and nothing is computed per element that need not be.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ def vectorize(outputs: Sequence[Variable], batched: Values, collapse: bool = Fal
     Functions that do not depend on these leaves are used as they are. Random functions draw once for all K.
 
     Args:
-        outputs: What to compute.
+        outputs: The Variables to compute.
         batched: For each leaf, the Variable with its K values along a first axis: `(K, *leaf.shape)`, where a
             size 1 in place of one of the leaf's sizes stands for values that repeat along that axis.
         collapse: Return the sum over the K values instead of each.
@@ -73,8 +73,8 @@ def substituted(
 
     Args:
         sizes: The sizes of the axes that the leading one combines.
-        within: The builder in force, if what is emitted gets its present order and call; else it gets those of the
-            functions in the graph.
+        within: The builder in force, if emitted functions get its current order and call; otherwise they get those of
+            the functions in the graph.
         diagonals: The axes along which each batched value is diagonal, one for each of the `sizes`; None: none.
     """
     path, _, known = path_between(outputs, [*batched, *replaced], of_values=True)
@@ -99,12 +99,12 @@ def in_batches(
     outputs: Sequence[Variable], batched: Values, sums: Values, count: int, kinds: Sequence[str]
 ) -> list[Variable]:
     """`outputs`, each keeping its order of differentiation, with values along a leading axis of size `count`
-    substituted for some leaves, and sums over that axis for others, of which nothing else is needed.
+    substituted for some leaves, and sums over that axis for others, which are needed only as sums.
 
     Args:
         outputs: The Variables to compute.
         batched: The leaves that have the axis, and their values.
-        sums: The leaves that are given as their sums.
+        sums: The leaves that are given as sums, and these sums.
         count: The size of the axis.
         kinds: For each of `outputs` "each" or "sum", or "" to have the axis only if it depends on a leaf that has it.
     """
@@ -148,7 +148,7 @@ def demanded_of_body(body: Block, moved: Numbers, each: Numbers, sums: Numbers) 
 
 
 class _BatchedWalk:
-    """Vectorises the functions on the way: first it finds what is demanded of each, then it emits that.
+    """Vectorises the functions on the path: first it finds which values of each are needed, then it emits those.
 
     A Variable may have three values: `plain`, without the leading axis; `each`, with it; and `sums`, over it.
     """
@@ -165,7 +165,7 @@ class _BatchedWalk:
     ) -> None:
         self.path = path
         self._ascribe = ascribe
-        """Attributes what is emitted from now on to a function."""
+        """Attributes functions emitted from now on to a function."""
         self.sizes = sizes
         self.count = math.prod(sizes)
         self.plain: dict[Variable, Variable] = dict(replaced)
@@ -218,7 +218,7 @@ class _BatchedWalk:
                 self._each_wanted.update(f.inputs)
 
     def _kinds_of(self, f: Function, moved: Moved) -> Kinds | None:
-        """For control flow from which sums are wanted, how it needs each input; None if each element of all."""
+        """For control flow with wanted sums, how it needs each input; None if it needs each element of all."""
         if not isinstance(f.op, ControlOp) or not any(moved):
             return None
         sums = [y in self._sum_wanted and y in self._moved for y in f.outputs]
@@ -232,7 +232,7 @@ class _BatchedWalk:
         return x in self._each_wanted, x in self._sum_wanted
 
     def emit(self, f: Function) -> None:
-        """Emit what is demanded of `f`."""
+        """Emit the values of `f` that are needed."""
         self._ascribe(f)
         outs = [y for y in f.outputs if y not in self._given]
         each, total = (any([y in wanted for y in outs]) for wanted in (self._each_wanted, self._sum_wanted))

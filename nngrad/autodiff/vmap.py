@@ -38,8 +38,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
         each = nn.vmap(lambda x, t: nn.grad(loss(x, t), [w])[0])(xs, ts)        # the gradient of each sample
 
     `fun` runs once, on Variables without values and without that axis; its computation is then done for all rows
-    together. Gradients of any order reach its arguments and the Variables that it closes over. Random functions in it
-    draw for each row. `nn.grad` may be called in it, and it may be mapped again.
+    together. Gradients of any order reach its arguments and the Variables it closes over. Random functions in it draw
+    for each row. `nn.grad` may be called in it, and it may be mapped again.
 
     Args:
         fun: Pytrees of Variables in, a pytree of Variables, arrays and numbers out.
@@ -53,10 +53,10 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
         A function of pytrees of Variables, arrays and numbers that returns a pytree of Variables.
 
     Raises:
-        TypeError: `fun` is no function, or an axis is no int. The returned function raises it too, if an argument or
-            result of `fun` fits no Variable.
-        ValueError: (from the returned function) Axes do not fit the arguments, the sizes along them differ, there is
-            no axis, or a function in `fun` updates a Variable to a value that depends on the row.
+        TypeError: `fun` is not a function, or an axis is not an int. The returned function also raises it, if an
+            argument or result of `fun` does not fit a Variable.
+        ValueError: (from the returned function) Axes do not fit the arguments, the sizes along them differ, there is no
+            axis, or a function in `fun` updates a Variable to a value that depends on the row.
     """
     if not callable(fun):
         raise TypeError(f"vmap: fun: expected a function, got {fun!r}")

@@ -23,7 +23,7 @@ Gradients = dict[int, list[Variable]]
 """The gradients that have arrived at a Variable, by its id."""
 
 Retained = list[tuple[Variable, Variable]]
-"""Variables on the way, each with its gradient."""
+"""Variables on the path, each with its gradient."""
 
 Outputs = tuple[Variable, ...]
 Equal = dict[Function, tuple[Outputs, Outputs]]
@@ -33,16 +33,16 @@ Equal = dict[Function, tuple[Outputs, Outputs]]
 class Grad:
     """Traverses a graph from its outputs back to its inputs, and emits the graph of the gradients.
 
-    Functions are visited by descending rank, so that all functions that read an output come before the one
-    that computes it. The rule of each is looked up and called on the sums of the gradients that arrived; what it
-    returns arrives at the inputs. Everything but calculus is done here and in no rule: sums over fan-out
-    and over broadcast axes, casts, zeros, and stopping where no gradient is wanted.
+    Functions are visited by descending rank, so that all functions that read an output come before the one that
+    computes it. The rule of each is looked up and called on the sums of the gradients that arrived; its results arrive
+    at the inputs. Everything but calculus is done here and not in rules: sums over fan-out and over broadcast axes,
+    casts, zeros, and stopping where no gradient is wanted.
 
     Args:
         rules: The registry of backward rules.
         aggregate: Sums a list of two or more gradients that have arrived at one Variable.
         stop_ids: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
-        retained: A list to fill with every Variable on the way and its gradient.
+        retained: A list to fill with every Variable on the path and its gradient.
         equal: Functions that equal ones before them replace, with the outputs of both.
         stands_for: Maps ids of Variables to those that are read in their place; see `Task`.
     """
@@ -91,7 +91,7 @@ class Grad:
         """The gradients, from the functions on some path, by ascending rank, and the ids of the Variables there."""
         keep, outer = watched(), builder.call
         ranks = [f.rank for f in path if f.op.unbounded]
-        # Ranks do not tell what is read in the place of something else.
+        # Ranks do not tell which Variables are read in the place of others.
         masked_from = 0 if ranks and self.stands_for else min(ranks, default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
@@ -106,13 +106,13 @@ class Grad:
                 self.hand_on_to([id(ref()) for ref in f._outputs], arrived)
             gys = self.arrived_at(f, arrived)
             if gys is not None:
-                builder.call = outer or RuleCall(f, gys, keep)  # a rule that asks for gradients is still one rule
+                builder.call = outer or RuleCall(f, gys, keep)  # a rule that calls `grad` is still one rule
                 gxs = self.pulled(f, gys, outputs, active, arrived, f.rank >= masked_from)
                 for x, gx in zip(f.inputs, gxs, strict=True):
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
                 builder.call = outer
-        self.hand_on_to(self.stands_for, arrived)  # what the walk has ended at
+        self.hand_on_to(self.stands_for, arrived)  # where the walk has ended
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
             totals = [(self.stands_for.get(i, x), self.total(arrived, x)) for i, x in on_the_way.items()]
@@ -189,7 +189,7 @@ class Grad:
     def accumulated(
         self, accumulate: Callable[..., Any], f: Function, gys: list[Variable], active: set[int], arrived: Gradients
     ) -> Any:
-        """The gradients from a rule that is told which are wanted, and may add to those that have arrived."""
+        """The gradients from a rule that is told which are wanted, and may add to gradients that have arrived."""
 
         def take(i: int) -> Variable | None:
             gx = self.total(arrived, f.inputs[i])
@@ -221,7 +221,7 @@ def ones(builder: Builder, spec: Spec) -> Variable:
 
 
 def sum_of(gradients: list[Variable]) -> Variable:
-    """The sum of gradients of one Variable; masks that all of them are behind stay outermost."""
+    """The sum of gradients of one Variable; masks shared by all of them stay outermost."""
     return summed(gradients, sum_of_all)
 
 
@@ -250,12 +250,12 @@ class Sums:
 def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal:
     """The functions that compute the same as others before them; empty if something watches or simplification is off.
 
-    A program that recomputes a value wherever it is needed, such as the lengths of edges in each layer, has it more
-    than once, and so do gradients that were asked for one by one. The compiler merges them when it runs. But the
-    gradient of two equal functions is more than that of one: two gradients arrive, each with matrix products of its
-    own, where their sum would do. So the reverse pass moves what arrives at the one to the other. This excludes
-    infinite numbers and signed zeros: there the gradient of a sum is not the sum of two. With NaN it is, and `F.gather`
-    has one for what lies outside.
+    A program that recomputes a value wherever it is needed, such as the lengths of edges in each layer, contains it
+    more than once, and so do gradients that were requested one by one. The compiler merges the copies. But the gradient
+    of two equal functions takes more than that of one: two gradients arrive, each with its own matrix products, where
+    their sum would do. So the reverse pass moves the gradients of the one to the other. This excludes infinite numbers
+    and signed zeros: there the gradient of a sum is not the sum of two. With NaN it is, and `F.gather` returns NaN for
+    indices outside.
 
     Args:
         functions: All functions that are computed, by ascending rank.
@@ -275,7 +275,7 @@ def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal
         if first is f or any([not is_exact(a) and a == a for a in f.arguments if isinstance(a, int | float)]):
             continue
         rule = registry.find(f.op)
-        if rule is None or not rule.exact:  # a rule that is not linear makes something else of a sum
+        if rule is None or not rule.exact:  # a nonlinear rule maps a sum to something else
             continue
         own, shared = f.outputs, first.outputs
         if _alone(shared, fixed):

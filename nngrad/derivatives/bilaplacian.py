@@ -5,8 +5,8 @@ carries for each v
 
     v_i,   v_ij for i <= j,   c_i = sum_j v_ijj,   q = sum_ij v_iijj
 
-that is 1 + d (d + 1) / 2 + 2 d values beside v, of which each matrix product is taken. Nothing else is needed: by the
-chain rule those of y = f(v) are
+that is 1 + d (d + 1) / 2 + 2 d values beside v, each of which passes through every matrix product. Nothing else is
+needed: by the chain rule those of y = f(v) are
 
     y_i  = f'[v_i]
     y_ij = f'[v_ij] + f''[v_i, v_j]
@@ -14,15 +14,14 @@ chain rule those of y = f(v) are
     q    = f'[q] + 4 sum_i f''[v_i, c_i] + 2 sum_ij f''[v_ij, v_ij] + f''[l, l]
            + 4 sum_ij f'''[v_i, v_j, v_ij] + 2 sum_i f'''[v_i, v_i, l] + sum_ij f''''[v_i, v_i, v_j, v_j]
 
-with l = sum_i v_ii, where f'[a], f''[a, b], ... are the derivatives of f at v along a, b, ...: i, i, j, j are parted
-in all ways, and each sum is taken where it can be. The Laplacian of a Laplacian carries (d + 2)^2 values; fourth
-derivatives along d^2 directions whose combination is the bilaplacian (Griewank, Utke and Walther 2000, "Evaluating
-higher derivative tensors by forward propagation of univariate Taylor series"), of which the highest alone are summed
-(Dangel et al. 2025, "Collapsing Taylor Mode Automatic Differentiation"), 2 + 3 d^2.
+with l = sum_i v_ii, where f'[a], f''[a, b], ... are the derivatives of f at v along a, b, ...: i, i, j, j are split
+into groups in all ways, and each sum is taken as early as possible. The Laplacian of a Laplacian carries (d + 2)^2
+values. Fourth derivatives along d^2 directions that combine to the bilaplacian (Griewank, Utke and Walther 2000,
+"Evaluating higher derivative tensors by forward propagation of univariate Taylor series"), with only the highest summed
+(Dangel et al. 2025, "Collapsing Taylor Mode Automatic Differentiation"), carry 2 + 3 d^2.
 
-Each value is a Variable of its own, so all but the matrix products are functions of single elements, of which compilers
-make few loops. Their number grows with the square of d; so this is for few dimensions: see `carries_products` and the
-limits below it for when it is closed.
+Each value is a Variable of its own, so all but the matrix products are elementwise, and compilers fuse them into few
+loops. Their number grows with d^2, so this is for few dimensions: see `carries_products` and the limits below.
 """
 
 from __future__ import annotations
@@ -49,11 +48,11 @@ from ..rewrite.numbers import is_zero
 from .directions import several_over_directions
 
 Place = tuple[int, ...]
-"""Which of the values carried: (i,), (i, j) with i <= j, (i, j, j) for any j as (i, -1), and (-1, -1)."""
+"""The place of a value in a jet: (i,) is v_i, (i, j) with i <= j is v_ij, (i, -1) is c_i, and (-1, -1) is q."""
 Jet = dict[Place, Variable]
-"""The values carried for one Variable; those that are zero are not in it."""
+"""The nonzero values carried for one Variable, by place."""
 Moved = tuple[Variable | None, ...]
-"""For each input of a function that moves a direction; None for zero."""
+"""For each input of a function that moves, its derivative along a direction; None for zero."""
 
 FOURTH: Place = (-1, -1)
 
@@ -64,7 +63,7 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
 
     Raises:
         NotApplicable: Another way is better, or the only one.
-        NoForwardMode: A rule on the way is of no use forward.
+        NoForwardMode: A rule on the path cannot be used in forward mode.
     """
     count = math.prod(x.shape[lead:])
     (inputs,) = own_leaves([y], [x])
@@ -94,14 +93,14 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
 
 
 def values_carried(count: int) -> int:
-    """Returns the number of values carried for each Variable, including itself, in so many dimensions."""
+    """Returns how many values are carried for each Variable in `count` dimensions, counting the Variable itself."""
     return 2 + 2 * count + count * (count + 1) // 2
 
 
 _MOST_VALUES, _MOST_FUNCTIONS = 1000, 5000
-"""Up to how many values in all, and functions to compute them, where there are more for each Variable: compiling takes
-some ten milliseconds for each matrix product, and the chain rule of what is neither linear nor of single elements, as
-the softmax is, has about 5 d^2 terms of several functions each."""
+"""Limits on the values carried in all, and on the functions that compute them, where each Variable has more than
+`FEW_VALUES`. Compiling takes some ten milliseconds per matrix product, and the chain rule of a function that is neither
+linear nor elementwise, such as softmax, has about 5 d^2 terms of several functions each."""
 
 
 def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Variable]) -> dict[int, Variable]:
@@ -115,9 +114,9 @@ def linear_part(path: Sequence[Function], active: set[int], inputs: Sequence[Var
 
 
 def carries_products(path: Sequence[Function], active: set[int], linear: Mapping[int, Variable]) -> bool:
-    """Whether there is a matrix product between two functions that are not linear: what is carried goes through that.
-    The Laplacian of a Laplacian does all else at least as well, with scales and diagonals (`autodiff/along.py`)."""
-    bent: set[int] = set()  # what a function that is not linear depends on
+    """Whether a matrix product lies between two nonlinear functions, so that all carried values pass through it.
+    Otherwise the Laplacian of a Laplacian does at least as well, with scales and diagonals (`autodiff/along.py`)."""
+    bent: set[int] = set()  # the Variables that nonlinear functions depend on
     for f in reversed(path):
         leads = any([id(v) in bent for v in f.outputs])
         if leads and f.op.cost is not None and not all([id(v) in linear for v in f.outputs]):
@@ -129,7 +128,7 @@ def carries_products(path: Sequence[Function], active: set[int], linear: Mapping
 
 
 def is_linear(f: Function, live: Sequence[int]) -> bool:
-    """Whether `f` is affine in those of its inputs that are `live`, taken together."""
+    """Whether `f` is jointly affine in its `live` inputs."""
     fixed = f.op.fixed(len(f.inputs))
     return (len(live) == 1 and f.op.linear_in(live[0])) or (fixed is not None and not set(fixed) & set(live))
 
@@ -145,7 +144,7 @@ class _Walk:
         self.push = Pushforward()
 
     def begin(self, inputs: Sequence[Variable], x: Variable, lead: int, linear: dict[int, Variable]) -> None:
-        """Enter the first derivatives of what is linear in the inputs, and is read by what is not; it has no others."""
+        """Enter the first derivatives of Variables that are linear in the inputs and read by nonlinear functions."""
         read = {id(v): v for f in self.path for v in f.inputs if not all([id(z) in linear for z in f.outputs])}
         wanted = [v for v in read.values() if id(v) in linear]
         if not wanted:
@@ -159,7 +158,7 @@ class _Walk:
             self.jets[id(v)] = {(i,): each[i] for i in self.directions}
 
     def emit(self, f: Function) -> None:
-        """Enter the values of the outputs of `f`."""
+        """Enter the jets of the outputs of `f`."""
         live = [i for i, x in enumerate(f.inputs) if self.jets.get(id(x))]
         if not live or f.op.rules[self.push.reverse.place].kind == "non-differentiable":
             return
@@ -178,7 +177,7 @@ class _Walk:
                 }
 
     def _linear(self, f: Function) -> list[Jet]:
-        """What becomes of a function that all derivatives pass alike."""
+        """The jets of the outputs of a linear function, which maps all derivatives alike."""
         jets: list[Jet] = [{} for _ in f.specs]
         given = [self.jets.get(id(x), {}) for x in f.inputs]
         for place in dict.fromkeys([place for jet in given for place in jet]):
@@ -191,7 +190,7 @@ class _Walk:
         return jets
 
     def _elementwise(self, f: Function, index: int) -> Jet:
-        """As `_general`, where each derivative is a product, so that what multiplies each of them is summed first."""
+        """As `_general`, for an elementwise function: derivatives are products, so their other factors are summed."""
         slopes = _Forms(f, [index]).slopes()
         given, n = self.jets[id(f.inputs[index])], self.directions
 
@@ -228,7 +227,7 @@ class _Walk:
         return {place: value for place, value in jet.items() if value is not None}
 
     def _general(self, f: Function, live: list[int]) -> list[Jet]:
-        """The chain rule, at the top of this file, for a function of whatever kind."""
+        """The chain rule at the top of this file, for any function."""
         forms, n = _Forms(f, live), self.directions
         given = [self.jets[id(f.inputs[i])] for i in live]
 
@@ -272,7 +271,7 @@ class _Walk:
 class _Forms:
     """The derivatives of one function along directions, each built once on placeholders and reused.
 
-    Called with k directions, it gives for each output the derivative of order k along them; None for zero.
+    Called with k directions, it returns the derivative of order k along them for each output; None for zero.
     """
 
     def __init__(self, f: Function, live: list[int]) -> None:
@@ -300,7 +299,7 @@ class _Forms:
         return [None if is_zero(t) else t for t in self._applied(len(directions), given)]
 
     def slopes(self) -> list[Variable | None]:
-        """Returns the derivatives of orders 1 to 4 of a diagonal function of one input, by that."""
+        """Returns the derivatives of orders 1 to 4 of a diagonal function with respect to its one moving input."""
         (x,) = self._points
         while len(self._orders) <= _ORDERS:
             self._differentiate([F.constant(val=1, shape=x.shape, dtype=x.dtype)])
@@ -309,7 +308,7 @@ class _Forms:
 
     @contained
     def _differentiate(self, along: list[Variable]) -> None:
-        """Add one order, along these."""
+        """Add the next order, by differentiating the highest one along these leaves."""
         with switched(builder=None, precision=None):
             results = Pushforward()(self._orders[-1], self._points, along)
         self._directions.append(along)
@@ -318,7 +317,7 @@ class _Forms:
         self._paths.append(path_between(results, [*sources, *self._orders[0]], of_values=True)[0])
 
     def _applied(self, order: int, given: dict[Variable, Variable]) -> list[Variable]:
-        """Returns the derivatives of an order with Variables put in the place of others."""
+        """Returns the derivatives of this order, with Variables replaced as in `given`."""
         for f in self._paths[order]:
             if all([y in given for y in f.outputs]):
                 continue
@@ -342,7 +341,7 @@ def product_of(*factors: Variable | None) -> Variable | None:
 
 
 def sum_of_products(parts: Sequence[tuple[int, Variable | None]]) -> Variable | None:
-    """Returns the sum of multiples; None where there is none but zeros."""
+    """Returns the weighted sum; None if all terms are zero."""
     given = [x if weight == 1 else weight * x for weight, x in parts if x is not None and not is_zero(x)]
     if not given:
         return None

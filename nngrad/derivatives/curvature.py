@@ -24,7 +24,7 @@ from .parts import built, gradients_at, one_floating, pushed, vectors_for
 
 METHODS = ("residual", "dense", "cg")
 _LARGEST = 8192
-"""Up to so many rows a matrix is factorised by default. It takes half a gigabyte then, and some seconds."""
+"""The most rows that a matrix is factorised with by default; this takes half a gigabyte and some seconds."""
 
 
 class CurvatureMatrix:
@@ -64,7 +64,7 @@ class CurvatureMatrix:
         return sum([y.size for y in self.outputs])
 
     def __matmul__(self, vectors: Any) -> Any:
-        """The product with a vector: a derivative forward and one back, and never the matrix."""
+        """The product with a vector, by one forward and one reverse pass; the matrix is never formed."""
         given, arranged = self._vectors(vectors, "@: vectors")
         return arranged(self._built(lambda: self._back(self._along(given))))
 
@@ -73,7 +73,7 @@ class CurvatureMatrix:
         return self._built(lambda: [self._rows()])[0]
 
     def dense(self) -> Variable:
-        """The dense matrix, (n, n), with parameters one after another."""
+        """The dense matrix, (n, n), in the order of the parameters."""
         return self._built(lambda: [self._dense()])[0]
 
     def kernel(self) -> Variable:
@@ -94,8 +94,8 @@ class CurvatureMatrix:
         second moments of inputs and of output gradients (KFAC: Martens and Grosse, 2015; Grosse and Martens, 2016).
 
         Raises:
-            ValueError: A parameter is none of one affine function or convolution, or there is no batch of rows that are
-                independent.
+            ValueError: A parameter does not belong to exactly one affine function or convolution, or there is no batch
+                of independent rows.
         """
         if len(self.outputs) != 1:
             raise ValueError("kronecker: takes one Variable of outputs; join several by F.concatenate")
@@ -119,12 +119,12 @@ class CurvatureMatrix:
         Args:
             b: The right-hand side, a vector.
             damping: The number added to the diagonal: not negative, or a Variable of shape ().
-            method: "dense" makes the matrix; "residual" makes the kernel, smaller where there are fewer rows than
-                parameters, and uses Woodbury's identity, which needs `damping` and loses digits where it is small: see
-                `nn.natural_gradient`; "cg" iterates, by products alone. By default the smaller of the first two, or
-                "cg" where that has more than 8,192 rows.
-            tol, maxiter: As for `nn.linear_solve`, for "cg". With `maxiter` it ends after so many products with what
-                there is; without, the result is NaN where it has not converged.
+            method: "dense" forms the matrix. "residual" forms the kernel, which is smaller if there are fewer rows than
+                parameters, and uses Woodbury's identity; this needs `damping`, and loses digits where it is small: see
+                `nn.natural_gradient`. "cg" iterates, and only multiplies. By default the smaller of the first two, or
+                "cg" if that has more than 8,192 rows.
+            tol, maxiter: For "cg", as for `nn.linear_solve`. With `maxiter` the last iterate is returned after that
+                many products; without, the result is NaN if it has not converged.
 
         Returns:
             In the form of `b`.
@@ -149,7 +149,7 @@ class CurvatureMatrix:
         """R times a vector, in the shapes of the outputs."""
         try:
             moved = pushed(self.outputs, self.parameters, vectors)
-        except NoForwardMode:  # the gradient is linear in its seeds, and its derivative by them is what is wanted
+        except NoForwardMode:  # the gradient is linear in its seeds; transposing that map gives J v
             seeds = [direction_leaf(y.spec) for y in self.outputs]
             moved = gradients_at(gradients_at(self.outputs, self.parameters, list(seeds)), seeds, list(vectors))
         transposed = self._likelihood.times_transposed_root
@@ -167,8 +167,8 @@ class CurvatureMatrix:
         return y if self._scale == 1 else y * self._scale
 
     def _over_rows(self, y: Variable, square: bool = False) -> list[Variable]:
-        """The rows that belong to one of the outputs, in parts for each parameter, (y.size, *p.shape); or the sums of
-        their squares."""
+        """The rows that belong to one output, in parts for each parameter, (y.size, *p.shape); or the sums of their
+        squares."""
 
         def along(w: Variable) -> list[Variable]:
             gradients = gradients_at([y], self.parameters, [self._times_root(y, w)])
@@ -193,7 +193,7 @@ class CurvatureMatrix:
         return matrix
 
     def _by_kernel(self, extra: Variable, right: Callable[[Variable], Variable]) -> Variable:
-        """`R^T (R R^T + extra I)^-1` times a right side, which is made of R."""
+        """`R^T (R R^T + extra I)^-1` times a right-hand side, which `right` computes from R."""
         rows = self._rows()
         inner = _solved(self._kernel(rows), extra, right(rows))
         return F.matmul(F.transpose(rows, axes=(1, 0)), inner)
@@ -216,7 +216,7 @@ class CurvatureMatrix:
         return Packing(self.parameters, "parameters", type(self).__name__)
 
     def _vectors(self, given: Any, name: str) -> tuple[list[Variable], Callable[[list[Variable]], Any]]:
-        """A vector in parts, and what brings such a list into the form in which the vector was given."""
+        """The vector in parts, and a function that arranges such parts in the form of the given vector."""
         if isinstance(given, list | tuple):
             return vectors_for(self.parameters, given, name), lambda parts: parts
         packing = self._packing()
@@ -255,13 +255,13 @@ def gauss_newton(
     Residuals may contain derivatives. For the losses of all samples it is the empirical Fisher information.
 
     Args:
-        residuals: A Variable or a list of some, of any shapes.
+        residuals: A Variable or a list of Variables, of any shapes.
         parameters: Variables by name, or in a list.
         chunk: The number of rows of J to compute at once where all are needed; None for all.
 
     Raises:
-        TypeError: Something is no Variable of a floating dtype.
-        ValueError: There are none, or `chunk` is not positive.
+        TypeError: Something is not a Variable of a floating dtype.
+        ValueError: There are no residuals or no parameters, or `chunk` is not positive.
     """
     listed = differentiable(residuals, "gauss_newton: residuals")
     if not listed:
@@ -284,13 +284,13 @@ def fisher(
         likelihood: "categorical": logits along the last axis, for `F.softmax_cross_entropy`; "bernoulli": logits, for
             `F.sigmoid_cross_entropy`; "gaussian": means of normal distributions of variance 1, for half the squared
             error.
-        reduction: Whether the loss is a "mean" or a "sum" over samples: rows of the first axis, and for "categorical"
-            all places of axes but the last.
+        reduction: Whether the loss is a "mean" or a "sum" over samples: the rows of the first axis, or for
+            "categorical" all positions of all axes but the last.
         chunk: As for `gauss_newton`.
 
     Raises:
-        TypeError: Something is no Variable of a floating dtype.
-        ValueError: There are no parameters, outputs have no batch axis, or an argument is none of those there are.
+        TypeError: Something is not a Variable of a floating dtype.
+        ValueError: No parameters, outputs without a batch axis, or an unknown `likelihood` or `reduction`.
     """
     if likelihood not in LIKELIHOODS:
         raise ValueError(f"fisher: likelihood must be one of {', '.join(map(repr, LIKELIHOODS))}, got {likelihood!r}")
@@ -315,7 +315,7 @@ def _matrix(
 
 
 def listed_parameters(parameters: Any) -> Any:
-    """The parameters as a list, also if they are given by name."""
+    """The parameters as a list, even if they are given by name."""
     return list(parameters.values()) if isinstance(parameters, Mapping) else parameters
 
 
@@ -329,15 +329,15 @@ def natural_gradient(
         direction = nn.natural_gradient(nn.gauss_newton(residuals, parameters), damping=1e-8)
         direction = nn.natural_gradient(nn.fisher(logits, parameters), loss, damping=1e-3)
 
-    Without a loss it is the Gauss-Newton step (Levenberg-Marquardt, with damping) for half the sum of squares of the
-    residuals r, and `J^T (J J^T + damping I)^-1 r` in the space of residuals: if there are fewer of these than
-    parameters, it costs less, and it stays accurate however small `damping` is.
+    Without a loss it is the Gauss-Newton step (with damping, Levenberg-Marquardt) for half the sum of squares of the
+    residuals r. In the space of residuals this is `J^T (J J^T + damping I)^-1 r`: with fewer residuals than parameters
+    it costs less, and it stays accurate however small `damping` is.
 
     Args:
-        metric: Of `nn.gauss_newton` or `nn.fisher`.
+        metric: The result of `nn.gauss_newton` or `nn.fisher`.
         loss: Of shape (); None for half the sum of squares of the residuals of `nn.gauss_newton`.
         damping: As for `solve`.
-        method: As for `solve`; "cg" without a loss iterates in the smaller of both spaces.
+        method: As for `solve`; "cg" without a loss iterates in the smaller of the two spaces.
         tol: As for `solve`.
         maxiter: As for `solve`.
 
@@ -345,8 +345,8 @@ def natural_gradient(
         One Variable for each parameter, of its shape.
 
     Raises:
-        TypeError: Something is of the wrong kind.
-        ValueError: The loss is no scalar, or missing with `nn.fisher`; or `method` or `damping` is out of range.
+        TypeError: Something has the wrong type.
+        ValueError: The loss is not a scalar, or missing with `nn.fisher`; or `method` or `damping` is out of range.
     """
     if not isinstance(metric, CurvatureMatrix):
         raise TypeError(f"natural_gradient: metric: expected what nn.gauss_newton or nn.fisher gives, got {metric!r}")
@@ -374,7 +374,7 @@ def natural_gradient(
 
 
 def _solved(matrix: Variable, damping: Variable, b: Variable) -> Variable:
-    """The solution with a matrix and more on its diagonal."""
+    """The solution of `(matrix + damping I) x = b`."""
     more = F.matrix_diag(F.broadcast(F.reshape(damping, shape=(1,)), shape=b.shape))
     solution: Variable = F.batch_solve(matrix + more, b)
     return solution

@@ -43,7 +43,7 @@ def over_directions(
 def several_over_directions(
     along: Callable[[Variable], list[Variable]], x: Variable, lead: int, chunk: int | None, collapse: bool = False
 ) -> list[Variable]:
-    """Like `over_directions`, for an `along` that builds several Variables, which share common subexpressions."""
+    """Like `over_directions`, for a function that builds several Variables; these share common subexpressions."""
     count = math.prod(x.shape[lead:])
     if count == 1:
         ys = along(F.constant(val=1, shape=x.shape, dtype=x.dtype))
@@ -63,7 +63,7 @@ def several_over_directions(
 
 
 def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, collapse: bool) -> list[Variable]:
-    """`outputs` computed for each of the unit vectors that `t` may be, as `over_directions` returns them."""
+    """Returns `outputs` for every unit vector in place of `t`, in the form of `over_directions`."""
     axes = _read_as(outputs, t, lead)
     ones = {y: F.constant(val=1, shape=(1,) * (1 + y.ndim), dtype=t.dtype) for y in axes}
     (y, own), *_ = axes.items()
@@ -72,8 +72,8 @@ def _along_unit_vectors(outputs: Sequence[Variable], t: Variable, lead: int, col
 
 
 def _read_as(ys: Sequence[Variable], t: Variable, lead: int) -> dict[Variable, tuple[int, ...]]:
-    """`t`, or what alone reads it, if that is `t` in other shapes: their axes tell more of what depends on what. Of
-    each those axes, from `lead` on, along which directions differ; their sizes are the same."""
+    """Returns `t`, or the reshaped views of `t` through which alone it is read, whose axes tell more about dependences.
+    For each it names the axes, from `lead` on, along which the directions differ; their sizes are equal."""
     path, _, _ = path_between(ys, [t], of_values=True)
     found = {t: _longer(t, lead)}
     while True:
@@ -95,13 +95,13 @@ def _longer(y: Variable, lead: int) -> tuple[int, ...]:
 
 
 def _holds(t: Variable, y: Variable, lead: int) -> bool:
-    """Whether `y`, a view of `t`, is the same vector."""
+    """Whether `y`, a view of `t`, holds the same vector."""
     same = y.dtype == t.dtype and y.size == t.size and y.shape[:lead] == t.shape[:lead]
     return same and y._need_grad is not False
 
 
 def unit_vectors(x: Variable, lead: int, first: int, count: int) -> Variable:
-    """`count` unit vectors of `x`, beginning with number `first`: `(count, *(1,) * lead, *x.shape[lead:])`."""
+    """`count` unit vectors of `x` from number `first` on: `(count, *(1,) * lead, *x.shape[lead:])`."""
     own = x.shape[lead:]
     size = math.prod(own)
     vectors = F.matrix_diag(F.constant(val=1, shape=(size,), dtype=x.dtype))

@@ -3,8 +3,8 @@
 A random vector v with E[v v'] = I turns a quadratic form into a trace: E[v' H v] = tr H. There are three distributions:
 
 - *sparse*: unit vectors e_i, along `count` different coordinates drawn without replacement, times D / count. With
-  count = D the result is exact; a product of such a vector with a matrix takes one of its rows.
-- *rademacher*: each element 1 or -1. Of the trace only elements of H off the diagonal contribute to the variance.
+  count = D the result is exact. A product of such a vector with a matrix takes one of its rows.
+- *rademacher*: each element 1 or -1. Only off-diagonal elements of H contribute to the variance of the trace.
 - *gaussian*: each element standard normal.
 """
 
@@ -27,10 +27,10 @@ from ..graph.spec import Spec
 from ..graph.variable import leaf_of
 
 KINDS = ("sparse", "rademacher", "gaussian")
-"""How directions may be distributed."""
+"""The distributions of directions."""
 
 Vectors = Callable[[int, int], Variable]
-"""`count` of the values of a placeholder along a first axis, from the one with number `first` on."""
+"""`vectors(first, count)`: values number `first` to `first + count - 1` of a placeholder, along a first axis."""
 
 
 class Draw(NamedTuple):
@@ -39,11 +39,11 @@ class Draw(NamedTuple):
     directions: int
     kind: str
     key: Variable
-    """uint32[2], of which all follows."""
+    """uint32[2], which determines all directions."""
 
     def vectors(self, number: int, x: Spec, lead: int) -> Vectors:
-        """Directions of `x`: `(n, *(1,) * lead, *x.shape[lead:])`, the same for all along its leading axes, by that of
-        the independent draws which has this number."""
+        """Directions of `x`, `(n, *(1,) * lead, *x.shape[lead:])`, equal along its leading axes. Each `number` names an
+        independent draw."""
         own, ones = x.shape[lead:], (1,) * lead
         key = F.subkey(self.key, index=number)
         if self.kind == "sparse":
@@ -57,14 +57,13 @@ class Draw(NamedTuple):
         return lambda first, count: part(values, first, count)
 
     def coordinates(self, number: int, size: int) -> Variable:
-        """Distinct numbers below `size`, int32 `(directions,)`; see `vectors`."""
+        """Distinct integers below `size`, int32 `(directions,)`; see `vectors`."""
         drawn: Variable = F.distinct_integers(F.subkey(self.key, index=number), count=self.directions, high=size)
         return drawn
 
 
 def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
-    """How to draw, once all is found to be in order, with `size` coordinates of `of`; None where `directions` is
-    None."""
+    """Returns the checked settings of a draw, where `of` has `size` coordinates; None if `directions` is None."""
     if kind not in KINDS:
         raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
     if directions is None:
@@ -79,7 +78,7 @@ def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any
 
 
 def checked_key(operator: str, seed: Any) -> Variable:
-    """The key: the given Variable, or a leaf that draws a new one at each forward."""
+    """The key: the given Variable, or a leaf that draws a new one at each forward pass."""
     if isinstance(seed, Variable):
         if seed.shape != (2,) or seed.dtype.name != "uint32":
             raise TypeError(f"{operator}: seed, where it is a Variable, must be a key, uint32[2]; got {seed.spec}")
@@ -116,7 +115,7 @@ def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
 
 
 def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:
-    """The sum of `y` over `count` values of each of some placeholders, `chunk` of them at once, or all."""
+    """The sum of `y` over `count` values of each of the placeholders, computed `chunk` at a time, or all at once."""
     step = count if chunk is None else int(chunk)
     parts = []
     for first in range(0, count, step):
@@ -134,17 +133,17 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
     its gradients. It may be negative.
 
     Args:
-        estimate: A function of a key, a Variable uint32[2], which draws by it:
-            `lambda key: nn.laplacian(u, x, directions=4, seed=key) + u`. Operators that are given one key draw alike.
+        estimate: A function of a key, a Variable uint32[2], that draws its directions from it:
+            `lambda key: nn.laplacian(u, x, directions=4, seed=key) + u`. Operators with the same key draw alike.
         draws: The number of independent estimates, at least 2; the variance decreases with it.
         seed: As for `nn.laplacian`: the keys are derived from it.
 
     Returns:
-        In the shape of what `estimate` returns.
+        In the shape of the result of `estimate`.
 
     Raises:
-        TypeError: `estimate` is no function, or does not return a floating Variable; `draws` is no int; `seed` is
-            neither an int nor a key.
+        TypeError: `estimate` is not a function, or does not return a floating Variable; `draws` is not an int; `seed`
+            is neither an int nor a key.
         ValueError: `draws` is less than 2.
     """
     name = "unbiased_square"
@@ -161,7 +160,7 @@ def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, se
         product: Variable = found[0] * found[1]
         return product
     before, total = found[0], found[0] * found[1]
-    for last, each in pairwise(found[1:]):  # each pair once, in as many products as estimates
+    for last, each in pairwise(found[1:]):  # each pair once, with one product per estimate
         before = before + last
         total = total + before * each
     mean: Variable = F.mul_scalar(total, val=2 / (draws * (draws - 1)))

@@ -29,14 +29,14 @@ def diffusion(
 
         result[b, k] = sum_ij A[b, i, j] d^2 y[b, k] / (dx[b, i] dx[b, j]),   A = factor factor'
 
-    It is the sum of the second derivatives of y along the columns of the factor. `directions` random vectors v in place
-    of the columns estimate it without a bias, by the second derivatives along factor v.
+    It is the sum of the second derivatives of y along the columns of the factor. With `directions` it is an unbiased
+    estimate from the second derivatives along factor v, for that many random vectors v.
 
     Args:
         y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
         x: `(B, d)`; `(d,)` with `batched=False`.
-        factor: A matrix `(d, r)`, or one for each row `(B, d, r)`, in the dtype of `x`; it may depend on `x`, and is
-            not differentiated by it. Or a function that multiplies the matrix, d by d, by vectors shaped as `x`.
+        factor: A matrix `(d, r)`, or one for each row `(B, d, r)`, in the dtype of `x`; it may depend on `x`, but is
+            not differentiated. Or a function that multiplies the d by d matrix by vectors shaped as `x`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
         chunk: The number of directions to propagate at once, to bound the memory; None for all.
         directions: The number of random directions of an estimate; None for the exact result.
@@ -47,7 +47,7 @@ def diffusion(
         In the shape of `y`.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `laplacian`; ValueError also where the factor's shape does not fit.
+        TypeError, ValueError, MissingRule: As for `laplacian`; ValueError also if the factor's shape does not fit.
     """
     lead = checked("diffusion", y, x, batched, chunk)
     _check_vectors("diffusion", x, lead)
@@ -81,14 +81,14 @@ def differential_operator(
 
         result[b, k] = sum_t coefficients[t] d^n y[b, k] / (dx[b, i_t1] ... dx[b, i_tn])
 
-    With `directions` that many of the terms are drawn without replacement, and their sum is multiplied by the number of
-    terms over that of `directions`: an estimate without a bias, at a cost that does not grow with the number of terms.
+    With `directions` that many terms are drawn without replacement, and their sum is scaled by the number of terms over
+    `directions`: an unbiased estimate, at a cost that does not grow with the number of terms.
 
     Args:
         y: `(B,)`, `(B, 1)` or `(B, *m)`; of any shape with `batched=False`.
         x: `(B, d)`; `(d,)` with `batched=False`.
-        indices: The terms `(T, n)`: of each the n elements of x to differentiate by, in any order. Operators with terms
-            of several orders are sums of such.
+        indices: The terms `(T, n)`: for each, the n elements of x to differentiate by, in any order. For an operator
+            with terms of several orders, add one result for each order.
         coefficients: A number, or one for each term `(T,)`, or for each row and term `(B, T)`; a Variable or an array.
             They are not differentiated by x.
         batched: Whether rows are independent; see `nngrad.derivatives`.
@@ -100,9 +100,9 @@ def differential_operator(
         In the shape of `y`.
 
     Raises:
-        TypeError, ValueError: As for `laplacian`; ValueError also where `indices` or `coefficients` have another shape,
-            an index is out of range, or `directions` is more than there are terms.
-        MissingRule, NoForwardMode: An op on the way has no backward rule, or one that is of no use forward.
+        TypeError, ValueError: As for `laplacian`; ValueError also if `indices` or `coefficients` have another shape, an
+            index is out of range, or there are fewer terms than `directions`.
+        MissingRule, NoForwardMode: An op on the path has no backward rule, or one that cannot be used in forward mode.
     """
     name = "differential_operator"
     lead = checked(name, y, x, batched, chunk)
@@ -156,7 +156,7 @@ def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[V
 
 
 def _columns(indices: np.ndarray[Any, Any], chosen: Variable | None, x: Variable, lead: int) -> Vectors:
-    """Unit vectors of `x` along `indices`, or those of them that are `chosen`."""
+    """Unit vectors of `x` along `indices`, or along the `chosen` ones of them."""
     numbers = Variable.from_numpy_array(indices)
     if chosen is not None:
         numbers = F.embed(chosen, numbers)
@@ -177,7 +177,7 @@ def _terms(indices: Any, size: int) -> np.ndarray[Any, Any]:
 
 
 def _as_variable(given: Any, like: Variable, name: str) -> Variable:
-    """A Variable, or an array in the dtype of `like`."""
+    """The given Variable, or the given array in the dtype of `like`."""
     if isinstance(given, Variable):
         return given
     array = array_of(given, name)

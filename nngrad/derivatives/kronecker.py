@@ -18,18 +18,18 @@ class Layer(NamedTuple):
     """The block of the weight and bias of an affine function or convolution: the Kronecker product of two matrices."""
 
     weight: int
-    """The index of the parameter."""
+    """The index of the weight among the parameters."""
     bias: int | None
     inputs: Variable
-    """Second moments of what the weight is multiplied by, the last of it 1 where there is a bias: summed over places of
-    a convolution, a mean over the batch."""
+    """Second moments of the rows that the weight multiplies, extended by a 1 if there is a bias: summed over the
+    positions of a convolution, averaged over the batch."""
     outputs: Variable
-    """Those of the gradients at what it gives: summed over the batch, a mean over places."""
+    """Second moments of the gradients at the layer's result: summed over the batch, averaged over positions."""
     outputs_first: bool
-    """Whether the first axis of the weight is that of what it gives, as a convolution's is."""
+    """Whether the first axis of the weight is its output axis, as in a convolution."""
 
     def matrix_of(self, vectors: Sequence[Variable]) -> Variable:
-        """A layer's parts of a vector as one matrix, (inputs, outputs), with the bias in the last row."""
+        """The layer's parts of a vector as one matrix, (inputs, outputs), whose last row is the bias."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w, out = vectors[self.weight], self.outputs.shape[0]
         w = F.reshape(w, shape=(out, rows) if self.outputs_first else (rows, out))
@@ -40,7 +40,7 @@ class Layer(NamedTuple):
         return whole
 
     def parts_of(self, matrix: Variable, vectors: Sequence[Variable]) -> dict[int, Variable]:
-        """Such a matrix as parts of a vector, in the shapes of given ones."""
+        """The inverse of `matrix_of`: the parts of the matrix, by index, in the shapes of `vectors`."""
         rows = self.inputs.shape[0] - (self.bias is not None)
         w = matrix if self.bias is None else matrix[:rows]
         w = F.transpose(w, axes=(1, 0)) if self.outputs_first else w
@@ -58,7 +58,7 @@ class KroneckerFactors:
 
     def __init__(self, parameters: list[Variable], layers: list[Layer]) -> None:
         self.parameters = parameters
-        """The parameters that the matrix belongs to."""
+        """The parameters of the matrix."""
         self.layers = layers
         """The blocks."""
 
@@ -77,7 +77,7 @@ class KroneckerFactors:
         return self._by_layer(vectors, "@: vectors", lambda a, g, v: F.matmul(F.matmul(a, v), g))
 
     def solve(self, b: Any, damping: float | Variable = 0.0) -> list[Variable]:
-        """Solve `(A + damping I) x = b` exactly, by the eigenvalues of the small matrices.
+        """Solve `(A + damping I) x = b` exactly, by eigendecompositions of the small matrices.
 
         Args:
             b: The right-hand side, a vector.
@@ -114,18 +114,18 @@ class _Application(NamedTuple):
     function: Function
     weight: int
     rows: Variable
-    """The factor of the weight, one row for each position."""
+    """The other factor of the product, as a matrix with one row for each position."""
     channels: int
-    """The axis of the product that the weight gives."""
+    """The axis of the product that comes from the weight."""
     outputs_first: bool
-    """Whether this axis is the weight's first."""
+    """Whether that axis is the weight's first."""
     bias: int | None = None
 
 
 def kronecker_factors(
     y: Variable, parameters: list[Variable], root: Callable[[Variable], Variable], chunk: int | None
 ) -> KroneckerFactors:
-    """See `CurvatureMatrix.kronecker`. `root` makes gradients at the outputs of vectors of residuals."""
+    """See `CurvatureMatrix.kronecker`. `root` maps vectors of residuals to gradients at the outputs."""
     applications = _applications(y, parameters)
     ends = [each.function.outputs[0] for each in applications]
     for each, end in zip(applications, ends, strict=True):
@@ -145,14 +145,14 @@ def kronecker_factors(
 
 
 def _rows_of(x: Variable, axis: int) -> Variable:
-    """`x` as a matrix, whose columns are what differs along `axis`."""
+    """`x` as a matrix whose columns run along `axis`."""
     last = x if axis == x.ndim - 1 else F.transpose(x, axes=(*[i for i in range(x.ndim) if i != axis], axis))
     rows: Variable = F.reshape(last, shape=(-1, x.shape[axis]))
     return rows
 
 
 def _applications(y: Variable, parameters: list[Variable]) -> list[_Application]:
-    """The affine functions and convolutions that parameters belong to, each of them to one."""
+    """The affine functions and convolutions of the parameters, each of which must belong to exactly one."""
     owned = own_leaves([y], parameters)
     path, _, _ = path_between([y], [x for own in owned for x in own])
     readers: dict[int, list[Function]] = {}
@@ -182,7 +182,7 @@ def _applications(y: Variable, parameters: list[Variable]) -> list[_Application]
 
 
 def _only_reader(own: list[Variable], readers: dict[int, list[Function]]) -> tuple[Function | None, Variable]:
-    """The function that alone reads a parameter, perhaps reshaped, and what it reads; None if there are more."""
+    """The only function that reads a parameter, perhaps after reshaping, and the Variable it reads; or None."""
     x = own[0]
     while len(own) == 1 and len(readers.get(id(x), ())) == 1:
         (f,) = readers[id(x)]
@@ -197,7 +197,7 @@ def _reshapes(f: Function) -> bool:
 
 
 def _added_to(f: Function, x: Variable) -> Variable | None:
-    """What `x` is added to by a function that does only this."""
+    """The other operand, if all that `f` does is to add `x` to it; else None."""
     operands = summands(f.op, f.inputs, f.arguments)
     if operands is None or operands[1] or len(f.inputs) != 2 or any([c != 1 for _, c in operands[0]]):
         return None
@@ -206,7 +206,7 @@ def _added_to(f: Function, x: Variable) -> Variable | None:
 
 
 def _application(f: Function, x: Variable, weight: int) -> _Application | None:
-    """The product of a function's first input with `x`; None where it is none of matrices."""
+    """The product of the first input of `f` with `x`; None if it is not a matrix product."""
     if len(f.inputs) != 2 or f.inputs[1] is not x or f.inputs[0] is x:
         return None
     if f.op.windows is not None:

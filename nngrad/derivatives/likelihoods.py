@@ -12,14 +12,14 @@ from ..graph import Variable
 
 class Likelihood(NamedTuple):
     """A distribution whose natural parameters are the outputs of a network, and a root S of its Fisher information `S
-    S^T` in them. Both functions are given outputs and the factor that they multiply."""
+    S^T` in them. Both functions take the outputs and the vector to multiply."""
 
     times_root: Callable[[Variable, Variable], Variable]
     """S times a vector."""
     times_transposed_root: Callable[[Variable, Variable], Variable]
     """S^T times a vector."""
     has_classes: bool = False
-    """Whether the last axis holds the numbers of one draw."""
+    """Whether the last axis holds the parameters of a single draw."""
 
 
 def _categorical(y: Variable, w: Variable) -> Variable:

@@ -47,15 +47,15 @@ def jacobian(
 
     Returns:
         `(B, *m, *d)`: J[b, i, j] = dy[b, i] / dx[b, j]. With `batched=False` `(*y.shape, *x.shape)`.
-        Forward or reverse mode, whichever has fewer directions; reverse where there is no forward mode.
-        For a list of x a tuple of blocks, one for each; for a list of y a tuple of what there is for each: with both,
-        block `[i][j]` is that of y[i] and x[j]. Blocks share their passes: backward there is one for each y and not
-        for each block, and forward one for each x.
+        By forward or reverse mode, whichever has fewer directions; by reverse if there is no forward mode.
+        For a list of x, a tuple with one block for each; for a list of y, a tuple with one entry for each; for both,
+        block `[i][j]` is that of y[i] and x[j]. Blocks share passes: in reverse mode there is one for each y, in
+        forward mode one for each x.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
-        ValueError: Rows cannot be shown to be independent, or `chunk` is not positive; or a list is empty.
-        MissingRule: An op on the way has no backward rule.
+        ValueError: Rows cannot be shown to be independent, `chunk` is not positive, or a list is empty.
+        MissingRule: An op on the path has no backward rule.
     """
     ys, xs = as_list(y, "jacobian: y"), as_list(x, "jacobian: x")
     lead = max([checked("jacobian", v, u, batched, chunk) for v in ys for u in xs])
@@ -82,7 +82,7 @@ def jacobian(
 
 
 def first_derivatives(y: Variable, x: Variable, lead: int, chunk: int | None) -> Variable:
-    """The Jacobian of one Variable by another, in forward mode where possible, whatever their sizes."""
+    """The Jacobian of one Variable with respect to another, in forward mode if possible, whatever their sizes."""
     return forward_or_reverse(
         lambda: _from_columns(_columns([y], x, lead, chunk)[0], y, x, lead),
         lambda: _from_rows(_rows(y, [x], lead, chunk)[0], y, x, lead),
@@ -102,15 +102,15 @@ def hessian(
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
         x: `(B, *d)`, or of any shape with `batched=False`; or a list of such Variables.
         batched: Whether rows are independent, and the Hessian of each is wanted; see `nngrad.derivatives`.
-        chunk: The number of its rows to compute at once, to bound the memory; None for all.
+        chunk: The number of rows of the Hessian to compute at once, to bound the memory; None for all.
 
     Returns:
         `(B, *d, *d)`: H[b, i, j] = d^2 y[b] / (dx[b, i] dx[b, j]). With `batched=False` `(*x.shape, *x.shape)`.
-        For a list of x a tuple of tuples of blocks: `[i][j]` has the derivatives by x[i] and x[j]. They share one
-        gradient, and one pass forward for each x[i].
+        For a list of x, a tuple of tuples of blocks: `[i][j]` has the derivatives by x[i] and x[j]. They share one
+        gradient, and one forward pass for each x[i].
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where y is no scalar.
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if y is not a scalar.
     """
     xs = as_list(x, "hessian: x")
     lead = max([checked("hessian", y, u, batched, chunk, scalar=True) for u in xs])
@@ -133,7 +133,7 @@ def hessian(
 
 
 def _columns(ys: list[Variable], x: Variable, lead: int, chunk: int | None) -> list[Variable]:
-    """What each of `ys` does along each unit vector of `x`: forward, one pass for all of `ys`."""
+    """The derivative of each of `ys` along each unit vector of `x`: one forward pass for all of `ys`."""
     return several_over_directions(lambda t: pushed(ys, [x], [t]), x, lead, chunk)
 
 
@@ -149,12 +149,12 @@ def _from_rows(rows: Variable, y: Variable, x: Variable, lead: int) -> Variable:
 
 
 def _rows(y: Variable, xs: list[Variable], lead: int, chunk: int | None) -> list[Variable]:
-    """The gradient of each element of `y` with respect to each of `xs`: one pass back for all of `xs`."""
+    """The gradient of each element of `y` with respect to each of `xs`: one reverse pass for all of `xs`."""
     return several_over_directions(lambda u: gradients_at([y], xs, [u]), y, lead, chunk)
 
 
 def _arranged(blocks: list[Variable], y: Variable | Variables, x: Variable | Variables) -> Any:
-    """Blocks, row by row, as a Variable, a tuple or a tuple of tuples, as lists are given of `y` and of `x`."""
+    """Row-major blocks as a Variable, a tuple or a tuple of tuples, as `y` and `x` are given as Variables or lists."""
     if isinstance(y, Variable):
         return blocks[0] if isinstance(x, Variable) else tuple(blocks)
     if isinstance(x, Variable):
@@ -168,15 +168,15 @@ def hessian_diagonal(
 ) -> Variable:  # fmt: skip
     """The second derivative of a scalar by each element of `x`, by forward over forward.
 
-    With `directions` it is estimated without a bias, as the mean of `v * (H v)` over random v whose elements are 1 or
-    -1 (Bekas, Kokiopoulou and Saad, 2007): one product for each, however many elements there are. Where H is diagonal
+    With `directions` it is an unbiased estimate: the mean of `v * (H v)` over random v whose elements are 1 or -1
+    (Bekas, Kokiopoulou and Saad, 2007). Each v takes one product, however many elements there are. Where H is diagonal
     a single one is exact.
 
     Args:
         y: `(B,)` or `(B, 1)`: a number for each row. With `batched=False` one number, of any shape.
         x: `(B, *d)`, or of any shape with `batched=False`.
         batched: Whether rows are independent; see `nngrad.derivatives`.
-        chunk: How many elements are differentiated by at once, or random directions, to bound the memory; None for all.
+        chunk: How many elements or random directions are processed at once, to bound the memory; None for all.
         directions: The number of random directions; None for the exact diagonal.
         seed: As for `laplacian`.
 

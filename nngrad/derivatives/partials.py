@@ -23,28 +23,28 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
 
         u, = ...;  u_t, u_x, u_xx, u_xt = nn.derivatives(u, [(t,), (x,), (x, x), (x, t)])
 
-    Each derivative is the gradient of the sum of the one before. So it is the partial derivative where each element of
-    y depends on one element of every variable, as for coordinates `(B,)` or `(B, 1)` of B points.
+    Each derivative is the gradient of the sum of the previous one. So it is the partial derivative if each element of y
+    depends on one element of every variable, as for coordinates `(B,)` or `(B, 1)` of B points.
 
     A y with more elements than a variable has several values at each point: components of a field, `(B, m)`, or the
-    functions that an operator network learns, `(functions, B)`. Then each of them is differentiated, forward along all
-    points at once, so that what depends on the points alone, as a DeepONet's trunk, is differentiated once for all
-    functions (the aim of zero coordinate shift: Leng et al. 2023, arXiv 2311.00860).
+    functions that an operator network learns, `(functions, B)`. Then each value is differentiated, in forward mode
+    along all points at once. Computations that depend on the points alone, such as a DeepONet's trunk, are thus
+    differentiated once for all functions (the aim of zero coordinate shift: Leng et al. 2023, arXiv 2311.00860).
 
     Args:
         y: Variable to differentiate.
-        wanted: For each derivative the Variables to differentiate by, in turn. (x, t) and (t, x) are the same partial
-            derivative, and built once, where rows can be shown to be independent.
+        wanted: For each derivative, the Variables to differentiate by, in turn. (x, t) and (t, x) are the same partial
+            derivative, and are built once if rows can be shown to be independent.
 
     Returns:
-        One Variable for each of `wanted`: in the shape of the variables, which within one entry must have the same; in
-        the shape of y where y has more elements than some variable.
+        One Variable for each of `wanted`, in the shape of its variables, which must be the same within an entry; in the
+        shape of y if y has more elements than some variable.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
         ValueError: An entry is empty, or its variables differ in shape. For a larger y: it cannot be shown that each
             element of y depends on one element of each variable.
-        MissingRule, NoForwardMode: An op on the way has no backward rule; for a larger y, none that is of use forward.
+        MissingRule, NoForwardMode: An op on the path has no backward rule; for a larger y, none for forward mode.
     """
     y = one_floating(y, "y")
     if not isinstance(wanted, list | tuple):
@@ -68,12 +68,12 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
 def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
     """The derivatives of `y` with respect to `x` of orders 1 to n, each built on the ones before it.
 
-    The k-th is the gradient of the sum of the (k-1)-th. So where each element of y depends on one element of x, as for
-    a network evaluated at points `(B, 1)`, it is d^k y / dx^k at every point; the graph of all n orders then has a
-    number of matrix products that grows as n.
+    The k-th is the gradient of the sum of the (k-1)-th. So if each element of y depends on one element of x, as for a
+    network evaluated at points `(B, 1)`, it is d^k y / dx^k at every point; the number of matrix products in the graph
+    of all n orders then grows linearly with n.
 
     Args:
-        y: Variable to differentiate; a first derivative sums over what y has for one element of x.
+        y: Variable to differentiate; a first derivative sums over the elements of y that depend on one element of x.
         x: The variable.
         n: The highest order, at least 1.
 
@@ -81,13 +81,13 @@ def nth_derivative(y: Variable, x: Variable, n: int) -> list[Variable]:
         n Variables of the shape and dtype of x.
 
     Raises:
-        TypeError: Something is not a Variable, or not of a floating dtype; n is no int.
+        TypeError: Something is not a Variable, or not of a floating dtype; n is not an int.
         ValueError: n is less than 1.
-        MissingRule: An op on the way has no backward rule.
+        MissingRule: An op on the path has no backward rule.
     """
     y, x, n = one_floating(y, "y"), one_floating(x, "x"), checked_count(n, "n")
     results, first = [], y
-    with emitting(functions_of([y]), 1):  # so that all orders share what they have in common
+    with emitting(functions_of([y]), 1):  # so that all orders share common subexpressions
         for _ in range(n):
             (y,) = grad(y, x)
             results.append(y)
@@ -109,7 +109,7 @@ def _check_one_element(y: Variable, x: Variable) -> None:
 
 
 def _of_each_element(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
-    """The derivatives of each element, in the shape of `y`: along all elements of a variable at once."""
+    """The derivatives of each element, in the shape of `y`, along all elements of a variable at once."""
 
     def build() -> list[Variable]:
         known: dict[tuple[Variable, ...], Variable] = {(): y}
@@ -126,7 +126,7 @@ def _of_each_element(y: Variable, entries: list[tuple[Variable, ...]]) -> list[V
 
 
 def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable]:
-    """The derivatives, from those of the lowest order up; those that share all but the last variable are one walk's."""
+    """The derivatives, from the lowest order up; those that differ in the last variable alone share a walk."""
     known: dict[tuple[Variable, ...], Variable] = {(): y}
     highest = max([len(entry) for entry in entries], default=0)
     for order in range(highest):
@@ -135,7 +135,7 @@ def _partials(y: Variable, entries: list[tuple[Variable, ...]]) -> list[Variable
             if len(entry) > order:
                 nexts.setdefault(entry[:order], {})[entry[order]] = None
         for prefix, xs in nexts.items():
-            # One reverse pass gives first derivatives by all variables; what higher ones are built on is one for each.
+            # One reverse pass gives the first derivatives by all variables; each base of higher ones has its own.
             gradients = grad(known[prefix], list(xs)) if highest == 1 else [grad(known[prefix], x)[0] for x in xs]
             known.update({(*prefix, x): gx for x, gx in zip(xs, gradients, strict=True)})
     results = [known[entry] for entry in entries]

@@ -28,19 +28,19 @@ Variables = Variable | Iterable[Variable]
 def pushed(
     outputs: list[Variable], inputs: list[Variable], tangents: list[Variable], stop_ids: frozenset[int] = frozenset()
 ) -> list[Variable]:
-    """The derivatives along tangents. A leaf that is not in the graph stands for those there that share its data.
-    Variables whose ids are among `stop_ids` count as constants."""
+    """The derivatives along tangents. A leaf that is not in the graph stands for all leaves there that share its data.
+    Variables with ids in `stop_ids` are held constant."""
     pairs = [(x, t) for own, t in zip(own_leaves(outputs, inputs), tangents, strict=True) for x in own]
     return Pushforward(stop_ids=stop_ids)(outputs, [x for x, _ in pairs], [t for _, t in pairs])
 
 
 def gradients_at(outputs: list[Variable], inputs: list[Variable], seeds: Sequence[Variable | None]) -> list[Variable]:
-    """The gradients. A leaf that is not in the graph stands for those there that share its data."""
+    """The gradients. A leaf that is not in the graph stands for all leaves there that share its data."""
     return emitted(Request(outputs, inputs, seeds)).gradients
 
 
 def as_list(given: Any, name: str) -> list[Any]:
-    """`given` as a list: itself if it is a list or a tuple, else as the only item."""
+    """`given` as a list: a list or a tuple has its own items, anything else is the only item."""
     if not isinstance(given, list | tuple):
         return [given]
     if not given:
@@ -65,7 +65,7 @@ def slope_along(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
 
 
 def slope_in_reverse(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
-    """The same by reverse mode."""
+    """The same, by reverse mode."""
     (gx,) = gradients_at([y], [x], [in_dtype(t, y.dtype)])
     return in_dtype(F.sum(gx * t, axis=tuple(range(lead, x.ndim))), y.dtype)
 
@@ -81,7 +81,7 @@ def after_batch(x: Variable, lead: int) -> Variable:
 
 
 def built(given: list[Variable], build: Callable[[], list[Variable]]) -> list[Variable]:
-    """Returns what `build` emits, each expression once, as Variables that were not there before."""
+    """Returns new Variables for the results of `build`, with common subexpressions emitted once."""
     results = _emitted(given, build)
     if build_options().applying.auto_forward:
         for f in functions_of(results):
@@ -102,7 +102,7 @@ def _emitted(given: list[Variable], build: Callable[[], list[Variable]]) -> list
 
 
 def second(y: Variable, x: Variable, t: Variable, stop_ids: frozenset[int] = frozenset()) -> Variable:
-    """The second derivative of `y` along `t`, which is held fixed, as those are whose ids are among `stop_ids`."""
+    """The second derivative of `y` along `t`; `t` and Variables with ids in `stop_ids` are held constant."""
     return pushed(pushed([y], [x], [t], stop_ids), [x], [t], stop_ids)[0]
 
 

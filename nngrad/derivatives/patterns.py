@@ -19,14 +19,14 @@ from ..graph.body_op import in_place_of
 from .parts import built, gradients_at, one_floating
 
 Labels = np.ndarray[Any, np.dtype[np.int64]]
-"""For each element of an array the label of a set; 0 is the empty one."""
+"""For each element of an array, the label of a set; 0 is the empty set."""
 
 
 class ElementSets:
     """Sets of the numbers from 0 to `count - 1`, each identified by a label.
 
-    Elements with equal dependences share a label. So the union of arrays takes time proportional to the distinct pairs
-    of labels, not to the elements.
+    Elements with equal dependences share a label. So a union of two arrays takes time proportional to the number of
+    distinct pairs of labels, not of elements.
     """
 
     def __init__(self, count: int) -> None:
@@ -35,11 +35,11 @@ class ElementSets:
         self._unions: dict[tuple[int, int], int] = {}
 
     def singletons(self, shape: tuple[int, ...]) -> Labels:
-        """Labels of {0}, {1}, ... in the order of an array's elements."""
+        """An array of labels of {0}, {1}, ..., in the order of its elements."""
         return np.arange(1, 1 + math.prod(shape), dtype=np.int64).reshape(shape)
 
     def union(self, a: Labels, b: Labels) -> Labels:
-        """The union of two arrays of sets, which are broadcast together."""
+        """The elementwise union of two arrays of sets, which are broadcast against each other."""
         a, b = np.broadcast_arrays(a, b)
         low, high = np.minimum(a, b).ravel(), np.maximum(a, b).ravel()
         differ = np.flatnonzero((low != 0) & (low != high))
@@ -49,7 +49,7 @@ class ElementSets:
         return high.reshape(a.shape)
 
     def along(self, labels: Labels, axes: Iterable[int]) -> Labels:
-        """The union along some axes, which keep size 1."""
+        """The union over some axes, which keep size 1."""
         axes = tuple(axes)
         shape = tuple([1 if a in axes else n for a, n in enumerate(labels.shape)])
         rows = np.moveaxis(labels, axes, range(len(axes)))
@@ -57,7 +57,7 @@ class ElementSets:
         return self._halved(rows).reshape(shape)
 
     def grouped(self, labels: Labels, groups: Labels, count: int) -> Labels:
-        """The union of the labels of each of `count` groups."""
+        """The union of the labels in each of `count` groups."""
         order = np.argsort(groups, kind="stable")
         labels, groups = labels[order], groups[order]
         turn = np.arange(len(groups)) - np.searchsorted(groups, groups)
@@ -68,7 +68,7 @@ class ElementSets:
         return found
 
     def _halved(self, rows: Labels) -> Labels:
-        """The union of all rows."""
+        """The union of all rows, by repeated halving."""
         if not len(rows):
             return np.zeros(rows.shape[1:], np.int64)
         while len(rows) > 1:
@@ -90,7 +90,7 @@ class ElementSets:
 Indices = np.ndarray[Any, np.dtype[np.int64]]
 
 MOST_ELEMENTS = 2**24
-"""float32 counts as far as this; where an op moves more elements than that, its axes tell what depends on what."""
+"""float32 counts exactly up to this; for an op that moves more elements, only its axes tell the dependences."""
 
 
 class Sparsity(NamedTuple):
@@ -147,7 +147,7 @@ def sparsity(y: Variable, x: Variable) -> Sparsity:
 
 
 def _sparsity(ys: Sequence[Variable], xs: Sequence[Variable]) -> Sparsity:
-    """That of the elements of all `ys` with respect to those of all `xs`, each one after another."""
+    """The pattern of the concatenated elements of `ys` with respect to the concatenated elements of `xs`."""
     ends = np.cumsum([x.size for x in xs])
     sets = ElementSets(int(ends[-1]))
     starts = [
@@ -165,13 +165,13 @@ def _sparsity(ys: Sequence[Variable], xs: Sequence[Variable]) -> Sparsity:
 
 
 def hessian_sparsity(y: Variable, xs: Sequence[Variable]) -> Sparsity:
-    """Where the Hessian of the sum of `y` with respect to the elements of all `xs` may be other than zero. No one of
-    these depends on another."""
+    """The pattern of the Hessian of the sum of `y` with respect to the elements of all `xs`, none of which depends on
+    another."""
     gradients = built([y, *xs], lambda: gradients_at([y], [*xs], [None]))
     found = _sparsity(gradients, xs)
     n = found.shape[0]
     here, mirrored = found.rows * n + found.columns, found.columns * n + found.rows
-    both = np.intersect1d(here, mirrored, assume_unique=True)  # it is symmetric
+    both = np.intersect1d(here, mirrored, assume_unique=True)  # the Hessian is symmetric
     return Sparsity(both // n, both % n, (n, n))
 
 
@@ -180,13 +180,13 @@ class Read(NamedTuple):
 
     variables: list[Variable]
     elements: Labels
-    """Which element each of theirs is, counted from 1, one Variable after another; 0 for a constant."""
+    """The number, from 1, of the element that each of their elements holds, Variable by Variable; 0 for a constant."""
 
 
 @contained
 def elements_read(y: Variable, x: Variable) -> Read:
-    """What `y` is computed of: elements of `x` that have been taken, moved and repeated, but not changed. None of the
-    Variables depends on another."""
+    """The Variables that `y` is computed from, whose elements are elements of `x` that were taken, moved or repeated,
+    but not changed. None of them depends on another."""
     set_switches(auto_forward=False, deterministic=True)
     own = own_leaves([y], [x])[0]
     sets = ElementSets(x.size)
@@ -212,7 +212,7 @@ def elements_read(y: Variable, x: Variable) -> Read:
 
 
 def _taken(f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequence[Variable]) -> Labels | None:
-    """Which elements the output of `f` has, where it does nothing but take some of what is `found`."""
+    """The labels of the output of `f`, if all that it does is to take elements of `found` Variables; else None."""
     given = [i for i, x in enumerate(f.inputs) if id(x) in found]
     moves = f.op.fuses == "moving" or all([f.op.linear_in(i) for i in given])
     if len(f.specs) > 1 or not moves or f.specs[0].dtype != xs[0].dtype or _is_users_surrogate(f):
@@ -231,11 +231,11 @@ def _taken(f: Function, found: Mapping[int, Labels], sets: ElementSets, xs: Sequ
 def _followed(
     ys: Sequence[Variable], starts: Sequence[tuple[Variable, Labels]], sets: ElementSets
 ) -> list[Labels]:
-    """For each element of `ys` the set of what it depends on; `starts` says this for the Variables at the start."""
-    set_switches(auto_forward=False, deterministic=True)  # functions that are tried are no calls of the user's
+    """The dependences of the elements of each of `ys`; `starts` has those of the Variables to start from."""
+    set_switches(auto_forward=False, deterministic=True)  # trial runs of functions are not the user's calls
     xs = [x for x, _ in starts]
     found = {id(x): labels for x, labels in starts}
-    held: list[Any] = []  # ids are those of Variables that live
+    held: list[Any] = []  # keeps Variables alive, whose ids are keys
     waiting: list[Function | _Same] = [*path_between(ys, xs)[0][::-1]]
     while waiting:
         f = waiting.pop()
@@ -255,7 +255,7 @@ def _followed(
 
 
 class _Same(NamedTuple):
-    """The computation behind the outputs of a function that merely runs a body."""
+    """States that `outputs` equal `results`: those of the body that a function merely runs."""
 
     results: Sequence[Variable]
     outputs: Sequence[Variable]
@@ -289,7 +289,7 @@ def _of_outputs(
 
 
 def _of_rank(labels: Labels, ndim: int, sets: ElementSets) -> Labels:
-    """The dependences along the first `ndim` axes, which are those of another output."""
+    """The dependences along the first `ndim` axes, for an output of that rank."""
     labels = sets.along(labels, range(ndim, labels.ndim))
     return labels.reshape(labels.shape + (1,) * (ndim - labels.ndim) if ndim > labels.ndim else labels.shape[:ndim])
 
@@ -299,13 +299,13 @@ def _united(sets: ElementSets, labels: Sequence[Labels]) -> Labels:
 
 
 def _is_users_surrogate(f: Function) -> bool:
-    """Whether its gradient is another than that of what it computes, and may mix what that does not."""
+    """Whether the user gave `f` a gradient that is not that of its forward pass, and may have other dependences."""
     rule = registry.find(f.op)
     return rule is not None and rule.kind == "user" and not rule.exact
 
 
 def _part(labels: Labels, key: Key) -> Labels:
-    """What `key` tells of an array (`nngrad.graph.axes`)."""
+    """The part of an array that `key` selects (`nngrad.graph.axes`)."""
     axis = 0
     for entry in key:
         if entry is None:
@@ -321,7 +321,7 @@ def _part(labels: Labels, key: Key) -> Labels:
 
 
 def _carried(f: Function, i: int, labels: Labels, sets: ElementSets, xs: Sequence[Variable]) -> Labels:
-    """What the elements of the output of `f` depend on by way of input `i`, in a shape that broadcasts to its own."""
+    """The dependences of the output of `f` through input `i`, in a shape that broadcasts to that of the output."""
     places, ndim = _places(f)[i], f.specs[0].ndim
     mixed = [a for a, b in enumerate(places) if b is None or b in places[:a]]
     if any([labels.shape[a] > 1 for a in mixed]):
@@ -338,8 +338,8 @@ def _carried(f: Function, i: int, labels: Labels, sets: ElementSets, xs: Sequenc
 
 
 def _places(f: Function) -> list[Places]:
-    """For each axis of each input the axis of the output that it is carried to, or None. Of inputs that are not read,
-    but that a gradient passes to, nothing is known unless `f` goes element by element."""
+    """For each axis of each input, the axis of the output that it is carried to, or None. Nothing is known of inputs
+    that pass gradients on without being read, unless `f` is elementwise."""
     read = axes_carried(f)
     ndim = f.specs[0].ndim
     rest = f.inputs[len(read) :]
@@ -350,8 +350,8 @@ def _places(f: Function) -> list[Places]:
 
 
 def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indices] | None:
-    """Pairs of an element of the output of `f` and an element of input `i` that is in it, where `f` does nothing but
-    move elements and add some up; None where it does more, or that is not known."""
+    """Pairs of an element of the output of `f` and an element of input `i` that it contains, if `f` only moves and adds
+    elements; None if it does more, or if this is unknown."""
     others = [x for k, x in enumerate(f.inputs) if k != i]
     sizes = (f.inputs[i].size, f.specs[0].size)
     if len(f.specs) > 1 or not min(sizes) or max(sizes) > MOST_ELEMENTS:
@@ -359,13 +359,13 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
     if not f.op.linear_in(i) and f.op.fuses != "moving":
         return None
     if any([x._source is not None for x in leaves_of(others)]) or path_between(others, xs, of_values=True)[0]:
-        return None  # indices that are drawn, or computed from x, are others next time
+        return None  # indices that are drawn, or computed from x, change with each run
     x = Variable(f.inputs[i].shape)
     given = [x if k == i else _in_float32(each) for k, each in enumerate(f.inputs)]
     y = cast(Variable, apply(f.op, tuple(given), f.arguments))
     factors = [each for k, each in enumerate(given) if k != i and each.spec.differentiable]
     if factors and leaves_of(gradients_at([y], factors, [None])):
-        return None  # these are no indices, but numbers with which it would be another pattern
+        return None  # these are not indices, but numbers that change the pattern
     forward = _sources(y, x)
     if forward is not None:
         return forward
@@ -376,18 +376,18 @@ def _moved(f: Function, i: int, xs: Sequence[Variable]) -> tuple[Indices, Indice
 
 
 def _in_float32(x: Variable) -> Variable:
-    """A leaf with the present numbers of `x`."""
+    """A leaf with the current values of `x`, as float32 if they are floating."""
     return Variable.from_numpy_array(x.d.astype(np.float32) if x.spec.differentiable else x.d)
 
 
 def _sources(y: Variable, x: Variable) -> tuple[Indices, Indices] | None:
-    """Pairs of an element of `y` and the one of `x` that it is, where each element of `y` is an element of `x` or a
-    constant; None where that is not so. Numbers at random tell, since `y` is linear or moves elements."""
+    """Pairs of an element of `y` and its source in `x`, if each element of `y` is an element of `x` or a constant; else
+    None. Random numbers tell, since `y` is linear or moves elements."""
 
     def at(numbers: Any) -> Any:
         x.d = numbers.reshape(x.shape)
         y.forward()
-        return np.nan_to_num(y.d.ravel(), posinf=0, neginf=0)  # NaN stands where an index is out of range
+        return np.nan_to_num(y.d.ravel(), posinf=0, neginf=0)  # an index out of range gives NaN
 
     rng = np.random.default_rng(0)
     numbers = [np.arange(1, 1 + x.size, dtype=np.float32), *rng.standard_normal((2, x.size), np.float32)]

@@ -17,18 +17,18 @@ def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
 
     Args:
         outputs: Variable or Variables to differentiate.
-        inputs: Variables that move; leaves, or Variables in the middle of the graph. Where one depends on another, it
-            moves along its own tangent and along with the other: the derivatives are those that `grad` gives.
+        inputs: Variables that move; leaves, or Variables in the middle of the graph. An input that depends on another
+            moves along its own tangent and with the other: the derivatives are those that `grad` gives.
         tangents: The direction: for each input a Variable, an array, an NdArray or a number, of the input's shape. A
             Variable may be a leaf that is written to later, or depend on the inputs; gradients flow into it.
 
     Returns:
-        One Variable per output, of its shape and dtype; zeros where no input moves it.
+        One Variable per output, of its shape and dtype; zeros if no input moves it.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
         ValueError: Lengths or shapes do not fit.
-        MissingRule: An op on the way has no backward rule.
+        MissingRule: An op on the path has no backward rule.
     """
     outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     vectors = vectors_for(inputs, tangents, "tangents")
@@ -42,7 +42,7 @@ def vjp(outputs: Variables, inputs: Variables, cotangents: Any) -> list[Variable
 
     Args:
         outputs: Variable or Variables to differentiate.
-        inputs: Variables with respect to which.
+        inputs: Variables to differentiate with respect to.
         cotangents: For each output a Variable, an array, an NdArray or a number, of the output's shape.
 
     Returns:
@@ -63,7 +63,7 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
 
     Args:
         outputs: Variable or Variables whose sum is differentiated twice.
-        inputs: Variables with respect to which.
+        inputs: Variables to differentiate with respect to.
         vectors: For each input a Variable, an array, an NdArray or a number, of the input's shape.
 
     Returns:

@@ -27,7 +27,7 @@ class Ritz(NamedTuple):
     values: Array
     """Estimates of eigenvalues, of shape (k), ascending; the extreme ones converge first."""
     weights: Array
-    """The share of the starting vector that belongs to each, of shape (k); their sum is 1."""
+    """The squared component of the unit starting vector along each, of shape (k); their sum is 1."""
     vectors: Array | None = None
     """Estimates of eigenvectors, of shape (n, k), with columns of length 1; None if they were not requested."""
 
@@ -41,21 +41,21 @@ def lanczos(
         top = nn.lanczos(loss, parameters, 50).values[-1]
 
     The matrix is never formed: each iteration multiplies it by a vector of the concatenated elements of all parameters.
-    Each new vector is orthogonalised twice against all before it; otherwise rounding errors duplicate eigenvalues. It
-    stops early once the vectors span the Krylov space of the first one. Results are NumPy arrays in float64.
+    Each new vector is orthogonalised twice against all earlier ones; otherwise rounding errors duplicate eigenvalues.
+    It stops early once the vectors span the Krylov space of the first one. Results are NumPy arrays in float64.
 
     Args:
-        matrix: A loss of shape (), for its Hessian in `parameters`; the result of `nn.gauss_newton` or `nn.fisher`; or
-            a function that multiplies a vector, (n,).
-        parameters: The parameters by which a loss is differentiated, at their current values.
+        matrix: A loss of shape (), for its Hessian with respect to `parameters`; the result of `nn.gauss_newton` or
+            `nn.fisher`; or a function that multiplies a vector, (n,).
+        parameters: The parameters to differentiate a loss by, at their current values.
         k: The largest number of products, which never exceeds the number of elements.
-        start: The vector to begin with, not zero; drawn at random by default. A function needs it.
+        start: The starting vector, not zero; drawn at random by default. Required if `matrix` is a function.
         seed: The seed of that draw.
         vectors: Whether to compute eigenvectors.
 
     Raises:
-        TypeError: Something is of the wrong kind.
-        ValueError: The loss has another shape, there are no parameters, `k` is below 1, `start` is zero or missing, or
+        TypeError: Something has the wrong type.
+        ValueError: The loss is not of shape (), there are no parameters, `k` is below 1, `start` is zero or missing, or
             the Hessian is not finite.
     """
     count = checked_count(k, "lanczos: k")
@@ -91,8 +91,8 @@ def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
 def compiled_product(
     product: Callable[[list[Variable]], list[Variable]], parameters: list[Variable], name: str
 ) -> Product:
-    """A product with a vector of all elements of the parameters, as one executable: what does not depend on the vector,
-    such as the forward and the gradient for a Hessian, is computed once, at the values that there are now."""
+    """Compile a product with a vector of all elements of the parameters. Whatever does not depend on the vector, such
+    as the forward and the gradient for a Hessian, is computed once, at the current values."""
     sizes = [p.size for p in parameters]
     vector = Variable((sum(sizes),), dtype=functools.reduce(jnp.promote_types, [p.dtype for p in parameters]))
     ends = np.cumsum(sizes).tolist()
@@ -107,7 +107,7 @@ def compiled_product(
             moving.update([id(y) for y in f.outputs])
             fixed |= {id(x): x for x in f.inputs if x.parent and x.parent.inputs and id(x) not in moving}
     known: Any = compile([*fixed.values()])() if fixed else []
-    # A loss may be linear in all parameters: the product depends on no vector then.
+    # A loss may be linear in all parameters: then the product does not depend on the vector.
     run: Any = compile(result, [*fixed.values(), *([vector] if id(result) in moving else [])])
 
     def multiplied(v: Array) -> Array:

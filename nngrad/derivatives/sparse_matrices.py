@@ -32,7 +32,7 @@ class SparseMatrix(NamedTuple):
     differentiated again."""
     pattern: Sparsity
     directions: int
-    """How many products with vectors it was computed by."""
+    """The number of matrix-vector products that computed it."""
 
     @property
     def shape(self) -> tuple[int, int]:
@@ -46,11 +46,11 @@ class SparseMatrix(NamedTuple):
         return dense
 
     def to_scipy(self) -> Any:
-        """Its present values as a `scipy.sparse.csr_array`."""
+        """The matrix with its current values as a `scipy.sparse.csr_array`."""
         return scipy_csr(self.values.d, self.pattern)
 
     def to_bcoo(self) -> jax.experimental.sparse.BCOO:
-        """Its present values as a `jax.experimental.sparse.BCOO`."""
+        """The matrix with its current values as a `jax.experimental.sparse.BCOO`."""
         from jax.experimental.sparse import BCOO
 
         places = jnp.stack([self.pattern.rows, self.pattern.columns], axis=1)
@@ -64,8 +64,8 @@ class SparseMatrix(NamedTuple):
 def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
     """The Jacobian of `y` with respect to `x`, computed only where its sparsity pattern allows nonzeros.
 
-    Columns without a common row are computed by one Jacobian-vector product; or rows by vector-Jacobian products, if
-    that takes fewer. An optimal control problem with 10,000 variables takes about ten.
+    Columns without a common row share one Jacobian-vector product; or rows share vector-Jacobian products, if that
+    takes fewer. An optimal control problem with 10,000 variables takes about ten.
 
     Args:
         y: Of a floating dtype and any shape.
@@ -73,17 +73,17 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
 
     Returns:
         A `SparseMatrix` of shape `(y.size, x.size)`. Its `values` are a Variable. Its pattern is that of `nn.sparsity`,
-        for the indices that gathers and scatters have now: where these change, ask anew.
+        for the current indices of gathers and scatters: call this again when they change.
 
     Raises:
         TypeError: Something is not a Variable, or not of a floating dtype.
-        MissingRule: An op on the way has no backward rule.
+        MissingRule: An op on the path has no backward rule.
     """
     y, x = one_floating(y, "sparse_jacobian: y"), one_floating(x, "sparse_jacobian: x")
     pattern = sparsity(y, x)
     by_row = column_colors(pattern.columns, pattern.rows, pattern.shape[::-1])
     rows = columns = Directions([y], by_row, pattern.rows, pattern.columns)
-    if rows.count >= _longest(pattern.rows):  # else it takes more products forward
+    if rows.count >= _longest(pattern.rows):  # else forward mode takes more products
         by_column = column_colors(pattern.rows, pattern.columns, pattern.shape)
         columns = Directions([x], by_column, pattern.columns, pattern.rows)
 
@@ -102,17 +102,17 @@ def sparse_jacobian(y: Variable, x: Variable) -> SparseMatrix:
 def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
     """The Hessian of the sum of `y` with respect to `x`, computed only where its sparsity pattern allows nonzeros.
 
-    Where `y` reads of `x` what falls apart into blocks, as the nodes of finite elements that a gather takes, all blocks
-    are computed at once, by as many products with vectors, forward over reverse, as the largest has elements, and added
-    up. Else each element can be read in two places, since the matrix is symmetric, and a star colouring of its pattern
-    gives the products that show all of them.
+    If `y` reads `x` in independent blocks, such as the nodes of finite elements taken by a gather, all blocks are
+    computed at once and added up. This takes as many forward-over-reverse products as the largest block has elements.
+    Otherwise the products follow from a star colouring of the pattern, by which each element can be read in one of its
+    two places in the symmetric matrix.
 
     Args:
         y: Of a floating dtype; an energy, or a loss.
         x: Of a floating dtype and any shape.
 
     Returns:
-        A `SparseMatrix` of shape `(x.size, x.size)`, as that of `sparse_jacobian`.
+        A `SparseMatrix` of shape `(x.size, x.size)`, as from `sparse_jacobian`.
 
     Raises:
         TypeError, MissingRule: As for `sparse_jacobian`.
@@ -134,7 +134,7 @@ def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
 
 
 def _of_hessian(y: Variable, xs: list[Variable], read: Callable[[Along], Variable]) -> Variable:
-    """What is read of products with the Hessian of `y` with respect to `xs`."""
+    """The values that `read` takes from products with the Hessian of `y` with respect to `xs`."""
     gradients = gradients_at([y], xs, [None])
     return forward_or_reverse(
         lambda: read(lambda ts: pushed(gradients, xs, ts)), lambda: read(lambda ts: gradients_at(gradients, xs, ts))
@@ -142,10 +142,10 @@ def _of_hessian(y: Variable, xs: list[Variable], read: Callable[[Along], Variabl
 
 
 def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | None:
-    """A symmetric pattern without the rows and columns of constants, and colours, all of them different within a block,
-    where it consists of blocks none of which has one of `elements` twice; else None.
+    """Returns a symmetric pattern without the rows and columns of constants, and colours that differ within each block;
+    None unless it consists of full blocks without repeated `elements`.
 
-    A Hessian of these elements has each block in it: it cannot be had by fewer products.
+    The Hessian with respect to these elements contains each block, so no fewer products suffice.
     """
     count = pattern.shape[0]
     kept = (elements[pattern.rows] > 0) & (elements[pattern.columns] > 0)
@@ -166,7 +166,7 @@ def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | 
 
 
 def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, colors: Indices) -> SparseMatrix:
-    """The Hessian of `y` as the sum of blocks, each of which belongs to some elements of `x`."""
+    """The Hessian of `y` as a sum of blocks, each of which belongs to some elements of `x`."""
     directions = Directions(read.variables, colors, blocks.columns, blocks.rows)
     elements = read.elements - 1
     found, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)
@@ -178,14 +178,14 @@ def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, color
 
 
 def _alone(pattern: Sparsity, colors: Indices) -> Any:
-    """For each element (i, j) whether no other column with the colour of j has an element in row i."""
+    """For each element (i, j), whether no other column of j's colour has an element in row i."""
     pairs = pattern.rows * (1 + colors.max(initial=0)) + colors[pattern.columns]
     _, places, counts = np.unique(pairs, return_inverse=True, return_counts=True)
     return counts[places] == 1
 
 
 Along = Callable[[list[Variable]], list[Variable]]
-"""Builds the product with a vector."""
+"""Builds the product of a matrix with a vector."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -193,13 +193,13 @@ class Directions:
     """The matrix-vector products that reveal the elements of a sparse matrix."""
 
     vs: list[Variable]
-    """What the vectors have the shapes and dtypes of, one after another."""
+    """Variables with the shapes and dtypes of the parts of each vector."""
     colors: Indices
-    """For each element of `vs`: the vector of a colour has ones at the elements that have it."""
+    """The colour of each element of `vs`: the vector of a colour has ones at its elements."""
     moved: Indices
-    """For each element of the matrix the element of `vs` along which it is a derivative."""
+    """For each element of the matrix, the element of `vs` by which it is a derivative."""
     places: Indices
-    """For each element of the matrix where it is in the product."""
+    """For each element of the matrix, its position in the product."""
 
     @property
     def count(self) -> int:
@@ -207,13 +207,13 @@ class Directions:
         return 1 + int(self.colors.max(initial=-1)) if len(self.moved) else 0
 
     def elements(self, along: Along) -> Variable:
-        """The elements of the matrix."""
+        """The elements of the matrix, in the order of the pattern."""
         products = self._products(along)
         found = self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places
         return F.gather(products, Variable.from_numpy_array(found.astype(np.int32)))
 
     def sums(self, along: Along, groups: Indices, count: int) -> Variable:
-        """The sums of the elements of the matrix of each of `count` groups."""
+        """The sum of the matrix elements in each of `count` groups."""
         products = self._products(along)
         group_of = np.full((products.size, 1), count, np.int32)
         group_of[self.colors[self.moved] * (products.size // max(self.count, 1)) + self.places, 0] = groups
@@ -221,7 +221,7 @@ class Directions:
         return found
 
     def _products(self, along: Along) -> Variable:
-        """All products, one after another."""
+        """All products, concatenated."""
         ts = [leaf_of(NdArray.of_spec(v.spec)) for v in self.vs]
         products = along(ts)
         if not self.count:
@@ -232,13 +232,13 @@ class Directions:
         return F.reshape(F.concatenate(*rows, axis=1) if len(rows) > 1 else rows[0], shape=(-1,))
 
     def _vectors(self, colors: Indices, v: Variable) -> Variable:
-        """For each colour the part of its vector that has the shape of `v`; of size 1 along axes along which it
+        """For each colour, the part of its vector with the shape of `v`; of size 1 along axes along which it
         repeats."""
         for a in range(colors.ndim):
             first = colors[(slice(None),) * a + (slice(1),)]
             colors = first if np.array_equal(colors, np.broadcast_to(first, colors.shape)) else colors
         numbers = np.arange(self.count, dtype=np.int32).reshape(-1, *(1,) * colors.ndim)
-        # Computed where they are read: a number for each element is less to read than one for each of each vector.
+        # Computed where they are read: one number per element is less to read than the elements of all vectors.
         same = F.equal(*map(Variable.from_numpy_array, (colors[None].astype(np.int32), numbers)))
         vectors: Variable = F.cast(same, dtype=v.dtype)
         return vectors
@@ -250,7 +250,7 @@ Indices = np.ndarray[Any, np.dtype[np.int64]]
 def column_colors(rows: Indices, columns: Indices, shape: tuple[int, int]) -> Indices:
     """Colours such that no two columns of one colour have an element in the same row (Curtis, Powell and Reid 1974).
 
-    Greedy, in two orders, of which the one with fewer colours is taken: as the columns come, and longest columns first.
+    Greedy, in two orders, the given one and longest columns first; the one with fewer colours wins.
     """
     of_column = _lists(columns, rows, shape[1])
 
@@ -269,20 +269,20 @@ def column_colors(rows: Indices, columns: Indices, shape: tuple[int, int]) -> In
 
 
 def star_colors(rows: Indices, columns: Indices, count: int) -> Indices:
-    """Colours of a symmetric matrix such that element (i, j) can be read in row i of the product for the colour of j,
-    or in row j of that for the colour of i: neighbours differ, and each path of four vertices has three colours or more
-    (star colouring: Coleman and Moré 1984; greedily, as Gebremedhin, Tarafdar, Manne and Pothen 2007).
+    """Colours of a symmetric matrix such that element (i, j) can be read in row i of the product for j's colour, or in
+    row j of that for i's colour: neighbours differ, and each path of four vertices has at least three colours (star
+    colouring: Coleman and Moré 1984; greedily, as Gebremedhin, Tarafdar, Manne and Pothen 2007).
 
-    The edges between two colours form stars. A vertex may not take the colour of the centre of a star of which its
-    neighbour is a tip, and where it has two neighbours of one colour, none that these have beside them.
+    The edges between two colours form stars. A vertex must not take the colour of the centre of a star whose tip is its
+    neighbour. Where it has two neighbours of one colour, it must not take any colour next to these.
     """
     beside = [[j for j in js if j != i] for i, js in enumerate(_lists(rows, columns, count))]
 
     def colored(order: list[int]) -> list[int]:
         colors = [-1] * count
-        around = [0] * count  # the colours beside a vertex
-        one_of: list[dict[int, int]] = [{} for _ in range(count)]  # for each of these colours a neighbour that has it
-        centres = [0] * count  # the colours of the centres of those stars of which a vertex is a tip
+        around = [0] * count  # the colours of a vertex's neighbours
+        one_of: list[dict[int, int]] = [{} for _ in range(count)]  # for each of these colours, a neighbour with it
+        centres = [0] * count  # the colours of the centres of stars whose tip is the vertex
         for v in order:
             taken, first = 0, dict[int, int]()
             for w in beside[v]:
@@ -306,7 +306,7 @@ def star_colors(rows: Indices, columns: Indices, count: int) -> Indices:
 
 
 def _lists(rows: Indices, columns: Indices, count: int) -> list[list[int]]:
-    """For each of `count` rows its columns."""
+    """The columns of each of `count` rows."""
     result: list[list[int]] = [[] for _ in range(count)]
     for i, j in zip(rows.tolist(), columns.tolist(), strict=True):
         result[i].append(j)
@@ -314,12 +314,12 @@ def _lists(rows: Indices, columns: Indices, count: int) -> list[list[int]]:
 
 
 def _longest(rows: Indices) -> int:
-    """How many elements the longest row has: so many colours the columns take at least."""
+    """The number of elements in the longest row: a lower bound for the number of column colours."""
     return int(np.bincount(rows).max(initial=0))
 
 
 def _fewest(colored: Callable[[list[int]], list[int]], beside: list[list[int]], least: int) -> Indices:
-    """The colours of one of two orders; the second is not tried where the first takes but the `least` number."""
+    """The better colouring of two orders; the second is not tried if the first needs only the `least` number."""
     order = list(range(len(beside)))
     colors = colored(order)
     if max(colors, default=0) >= least:

@@ -12,7 +12,7 @@ With D the size of x, k directions, and d_i the derivative by element i:
     divergence   sparse:                D / k sum_i d_i y_i
                  rademacher, gaussian:  1 / k sum_v v . (v . d) y
 
-Of order four, E[v_i v_j v_k v_l] = a (delta_ij delta_kl + delta_ik delta_jl + delta_il delta_jk) + b delta_ijkl with
+To fourth order, E[v_i v_j v_k v_l] = a (delta_ij delta_kl + delta_ik delta_jl + delta_il delta_jk) + b delta_ijkl with
 a = E[v_i^2]^2 and b = E[v_i^4] - 3 a. For Gaussians b = 0, so E[(v . d)^4 y] is 3 times the bilaplacian. For signs
 b = -2: E[(v . d)^4 y] = 3 bilaplacian - 2 sum_i d_i^4 y, which no factor corrects, so they take two vectors each.
 """

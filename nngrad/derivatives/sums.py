@@ -39,7 +39,7 @@ def laplacian(
 
         result[b, k] = sum_i d^2 y[b, k] / dx[b, i]^2
 
-    The first derivatives along all directions are propagated together, and of the second derivatives only their sum
+    The first derivatives along all directions are propagated together, but of the second derivatives only their sum
     (the forward Laplacian: Li et al. 2024, "A computational framework for neural network-based variational Monte Carlo
     with Forward Laplacian"; collapsed Taylor mode: Dangel et al. 2025, "Collapsing Taylor Mode Automatic
     Differentiation").
@@ -52,8 +52,8 @@ def laplacian(
         directions: The number of random directions of an unbiased estimate, whose cost does not grow with the size of
             `x`; all rows share them. None for the exact result.
         kind: Their distribution: "sparse" (different unit vectors), "rademacher" (signs) or "gaussian".
-        seed: -1 for the stream that `nn.seed` starts, another for a stream of its own; new directions are drawn at each
-            `forward()`. Or a Variable that holds a key, uint32[2], from which they follow.
+        seed: -1 for the stream that `nn.seed` starts, another int for a stream of its own; each `forward()` draws new
+            directions. Or a Variable that holds a key, uint32[2], which determines them.
         with_gradient: Whether to return the first derivatives too, which the pass computes anyway: a local energy -1/2
             (laplacian + |gradient|^2) of log |psi| reads them.
 
@@ -63,7 +63,7 @@ def laplacian(
 
     Raises:
         TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also for more sparse `directions` than `x` has
-            coordinates, for another `kind`, and for `with_gradient` with random `directions`, which have no gradient.
+            coordinates, for an unknown `kind`, and for `with_gradient` with random `directions`.
     """
     lead = checked("laplacian", y, x, batched, chunk)
     draw = checked_draw("laplacian", math.prod(x.shape[lead:]), directions, kind, seed)
@@ -95,13 +95,13 @@ def bilaplacian(
 
         result[b, k] = sum_ij d^4 y[b, k] / (dx[b, i]^2 dx[b, j]^2)
 
-    In few dimensions, about a dozen for a network, what is propagated are the first derivatives, the second ones, those
-    of the Laplacian, and the bilaplacian; in more, or with `chunk`, it is built as the Laplacian of the Laplacian.
-    `laplacian` of a `laplacian` is the same, and so is the Laplacian of whatever is linear in Laplacians.
+    In few dimensions, up to about a dozen for a network, a pass propagates the first and second derivatives, the
+    gradient of the Laplacian, and the bilaplacian; in more, or with `chunk`, it is the Laplacian of the Laplacian.
+    `laplacian` of a `laplacian` is built in the same way, and so is the Laplacian of anything linear in Laplacians.
 
     Args, Returns, Raises:
-        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d of them at once; `directions` pairs
-        where some are drawn (for "gaussian" as many single ones).
+        As for `laplacian`. d^2 pairs of directions are propagated, `chunk` times d at once. With `directions` that many
+        pairs are drawn; for "gaussian", that many single directions.
     """
     lead = checked("bilaplacian", y, x, batched, chunk)
     draw = checked_draw("bilaplacian", math.prod(x.shape[lead:]), directions, kind, seed)
@@ -131,7 +131,7 @@ def divergence(
         `(B,)`; `()` with `batched=False`; in the dtype of `y`.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where the shapes differ.
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if the shapes differ.
     """
     lead = checked("divergence", y, x, batched, chunk)
     if y.shape != x.shape:
@@ -161,7 +161,7 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
         `(B,)` for d = 2 and `(B, 3)` for d = 3; `()` or `(3,)` with `batched=False`.
 
     Raises:
-        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also where the shapes differ or d is neither.
+        TypeError, ValueError, MissingRule: As for `jacobian`; ValueError also if the shapes differ or d is not 2 or 3.
     """
     lead = checked("curl", y, x, batched, None)
     if y.shape != x.shape or x.ndim != lead + 1 or x.shape[-1] not in (2, 3):
@@ -202,12 +202,12 @@ def _summed_second(y: Variable, x: Variable, lead: int, chunk: int | None) -> Va
 
 
 def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
-    """Returns the Laplacian of y = r(x) + L(w), with a linear function L of some w that are Laplacians by x: that of r,
-    and L of the bilaplacians.
+    """Returns the Laplacian of y = r(x) + L(w), where L is linear and the w are Laplacians with respect to x: the
+    Laplacian of r, plus L of the bilaplacians.
 
     Raises:
-        NotApplicable: `y` is not of this form, or it would be no better so.
-        NoForwardMode: A rule on the way is of no use forward.
+        NotApplicable: `y` does not have this form, or gains nothing by it.
+        NoForwardMode: A rule on the path cannot be used in forward mode.
     """
     sources: dict[int, tuple[Variable, Variable]] = {}
 

@@ -29,11 +29,10 @@ _ALONG = PartitionSpec(AXIS)
 class Across:
     """A function of arrays that all processes of a group call together, each with its own arrays.
 
-    The first call compares what the processes are about to run: if the programs differ, all processes raise an error,
-    and none waits for what never comes. If only some have compared theirs before, they do wait for each other, until
-    somebody watches that (`nn.hosts`): comparing at each call would take as long as a small exchange. On CPUs results
-    are waited
-    for: JAX's queue there does not keep several exchanges apart.
+    The first call compares what the processes are about to run. If the programs differ, all processes raise an error,
+    and none waits for a partner that never comes. If only some have already compared theirs, they do wait for each
+    other, unless somebody watches for that (`nn.hosts`): comparing at each call would take as long as a small exchange.
+    On CPUs results are waited for, since JAX's queue there does not keep several exchanges apart.
 
     Args:
         function: The function, which may call collectives along `AXIS`. It takes arrays, and returns one or a tuple.
@@ -41,8 +40,8 @@ class Across:
         device: A device of the kind to run on; None leaves that to JAX.
 
     Raises:
-        ValueError: This process is not in `group`, or there are no processes of these indices. So does a call in which
-            the processes run different programs.
+        ValueError: This process is not in `group`, or there are no processes of these indices. A call raises it if the
+            processes run different programs.
     """
 
     __slots__ = (
@@ -58,7 +57,7 @@ class Across:
         self._jitted = jax.jit(self._on_parts)
         self._checked = False
         self._is_of_all = len(group) == jax.process_count()
-        self._lock = threading.RLock()  # a signal's handler may come back to it
+        self._lock = threading.RLock()  # reentrant, for signal handlers
         self._waits = self._device.platform == "cpu"
 
     def __call__(self, *arrays: Any) -> Any:
@@ -94,7 +93,7 @@ class Across:
 
     def _joined(self, array: Any) -> Any:
         """The arrays of all processes side by side along the first axis, as one array. A number gets such an axis, and
-        is put in a list to mark it."""
+        is wrapped in a list to mark it."""
         if array.ndim == 0:
             return [self._joined(array.reshape(1))]
         if not isinstance(array, jax.Array) or array.sharding.device_set != {self._device}:
@@ -120,7 +119,7 @@ class Across:
 
 
 class _Gathering(Across):
-    """Stacks the arrays of all processes. `Across` uses it for its check, so it makes none itself."""
+    """Stacks the arrays of all processes. `Across` uses it for its check, so it makes no check itself."""
 
     __slots__ = ()
 

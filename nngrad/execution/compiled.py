@@ -131,7 +131,7 @@ class BoundedCache:
         """Set the maximum numbers of entries and of bytes; None leaves a limit.
 
         Raises:
-            TypeError: A limit is no int.
+            TypeError: A limit is not an int.
             ValueError: A limit is less than 1, or none is given.
         """
         if capacity is None and most_bytes is None:
@@ -240,7 +240,7 @@ def _made(program: Program) -> tuple[Program, Executable, list[int]]:
     shorter, partitions = made.program, made.partitions
     settings = Settings(program.device, program.block.needs_x64, program.mesh)
     count = len(shorter.block.steps)
-    if program.group is not None:  # as a whole, whatever its length: partitions would exchange separately
+    if program.group is not None:  # never cut: its partitions would exchange separately
         return program, Executable(Across(lowered_whole(shorter), program.group, program.device), settings), [count]
     if partitions is None:
         return program, executable_in_one(Hoisted(program, None), shorter), [count]
@@ -303,12 +303,12 @@ def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
 
 
 _hoisted_of = executables.registered(BoundedCache(512))
-"""For each program, what it shares with those that differ only in numbers."""
+"""For each program, the form it shares with programs that differ only in numbers."""
 
 
 def hoisted_of(program: Program) -> Hoisted:
-    """The program whose executable a given one uses, and the numbers that it takes. If it is cut into partitions, these
-    take the numbers; a program that exchanges with other processes has its own executable."""
+    """The form of a program that determines its executable, with the numbers to pass. If the program is cut into
+    partitions, these take the numbers; a program that exchanges with other processes has its own executable."""
 
     def make() -> Hoisted:
         as_it_is = "hoist" in program.without or is_too_long(program) or program.group is not None
@@ -332,8 +332,8 @@ def _part_for(program: Program) -> BoundedCache:
 
 
 temporaries = BoundedCache(4096, most_bytes=64 << 20)
-"""Bytes of temporaries by program, if a compiler has reported them: a loop that builds its graph anew at every step
-asks once."""
+"""Bytes of temporaries by program, if a compiler has reported them: a loop that rebuilds its graph at every step asks
+once."""
 
 
 class Trial(NamedTuple):
@@ -373,8 +373,8 @@ def trial_of(program: Program) -> Trial:
 
 
 def _allotted(executable: Executable, of: Hoisted) -> int | None:
-    """Bytes of temporaries for arrays placed as at run time: a jitted function is compiled anew for other
-    placements."""
+    """Bytes of temporaries for arrays placed as at run time: a jitted function is recompiled for other placements.
+    """
     program = of.program
     if program.mesh is None:
         sharding = None if program.device is None else SingleDeviceSharding(program.device)

@@ -39,8 +39,8 @@ _LEVEL = "xla_backend_optimization_level"
 
 _OPTIONS: dict[str, str | bool] = {
     _LEVEL: "0",  # half the time, and less
-    "xla_cpu_use_fusion_emitters": False,  # more than half of what is left; jaxlib 0.11.1 and newer have it no more
-    "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of what is left, since parts are not compiled over and over
+    "xla_cpu_use_fusion_emitters": False,  # more than half of the rest; gone since jaxlib 0.11.1
+    "xla_cpu_parallel_codegen_split_count": "2",  # a fifth of the rest, as parts are compiled only once
 }
 """XLA's options for the quick tier, most important first. docs/compilation.md says what they gain, by version."""
 
@@ -81,7 +81,7 @@ class Work(NamedTuple):
     """An estimate of a program's work."""
 
     kinds: int
-    """How many functions differ in op, static arguments, shapes or dtypes. The others are compiled as loops, or
+    """How many functions differ in op, static arguments, shapes or dtypes. Repeated ones are compiled as loops, or
     quickly.
     """
     elements: int
@@ -158,8 +158,8 @@ _counts: dict[bytes, CallCount] = {}
 
 
 def count_of(structure: bytes) -> CallCount:
-    """The count of calls of a structure, by its digest, in this run. Counts are never dropped: a structure that returns
-    after its executables are gone continues where it was."""
+    """The count of calls of a structure, by its digest, in this run. Counts are never dropped: if a structure returns
+    after its executables are gone, its count continues."""
     with _lock:
         return _counts.setdefault(structure, CallCount())
 
@@ -181,7 +181,7 @@ def count_on_from(numbers: Mapping[str, int]) -> None:
 # ---------------------------------------------------------------- time spent, and a progress line
 
 PATIENCE = 2.0
-"""Seconds before the line is shown."""
+"""Seconds before the progress line is shown."""
 
 
 class Spent(NamedTuple):
@@ -190,7 +190,7 @@ class Spent(NamedTuple):
     trace: float = 0.0
     """Seconds that JAX spent tracing programs."""
     lower: float = 0.0
-    """Seconds that it spent lowering them."""
+    """Seconds that JAX spent lowering them."""
     compile: float = 0.0
     """Seconds that XLA spent compiling them."""
     quick: int = 0
@@ -230,7 +230,7 @@ def progress_shown(what: str) -> Iterator[None]:
     line = _ProgressLine(what)
     timer = threading.Timer(PATIENCE, line.start)
     timer.daemon = True
-    with suppress(RuntimeError):  # where the interpreter ends, and there are no more threads
+    with suppress(RuntimeError):  # at exit the interpreter starts no more threads
         timer.start()
     try:
         yield
@@ -255,7 +255,7 @@ class _ProgressLine:
         from rich.progress import Progress, SpinnerColumn, TextColumn, TimeElapsedColumn
 
         columns = SpinnerColumn(), TextColumn("nngrad compiles {task.description}"), TimeElapsedColumn()
-        with self._lock, suppress(LiveError):  # the program draws something of its own
+        with self._lock, suppress(LiveError):  # the program has a live display of its own
             if self._is_over:
                 return
             progress = Progress(*columns, console=Console(stderr=True), transient=True)
@@ -275,14 +275,14 @@ class _ProgressLine:
 # ---------------------------------------------------------------- repeated compilation
 
 HANDFUL = 5
-"""So many compilations of similar structures from one line are no cause for a warning."""
+"""This many compilations of similar structures from one line cause no warning."""
 
 LEAST_SECONDS = 2.0
-"""Nor are those that took less than this in total."""
+"""Nor do compilations that took less than this in total."""
 
 _MOST_LINES = 256
 _MOST_STEPS = 20_000
-"""Longer programs are not compared."""
+"""Programs with more steps are not compared."""
 
 _ADVICE = {
     "a shape": "give arrays of few shapes: pad them, or leave out the last batch where it is shorter",
@@ -319,8 +319,8 @@ def compared_structure(program: Program) -> ProgramStructure:
 
 
 def program_difference(before: ProgramStructure, program: Program, now: ProgramStructure) -> tuple[str, str] | None:
-    """How `program`, of structure `now`, differs from an earlier one, as a key of `_ADVICE` and a text; None if it is
-    another computation."""
+    """How `program`, of structure `now`, differs from an earlier one, as a key of `_ADVICE` and a text; None if it is a
+    different computation."""
     if before.ops != now.ops:
         if set(before.ops) != set(now.ops):
             return None

@@ -34,16 +34,16 @@ R = TypeVar("R")
 
 
 class ByShape(Generic[T]):
-    """Builds and caches one graph, or whatever is made from it, per combination of input shapes and dtypes.
+    """Builds and caches a graph, or an object made from it, for each combination of input shapes and dtypes.
 
-    A graph has fixed shapes, and numbers that were derived from them when it was built, such as a factor of 1/8 for
-    eight rows, look like any others. So for other shapes the graph is built anew, never adapted.
+    A graph has fixed shapes. Numbers derived from them when it was built, such as a factor of 1/8 for eight rows, look
+    like any other numbers. So the graph is rebuilt for other shapes, never adapted.
 
-    The function is called in the scopes that are in force when this object is made: all shapes share their parameters.
+    The function is called in the scopes in force when this object was made: all shapes share their parameters.
 
     Args:
-        function: Takes Variables, and returns what is computed from them.
-        make: Takes the result of `function`, and the Variables that it was given.
+        function: Takes Variables, and returns Variables computed from them.
+        make: Takes the result of `function`, and the Variables that were passed to it.
         spec_of_input: Maps an array's shape and dtype, and its name in messages, to those of the Variable; by default
             they are the same.
     """
@@ -80,7 +80,7 @@ class ByShape(Generic[T]):
         key = specs, structure
         made: T | None = self._made.find(key)
         if made is None:
-            with self._building:  # two graphs of one shape would have parameters made twice
+            with self._building:  # else two graphs of one shape would make parameters twice
                 made = self._made.get(key, lambda: self._built(specs, names, structure))
         return made, arrays
 
@@ -95,7 +95,7 @@ class ByShape(Generic[T]):
 
     def in_its_scopes(self, run: Callable[[], R]) -> R:
         """Call `run` in the scopes that were in force when this object was made."""
-        return self._context.copy().run(run)  # a copy, since a context is entered by one thread at a time
+        return self._context.copy().run(run)  # a copy, since only one thread at a time can enter a context
 
     def _outputs(self, arguments: Sequence[Any]) -> Any:
         # Parameters made here are concrete arrays, even while JAX traces the caller.
@@ -131,10 +131,10 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
         loss_and_gradients = nn.to_jax({"loss": loss, "gradients": nn.grad(loss, list(params.values()))}, [params, x])
         loss_and_gradients({"W": w, "b": b}, images)["loss"]
 
-    It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among
-    `inputs`, such as parameters, are frozen at their present values. Effects (running statistics) are left
-    out. A float64 graph is computed in float64 when the function is called by itself; under JAX's own
-    transformations, JAX's setting of x64 holds.
+    It is pure, so `jax.jit`, `jax.vmap`, `jax.grad` and shardings apply to it. Leaves that are not among `inputs`, such
+    as parameters, are frozen at their current values. Effects (running statistics) are left out. A float64 graph is
+    computed in float64 when the function is called by itself; under JAX's own transformations, JAX's setting of x64
+    applies.
 
     The function raises a ValueError if an array does not have the shape of its input, or does not fit its dtype:
     integer dtypes take no fractions and nothing out of range; and a TypeError if arrays are not arranged like the
@@ -154,7 +154,7 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
         The function. If the graph has random functions, it takes a JAX random key as `key=`.
 
     Raises:
-        TypeError: Something in `outputs` or `inputs` is no Variable, or `inputs` are missing, or are given together
+        TypeError: Something in `outputs` or `inputs` is not a Variable, or `inputs` are missing, or are given together
             with a function.
         ValueError: A Variable occurs twice among `inputs`.
     """
@@ -186,7 +186,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
         frozen = {id(x): mesh.put(frozen[id(x)], mesh.sharding(mesh.axes_of(x, i)), f"leaf {x.name or i}")
                   for i, x in enumerate(others) if id(x) in frozen}  # fmt: skip
     needs_x64 = linear.program.block.needs_x64
-    # On a mesh as one program: CPUs must not run parts in turn without waiting for each.
+    # A mesh needs a single program: CPUs must not run parts in turn without waiting for each.
     run = lower(linear.program) if mesh is None else Executable(jax.jit(lower(linear.program)), Settings(mesh=mesh))
 
     def function(*arrays: Any, key: Any = None) -> Any:
@@ -209,9 +209,8 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
 class CompiledFunction:
     """A graph compiled for a hot loop: call it with the inputs' arrays to get the outputs' arrays.
 
-    Leaves that are not inputs are read from their cells at every call, random functions draw anew, and
-    effects are applied. Made by `compile`. JAX can trace it if it neither draws nor has effects; its other leaves are
-    then frozen.
+    Leaves that are not inputs are read from their cells at every call, random functions draw again, and effects are
+    applied. Made by `compile`. JAX can trace it if it neither draws nor has effects; its other leaves are then frozen.
     """
 
     __slots__ = (
@@ -353,9 +352,8 @@ def _placed(arrays: Sequence[Any], given: Sequence[Variable], mesh: Mesh) -> lis
 
 
 def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> None:
-    """Raise a ValueError that names those of `inputs`, the program's leaves from index `start` on, that no result
-    depends
-    on: values for them would have no effect."""
+    """Raise a ValueError that names those of `inputs`, the program's leaves from index `start` on, on which no result
+    depends: values for them would have no effect."""
     idle = program.unread(range(start, start + len(inputs)))
     if idle:
         shown = ", ".join([f"inputs[{i - start}] ({inputs[i - start]!r:.80})" for i in idle])

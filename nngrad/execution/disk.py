@@ -1,9 +1,9 @@
 """The disk cache of executables: a private folder, in which other processes of the user find what one has compiled.
 
-What is read here is code: it runs in the user's process. So the folder must be the user's own and closed to others, and
-so must each file; neither may be a symbolic link, and both are checked through their open descriptors, so that nothing
-can be swapped after the check. A file contains its key and a checksum. What does not match counts as missing. Files are
-written under temporary names and renamed, so that many processes can share the folder.
+The cached files are code, which runs in the user's process. So the folder and each file must be the user's own and
+closed to others. Neither may be a symbolic link, and both are checked through their open descriptors, so that nothing
+can be swapped after the check. A file contains its key and a checksum; files that do not match count as missing. Files
+are written under temporary names and renamed, so that many processes can share the folder.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ _UNFINISHED = re.compile(r"[0-9a-f]{64}\.[0-9a-f]{16}\Z")
 _SECONDS_TO_WRITE = 600
 """An older unfinished file was left by a process that was killed."""
 _LOOK_AGAIN = 200
-"""After writing this many files, a process counts again what others have written meanwhile."""
+"""After writing this many files, a process counts again the files that others have written."""
 
 IS_SUPPORTED = hasattr(os, "geteuid") and os.open in os.supports_dir_fd and hasattr(os, "O_NOFOLLOW")
 """Whether this system can tell who owns a file."""
@@ -83,17 +83,17 @@ class Folder:
                     content = held[_HEADER:]
                     if held[:_HEADER] != _header(key, content):
                         return None
-                    with suppress(OSError):  # of a read-only folder
+                    with suppress(OSError):  # in a read-only folder
                         os.utime(opened.fileno())
                     return content
             except OSError:
                 return None
 
     def write(self, key: bytes, content: bytes) -> None:
-        """Store `content` under `key`, replacing what is there, unless that is a folder.
+        """Store `content` under `key`, replacing an earlier file; a folder of that name stays.
 
         Raises:
-            OSError: It cannot be written.
+            OSError: The file cannot be written.
         """
         with self._opened(make=True) as folder:
             assert folder is not None
@@ -141,7 +141,7 @@ class Folder:
             return len(found)
 
     def shrink(self) -> None:
-        """Remove the least recently used entries if there is too much.
+        """Remove the least recently used entries if there are too many bytes.
 
         Raises:
             OSError: The folder cannot be used; the message says why.
@@ -212,7 +212,7 @@ def _entries(folder: int) -> list[DiskFile]:
         for file in files:
             try:
                 status = file.stat(follow_symlinks=False)
-                if stat.S_ISDIR(status.st_mode):  # a folder is no entry, and stays
+                if stat.S_ISDIR(status.st_mode):  # a folder is not an entry, and stays
                     continue
                 if _NAME.match(file.name):
                     found.append(DiskFile(status.st_mtime, status.st_size, file.name))
@@ -243,9 +243,9 @@ class DiskInfo(NamedTuple):
     trouble: str
     """Why it is not used, or nothing is written, although it is enabled; empty if all is well."""
     hits: int
-    """How many executables this process has read instead of compiling them."""
+    """The number of executables this process has read instead of compiling them."""
     misses: int
-    """How many it has looked for in vain."""
+    """The number it has looked for and not found."""
     size: int
     """The number of executables."""
     nbytes: int
@@ -257,7 +257,7 @@ class DiskInfo(NamedTuple):
 class DiskCache:
     """Executables on disk, by key. Thread-safe, and safe with many processes.
 
-    Trouble with the folder costs only time: what is not found there is compiled.
+    Problems with the folder only cost time: executables not found there are compiled.
 
     Args:
         unknown: Returns why executables cannot be serialised in this process; empty if they can.
@@ -277,7 +277,7 @@ class DiskCache:
         """Statistics for `info`; `executables.clear()` resets them."""
 
     def _begin(self) -> None:
-        """Assume that all is well, until something shows that it is not."""
+        """Assume that all is well, until proven otherwise."""
         self._trouble = ""
         if not IS_SUPPORTED:
             self._trouble = "this system does not say whose a file is"
@@ -315,8 +315,8 @@ class DiskCache:
         """Set the maximum size of the executables on disk, for as long as this process is the one that writes.
 
         Raises:
-            TypeError: It is no int.
-            ValueError: It is less than 1.
+            TypeError: `most_bytes` is not an int.
+            ValueError: `most_bytes` is less than 1.
             OSError: The folder cannot be used; the message says why.
         """
         self._folder.most_bytes = checked_count(most_bytes, "most_bytes")
@@ -369,7 +369,7 @@ class DiskCache:
             self._say(error)
 
     def _say(self, error: OSError) -> None:
-        """Record what is wrong; warn of it if the user has named this folder."""
+        """Record the problem; warn of it if the user has named this folder."""
         told = self._trouble
         self._trouble = error.strerror or str(error)
         if self._is_named and not told:

@@ -37,8 +37,8 @@ from .passes import PASSES, prepared
 from .program import Call, Program, calls_of, digest_of_program, in_one, late, without_identities
 
 _WINDOWS, _DIVISORS = (2, 4, 8), (8, 16, 32)
-"""How many calls decide whether a part ends after them, and one of how many such stretches ends a part. The pair that
-leaves least to compile is chosen."""
+"""The number of calls that decide whether a part ends after them, and the divisor: one in so many stretches ends a
+part. The pair that leaves least to compile is chosen."""
 
 _PREPARED = frozenset([each.name for each in PASSES])
 
@@ -59,7 +59,7 @@ def in_equal_parts(block: Block) -> Parts | None:
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     if any([i >= 0 for i in outputs]):
-        return None  # a caller could get back the array that he passed in
+        return None  # a caller could get back the very array it passed in
     calls = late(calls, outputs)
     ends, _ = _best_ends(calls, specs)
     groups = [calls[start:end] for start, end in zip([0, *ends], ends, strict=False)]
@@ -80,8 +80,8 @@ def may_have_equal_parts(block: Block) -> bool:
 
 
 def _best_ends(calls: Sequence[Call], specs: dict[int, Spec]) -> tuple[list[int], int]:
-    """The ends of parts that leave least to compile, and about how much that is, in calls: parts of equal labels may
-    still differ in what they read."""
+    """The ends of parts that leave least to compile, and about how much that is, in calls. Parts of equal labels may
+    still differ in the values they read."""
     labels = _labels(calls, specs)
     tried = [_ends(labels, window, divisor) for window in _WINDOWS for divisor in _DIVISORS]
     costs = [_cost(labels, ends) for ends in tried]

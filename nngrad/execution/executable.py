@@ -1,8 +1,8 @@
 """Executable: a function of arrays with its compiled forms, and the path by which it is called.
 
-What a call runs is decided once: by a program's first calls for the quick tier (`compiling.py`), and then for good.
-From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the function
-needs settings of JAX that are not in force, or has to be waited for.
+The function that serves a call is chosen once: by a program's first calls for the quick tier (`compiling.py`), and then
+for good. From then on a call passes at most two Python frames above JAX's own: `__call__`, and `_in_settings` if the
+function needs settings of JAX that are not in force, or has to be waited for.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Executable:
 
     Args:
         function: A jitted function, or one that calls several; it returns a tuple, or pytrees of arrays.
-        settings: Where it runs; None for a function whose caller sets what it needs.
+        settings: Where it runs, and JAX's settings; None for a function whose caller sets these.
         opaque: Whether it contains user code, which may call functions on the host. Then it is waited for: JAX returns
             results before they are computed, so that an error on the host would surface when somebody reads a parameter
             that has taken such a result, and its former value would be lost.
@@ -117,7 +117,7 @@ class Executable:
         self._count: CallCount | None = None
         self._is_optimised = not (quick_calls or opaque or compiled or in_partitions) or not _is_jitted(function)
         self.seconds = 0.0
-        self._lock = threading.RLock()  # a signal's handler may come back to it
+        self._lock = threading.RLock()  # reentrant, for signal handlers
         self._decided: Callable[..., Any] | None = None
         """The function that serves every call from now on; None as long as each call has to decide."""
         self._call: Callable[..., Any] | None = None
@@ -146,7 +146,7 @@ class Executable:
         return self(*arrays)
 
     def _in_settings(self, arrays: tuple[Any, ...]) -> Any:
-        """As `__call__`, under the settings that it needs."""
+        """As `__call__`, under the settings that the function needs."""
         call = self._decided
         if call is None:
             is_settled = self._is_optimised and build_options().running.deterministic
@@ -210,7 +210,7 @@ class Executable:
             try:
                 self._optimise(arrays)
             except jax.errors.JaxRuntimeError as error:
-                is_wanted = self._quick or self._asks_for_quick()  # in a resumed run it may not be there yet
+                is_wanted = self._quick or self._asks_for_quick()  # in a resumed run it may not exist yet
                 quick = self._quickly(arrays) if is_wanted else None
                 if quick is not None:
                     self._quick_calls = sys.maxsize
@@ -234,7 +234,7 @@ class Executable:
 
     @unharmed
     def quick_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
-        """The function that serves this call, if it is of the quick tier, and count it."""
+        """Count this call and return the function that serves it, if that is of the quick tier; else None."""
         with self._lock:
             quick = self._counted_quick(arrays)
         if quick is not None:
@@ -289,7 +289,7 @@ class Executable:
             with x64_if(needs_x64), jax.default_device(device) if device else nullcontext():
                 analysis = self._for_first_call(arrays).memory_analysis()
         except (jax.errors.JaxRuntimeError, NotImplementedError):
-            return None  # the error will arise again where it matters
+            return None  # the error will be raised again when it matters
         return None if analysis is None else int(analysis.temp_size_in_bytes)
 
     @unharmed
@@ -358,7 +358,7 @@ class Executable:
                                  f"{self._divided!r}; write it with F or F.jax_function, or run it outside of the mesh")
 
     def _tell(self) -> None:
-        """Report the compile time, once, while nothing is locked: this may warn, and warnings may be errors."""
+        """Report the compile time, once, with no lock held: this may warn, and warnings may be errors."""
         compiled, self._compiled = self._compiled, None
         if compiled is not None:
             compiled(self.seconds)

@@ -50,7 +50,7 @@ def linearize(
 ) -> Linearized:
     """The program that computes `outputs`, followed by the new values of the leaves that it updates.
 
-    If several functions update a leaf, they do so in turn: each computes from the result of the one before.
+    If several functions update a leaf, they do so in turn: each starts from the result of the previous one.
 
     Args:
         outputs: The Variables to compute.
@@ -99,7 +99,7 @@ def _in_one_form(
     )
     read = {id(x) for f in functions for x in f.inputs}
     if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
-        return outputs, functions  # it would read other leaves
+        return outputs, functions  # the other form would read other leaves
     count, starts = 0, {}
     for f in shorter:
         starts[f] = count
@@ -276,7 +276,7 @@ class Ways:
         """The abstract results for arrays like `avals`."""
         if all(map(_is_like, avals, self._takes)) and (_settings_of_now()[0] or not self._needs_x64):
             return [jax.core.ShapedArray(spec.shape, spec.dtype) for spec in self._gives]
-        # They have 32 bits where the function has 64; or they are sharded over devices, and so are the results.
+        # The function's 64 bits may be 32 here; or the arrays, and so the results, are sharded over devices.
         return list(jax.make_jaxpr(self.other)(*avals).out_avals)
 
 

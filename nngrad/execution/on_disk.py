@@ -1,8 +1,8 @@
 """Jitted functions backed by the disk cache: executables are read from disk if possible, and else stored there.
 
 JAX has all that is needed, but not in public: `jax.experimental.serialize_executable` does the same with pickle, whose
-contents can run anything when they are read. If a version of JAX differs, `IS_SUPPORTED` is False or there are no
-bytes, and executables are compiled in every process.
+contents can run anything when they are loaded. If a version of JAX differs, `IS_SUPPORTED` is False or there are no
+bytes, and every process compiles its executables.
 """
 
 from __future__ import annotations
@@ -107,7 +107,7 @@ def from_bytes(
     Args:
         content: The bytes, from a trusted source: they are code.
         arguments: The tree of a tuple.
-        device: Where it runs, which is where it was made for.
+        device: The device it was made for, on which it runs.
         committed: Whether its results are committed to the device.
         lower: Lowers the same computation, upon which JAX initialises its libraries. An executable that calls them
             before that crashes the process.
@@ -250,7 +250,7 @@ class OnDisk:
         self._takes_trees = takes_trees
         self._specs = specs
         self._known: dict[Any, jax.stages.Compiled | None] = {}
-        self._lock = threading.RLock()  # a signal's handler may compute the same
+        self._lock = threading.RLock()  # reentrant, for signal handlers
         self.call = dispatched(self._choose, jitted)
 
     def know(self, kind: Any, compiled: jax.stages.Compiled) -> None:
@@ -277,7 +277,7 @@ class OnDisk:
         """The function traced for such arguments; a function of arrays for their abstract values, whether or not their
         dtypes are weak. JAX caches it."""
         place = None if self._takes_trees else place_of_arrays(list(arguments))
-        if place is None:  # on several devices, say
+        if place is None:  # on several devices, for example
             return self._jitted.trace(*arguments)
         sharding = SingleDeviceSharding(place[0]) if place[1] else None
         return self._jitted.trace(*[jax.ShapeDtypeStruct(a.shape, a.dtype, sharding=sharding) for a in arguments])

@@ -1,13 +1,13 @@
 """Prepare blocks for executables: hoist numbers, and partition blocks that are too long for the compiler.
 
 **Hoisted literals.** Programs that differ only in numbers share an executable, which takes the numbers as an input. A
-number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. An executable need not know
-most numbers, so that one which changes, as lam in `lam * penalty` when lam is annealed, compiles nothing: 0, 1, -1, and
-those that an op treats as a special case, stay in the program; all others are inputs.
+number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. But most numbers need not
+be known to the executable, so a changing one, such as lam in `lam * penalty` when lam is annealed, compiles nothing: 0,
+1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs.
 
 **Partitions** run one after another. XLA fuses successive elementwise functions into one loop, however many they are.
-Its time for that grows with the square of their number, and past some thousands it fails. For arrays that are joined,
-and parts that are results, it compares each with each other, and makes a kernel of every part.
+The time for this grows with the square of their number, and past some thousands it fails. XLA also compares joined
+arrays, and parts that are results, pair by pair, and makes a kernel of every part.
 """
 
 from __future__ import annotations
@@ -82,7 +82,7 @@ class Hoisted(NamedTuple):
 
     program: Program
     numbers: np.ndarray[Any, Any] | None
-    """As an executable takes them, before the arrays of the leaves; None if there are none."""
+    """The numbers in the form an executable takes them, before the arrays of the leaves; None if there are none."""
 
     @property
     def takes(self) -> tuple[Spec, ...]:
@@ -93,7 +93,7 @@ class Hoisted(NamedTuple):
 
 
 def hoisted(program: Program) -> Hoisted:
-    """The form that a program shares with all that differ only in numbers, and its own numbers."""
+    """The form that a program shares with all programs that differ from it only in numbers, and its own numbers."""
     block, numbers = hoist_from(program.block)
     return Hoisted(program._replace(block=block), as_array(numbers, block.needs_x64))
 
@@ -160,7 +160,7 @@ class Partition(NamedTuple):
     done_with: tuple[int, ...]
     """The values that are not needed after it."""
     starts: dict[int, Any]
-    """Those of its arguments that say where parts of arrays begin."""
+    """The values that say where parts of arrays begin, by number."""
     numbers: np.ndarray[Any, Any] | None
     """Its numbers, if they are hoisted, so that partitions which differ only in them are equal."""
 
@@ -174,7 +174,7 @@ _part_at: Op[Any, Any] = Op(part_at)
 
 
 def _is_fused(call: Call) -> bool:
-    """Whether XLA fuses it into the loop that reads it."""
+    """Whether XLA fuses the call into the loop that reads it."""
     return call.op.elementwise or call.op.broadcasts
 
 

@@ -1,7 +1,7 @@
 """Passes: transformations of a block on its way to the compiler.
 
 A graph says what is computed; how backends treat it, and how to help them, is known only here. A pass is a function
-from blocks to blocks with the same results, apart from the order of the terms in a sum. The last ones may cut a block
+from blocks to blocks with the same results, apart from the order of the terms in a sum. The last passes may cut a block
 into partitions. `lower.py` makes one function of the result.
 """
 
@@ -27,7 +27,7 @@ from .program import Call, Program, block_of, calls_of, platform_of
 def with_bodies_inline(block: Block) -> Block:
     """The block with each function that merely wraps a body replaced by the body's steps.
 
-    So later passes, and the estimate of memory, see what runs.
+    So later passes, and the estimate of memory, see the steps that run.
     """
     while any([in_place_of(op, arguments) is not None for op, arguments, _ in block.steps]):
         block = _one_level(block)
@@ -57,7 +57,7 @@ def _one_level(block: Block) -> Block:
 
 
 def with_loops_together(block: Block) -> Block:
-    """The block with loops fused that have steps in common.
+    """The block with loops fused that share steps.
 
     Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
     them depends on another.
@@ -113,12 +113,12 @@ class Pass(NamedTuple):
     """What it looks for."""
     run: Callable[[Block], Block | list[Partition]]
     platform: str | None = None
-    """The platform that it is for, by JAX's name; None for all."""
+    """JAX's name of the platform that it is for; None for all."""
 
 
 HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(block)[0])
-"""It runs before an executable is looked up, which programs that differ only in numbers share. In a program that is
-cut, each partition has its own numbers hoisted."""
+"""It runs before an executable is looked up, since programs that differ only in numbers share one. If a program is cut,
+each partition has its own numbers hoisted."""
 
 LOWERING = (
     Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline),
@@ -130,7 +130,7 @@ LOWERING = (
     Pass("partition", "more than the compiler takes at once", lambda block: cut(block) if is_long(block) else block),
     Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once, "cpu"),
 )
-"""In the order in which they run, when a program is traced. A block that was cut skips those that follow."""
+"""The passes in the order in which they run, when a program is traced. Once a block is cut, the rest are skipped."""
 
 PASSES = (HOIST, *LOWERING)
 
@@ -158,7 +158,7 @@ def unrolled(unrolled_: bool = True) -> Switched:
     """Compile everything within this block as it was built: a recurrence of many steps, each a function of its own,
     does not become a loop.
 
-    Otherwise it becomes one where that pays, on CPUs. Results differ by rounding. It is `nn.passes(without=["roll"])`.
+    Otherwise it becomes one on CPUs, if that pays. Results differ by rounding. It is `nn.passes(without=["roll"])`.
     """
     return passes(without=["roll"] if unrolled_ else [])
 
@@ -194,7 +194,7 @@ def steps_of_lowering(
 
 
 def lowered(program: Program, platform: str | None, as_a_whole: bool = False) -> Lowered:
-    """A program after the passes for a platform, which do not run on it again."""
+    """A program after the passes for a platform; they do not run on it again."""
     block, partitions = program.block, None
     for _, _, made in steps_of_lowering(program, platform, as_a_whole):
         if isinstance(made, list):

@@ -28,7 +28,7 @@ from .lower import Program, linearize
 
 
 class Lookup:
-    """The executable of a program, looked up when it first runs, since a backward may make that unnecessary."""
+    """The executable of a program, looked up only when it first runs, since a backward may make that unnecessary."""
 
     __slots__ = ("_executable", "_program")
 
@@ -67,9 +67,9 @@ class RunPlan:
                 self.members.setdefault(y._group, []).append(made_by.serial)
         kept = [y for f, y in living if y.persistent and f not in roots]
         for f in roots:
-            if f is not None and f.op.reads == 0:  # it is there to have its inputs computed
+            if f is not None and f.op.reads == 0:  # it only serves to compute its inputs
                 kept += [x for x in f.inputs if x.parent is not None]
-        # No process can recompute such a result by itself, so each keeps it for readers of what depends on it.
+        # No process can recompute such a result alone, so each keeps it for readers of Variables that depend on it.
         given = set(map(id, outputs))
         self.exchanged = [y for f in exchanging(functions) for y in f.outputs if id(y) not in given]
         kept += self.exchanged
@@ -104,11 +104,11 @@ class Snapshot:
         self.mark = object()
         """Identifies the snapshot without keeping it alive."""
         self.run = run
-        """None if it was no forward."""
+        """The deferred run; None if there was no forward."""
         self.implied = False
         """Whether a `backward()` without a preceding `forward()` has run it."""
         self.exchanged: dict[tuple[int, int], Any] = {}
-        """What the forward has exchanged with other processes, by `numbers_of` the Variables."""
+        """The values that the forward has exchanged with other processes, by `numbers_of` the Variables."""
         self.results: MutableMapping[Function, tuple[Any, ...]] | None = None
         """The results of the functions, if they ran one by one."""
 
@@ -146,7 +146,7 @@ class DeferredRun:
                 value = ref()
                 if value is not None:
                     value.fill(result)
-            self.done = True  # last, so that what an interrupt leaves waiting is computed again
+            self.done = True  # last, so that values left waiting by an interrupt are recomputed
 
     def replace(self, results: Sequence[Any]) -> None:
         """Store results that were computed elsewhere, replacing any present ones."""
@@ -181,7 +181,7 @@ def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None
 
 
 def present(outputs: Sequence[Variable]) -> Snapshot:
-    """The leaves' present values, without a `forward()`: keys that were drawn are not drawn again, and nothing is
+    """The leaves' current values, without a `forward()`: keys already drawn are not drawn again, and nothing is
     deferred."""
     plan = plan_of(outputs)
     return Snapshot(outputs, plan, tuple(arrays_of(plan.leaves, draw=False, mesh=plan.program.mesh)))
@@ -230,7 +230,7 @@ class Section:
 
 
 class Sections(NamedTuple):
-    """The sections that compute a value, lowest first. It refers to nothing that depends on the value."""
+    """The sections that compute a value, lowest first. It does not refer to anything that depends on the value."""
 
     parts: list[Section]
     last: Section

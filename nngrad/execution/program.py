@@ -34,8 +34,8 @@ from ..graph.traverse import operands_first
 
 
 class Program(NamedTuple):
-    """A closed graph, where it runs, and what is done before: equal structures with equal placement are equal programs.
-    """
+    """A closed graph, where it runs, and the passes to leave out. Equal structures with equal placement are equal
+    programs."""
 
     block: Block
     """The computation. Its inputs are the leaves of the graph."""
@@ -48,7 +48,7 @@ class Program(NamedTuple):
     places: tuple[Axes, ...] = ()
     """The mesh axes over which each leaf is divided."""
     uneven: tuple[int, ...] = ()
-    """Indices of the leaves that are batches which the mesh cannot divide evenly."""
+    """Indices of leaves that are batches which the mesh cannot divide evenly."""
 
     def __repr__(self) -> str:
         block = self.block
@@ -60,7 +60,7 @@ class Program(NamedTuple):
                                               ("function", "times"), numbers=True))  # fmt: skip
 
     def unread(self, leaves: Sequence[int]) -> list[int]:
-        """Those of these leaves, by index, that no result depends on."""
+        """Those of these leaves, by index, on which no result depends."""
         read = {i for _, _, ins in self.block.steps for i in ins}.union(self.block.outputs)
         return [i for i in leaves if i not in read]
 
@@ -116,8 +116,8 @@ def platform_of(program: Program) -> str:
 
 
 def placement_of(arrays: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What an executable is compiled for, besides shapes and dtypes, which a program fixes: settings of JAX that users
-    change between calls, and the placement of arrays."""
+    """Everything an executable is compiled for besides shapes and dtypes, which a program fixes: settings of JAX that
+    users change between calls, and the placement of arrays."""
     config: Any = jax.config
     settings = config.jax_default_device, config.jax_default_matmul_precision, config.jax_enable_x64
     return *settings, *[_place_of(array) for array in jax.tree.leaves(arrays)]
@@ -192,8 +192,8 @@ def structure_of_op(op: Op, arguments: tuple[Any, ...]) -> bytes | None:
 
 
 def structure_of_settings(kind: type, settings: Mapping[str, Any]) -> bytes | None:
-    """The digest of a class of nngrad's with settings by name: numbers, text, and tuples of them; None if another
-    process would not find the same."""
+    """The digest of one of nngrad's classes with settings by name: numbers, text, and tuples of these; None if another
+    process would find a different one."""
     own = kind.__module__.startswith("nngrad.") and getattr(sys.modules[kind.__module__], kind.__name__, None) is kind
     try:
         return digest_of(f"{kind.__module__}.{kind.__name__}{_settings(settings)}".encode()) if own else None
@@ -220,7 +220,7 @@ def _spec(spec: Spec) -> str:
 
 
 def _op(op: Op) -> str:
-    """The name of an op of nngrad's, by which another process finds the same one."""
+    """The name of one of nngrad's ops, by which another process finds the same op."""
     if op.stands_for is not None:
         return f"{_op(op.stands_for)} by {op.forward.__name__}"
     module = sys.modules.get(op.module)
@@ -271,7 +271,7 @@ def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) 
         return None
     settings = jax.config.values
     if settings.get("jax_dump_ir_to") or "dump" in os.environ.get("XLA_FLAGS", ""):
-        return None  # somebody wants to see what is compiled
+        return None  # the user wants to see what is compiled
     told = [f"{name}={value!r}" for name, value in sorted(settings.items()) if name != "jax_default_device"]
     told += [f"{name}={value!r}" for name, value in options]
     where = [device.platform, device.device_kind, str(device.id), machine]
@@ -280,8 +280,8 @@ def surroundings(device: jax.Device, options: tuple[tuple[str, Any], ...] = ()) 
 
 @functools.cache
 def _constant() -> bytes | None:
-    """What does not change while a process lives, including nngrad's own sources, since somebody may be working on
-    them. The rules of `backward_registry` are not included: the program contains what they emit."""
+    """A digest of all that stays the same while a process lives, including nngrad's own sources, since somebody may be
+    editing them. The rules of `backward_registry` are not included: the program contains the functions they emit."""
     versions = [__version__, jax.__version__, jaxlib_version.__version__, np.__version__]
     told = [os.environ.get(name, "") for name in _VARIABLES] + [text for text in sys.argv if text.startswith("--xla")]
     try:
@@ -294,7 +294,7 @@ def _constant() -> bytes | None:
 
 @functools.cache
 def _processor() -> str | None:
-    """The features of this machine's CPU, and how many cores are available; XLA compiles for these."""
+    """The features of this machine's CPU, and the number of available cores; XLA compiles for these."""
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count()
     try:
         if sys.platform == "linux":

@@ -1,7 +1,7 @@
 """Values of Variables: run what a `forward()` has scheduled, from its snapshot of the leaves, and evaluate on demand.
 
 The result of a read is determined by the graph, the leaves and the settings: results of one `nn.grad` are computed
-together; anything else by the executable of the graph above it, or section by section if that is deep (`plans.py`).
+together; other values by the executable of the graph above them, or section by section if that is deep (`plans.py`).
 Earlier reads do not matter.
 """
 
@@ -45,7 +45,7 @@ class Read:
 
     @property
     def arrays(self) -> list[Any]:
-        """The leaves' arrays, None where one is gone."""
+        """The leaves' arrays; None for one that is gone."""
         return [reference() for reference in self._references]
 
 
@@ -83,13 +83,13 @@ class IntermediateValue:
 
     @property
     def value(self) -> Deferred:
-        """A deferred value that this computes; there is one at a time."""
+        """A deferred value computed by this object; there is one at a time."""
         value = Deferred(self)
         self._value = weakref.ref(value)
         return value
 
     def run(self) -> None:
-        """Compute it."""
+        """Compute the value."""
         value = self._value()
         if value is None or self._function is None:
             return
@@ -111,7 +111,7 @@ def _computed_with(variable: Variable, snapshot: Snapshot | None) -> _Computed:
     if group is not None and len(places) > 1 and not watched and any([y is variable for y in members]):
         try:
             return _together(group, places, snapshot)
-        except Exception:  # perhaps of another member; or they do not fit in memory together
+        except Exception:  # perhaps raised by another member; or memory cannot hold all
             pass
     array, state = _watched(variable, snapshot) if watched else _alone(variable, snapshot)
     return _Computed([variable], [array], state)
@@ -154,7 +154,7 @@ def _alone(variable: Variable, snapshot: Snapshot | None) -> tuple[Any, Snapshot
 
 
 def _from_exchanged(variable: Variable, snapshot: Snapshot) -> Any:
-    """The value of a Variable from what a forward has exchanged with other processes, which do not take part now."""
+    """The value of a Variable from values that a forward exchanged with other processes, which take no part now."""
     exchanged = snapshot.exchanged
     given: dict[int, tuple[Variable, Any]] = {}
 
@@ -180,7 +180,7 @@ class _Together(NamedTuple):
     places: list[int]
     """The members that the same forward covers, or none."""
     computed: list[int]
-    """Those of them that are computed: all, unless some are gone and could not be rebuilt."""
+    """The members that are computed: all of these, unless some are gone and could not be rebuilt."""
     leaves: list[Variable]
     executable: Callable[..., tuple[Any, ...]]
     settings: tuple[Any, ...]
@@ -206,8 +206,8 @@ def _together(group: OutputGroup, places: list[int], snapshot: Snapshot | None) 
 
 
 def _linearized(group: OutputGroup, places: list[int]) -> tuple[list[int], Linearized]:
-    """Those of these members of an output group that can be computed, and their program. It does not depend on whether
-    somebody still holds all of them."""
+    """The members at these places that can be computed, and their program. It does not depend on whether somebody still
+    holds all of them."""
     living = {i: y for i, y in zip(places, group.members_at(places), strict=True) if y is not None}
     found = _program_of([*living.values()])
     if len(living) == len(places):
@@ -257,7 +257,7 @@ def take_snapshot(outputs: Sequence[Variable], plan: RunPlan | None = None) -> S
         for ref in f._outputs:
             x = ref()
             if x is not None and x._data is not None and x._at is not snapshot:
-                x._at = snapshot  # somebody else may share its cell, and will find this forward's value there
+                x._at = snapshot  # others may share its cell, and find this forward's value there
                 x._data.defer(IntermediateValue(x, snapshot).value)
     return snapshot
 
@@ -270,14 +270,14 @@ def forward(outputs: list[Variable], function_pre_hook: Hook = None, function_po
     plan = plan_of(computed)
     snapshot = take_snapshot(computed, plan)
     if plan.group is not None and snapshot.run is not None:
-        snapshot.run.run()  # now: some process may never read it, and others would wait for that one
+        snapshot.run.run()  # now: the others would wait for a process that never reads it
         keep_exchanged(computed, plan, snapshot)
     if function_pre_hook is not None or function_post_hook is not None or is_watched(computed):
         run_one_by_one(computed, snapshot, snapshot.by_leaf(), function_pre_hook, function_post_hook)
 
 
 def keep_exchanged(outputs: Sequence[Variable], plan: RunPlan, snapshot: Snapshot) -> None:
-    """Keep what a forward has exchanged, so that later reads need no other processes."""
+    """Keep the values that a forward has exchanged, so that later reads need no other processes."""
     together = [*outputs, *plan.exchanged]
     snapshot.exchanged = {number: y.cell.raw() for number, y in zip(numbers_of(together), together, strict=True)}
 

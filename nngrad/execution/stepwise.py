@@ -22,7 +22,7 @@ class Step(NamedTuple):
     """A position in a function with bodies."""
 
     owner: Function
-    """The function; one that is inside a body itself is made for display, and in no graph."""
+    """The function. If it is in a body itself, it was made for display, and is in no graph."""
     role: str
     """The role of the body."""
     number: int | None

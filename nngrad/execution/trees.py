@@ -16,7 +16,7 @@ class TreeArguments(NamedTuple):
 
     variables: list[Variable]
     places: list[str]
-    """The place of each: the index of its argument, and the path within that, as in "1['w']"."""
+    """The place of each: the index of its argument and the path within that, such as "1['w']"."""
     structures: list[Any] | None
     """The pytree of each argument; None if each is one array."""
 
@@ -55,7 +55,7 @@ class TreeResults(NamedTuple):
 
 
 def builds(outputs: Any) -> bool:
-    """Whether it is a function that builds a graph, not a callable pytree of Variables, such as a model."""
+    """Whether `outputs` is a function that builds a graph, not a callable pytree of Variables, such as a model."""
     return callable(outputs) and jax.tree_util.all_leaves([outputs])
 
 
@@ -63,7 +63,7 @@ def arguments_of(inputs: Any) -> TreeArguments:
     """`inputs` as arguments: each entry of a list or a tuple is one, anything else is a single one.
 
     Raises:
-        TypeError: Something in it is no Variable.
+        TypeError: Something in it is not a Variable.
         ValueError: A Variable occurs twice.
     """
     each = list(inputs) if type(inputs) in (list, tuple) else [inputs]
@@ -86,7 +86,7 @@ def filled_results(outputs: Any) -> TreeResults:
     """`outputs` as a result.
 
     Raises:
-        TypeError: Something in it is no Variable, or it is None.
+        TypeError: Something in it is not a Variable, or it is None.
     """
     leaves, structure = jax.tree_util.tree_flatten_with_path(outputs)
     for path, y in [*leaves, *([((), None)] if outputs is None else [])]:

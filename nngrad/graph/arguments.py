@@ -28,7 +28,7 @@ class Range(NamedTuple):
 
     holds: Callable[[Any], bool]
     demand: str
-    """What an error demands of the argument, after its name."""
+    """What an error requires of the argument, after its name."""
     refused: str
     """The docstring's clause for values out of range, with {} for the name."""
 
@@ -140,7 +140,7 @@ def as_float(value: Any) -> float:
     """A real number as a Python float."""
     if isinstance(value, int | float | np.integer | np.floating) or _is_real_scalar(value):
         result = float(value)
-        # One object for every NaN, or no two structures with a NaN in them would ever be equal.
+        # One object for every NaN; otherwise no two structures that contain a NaN would be equal.
         return math.nan if result != result else result
     raise TypeError("a number")
 
@@ -155,7 +155,7 @@ def _is_real_scalar(value: Any) -> bool:
 
 def as_static_float(value: Any) -> float:
     """A real number as a static argument: a float that equals no other number, and where 0.0 and -0.0 differ."""
-    if value.__class__ is float and value and value == value:  # as most are: neither 0 nor NaN
+    if value.__class__ is float and value and value == value:  # the usual case: neither 0 nor NaN
         return value
     result = as_float(value)
     return result if result or math.copysign(1.0, result) > 0 else _NEGATIVE_ZERO
@@ -219,7 +219,7 @@ _INTS = frozenset({int})
 
 
 def _are_plain(value: tuple[Any, ...]) -> bool:
-    """Whether all are plain ints of up to 64 bits, as rules give them, so that none needs a check of its own."""
+    """Whether all are plain ints of up to 64 bits, as rules pass them, so that none needs a check of its own."""
     return _INTS.issuperset(map(type, value)) and (not value or (min(value) >= -_MOST - 1 and max(value) <= _MOST))
 
 
@@ -228,7 +228,7 @@ def as_ints(value: Any) -> tuple[int, ...]:
     if value.__class__ is tuple and _are_plain(value):
         return value
     try:
-        if isinstance(value, str | bytes | dict | set | frozenset):  # of which none has an order of numbers
+        if isinstance(value, str | bytes | dict | set | frozenset):  # not ordered sequences of numbers
             raise TypeError
         if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0:
             return tuple(as_int(v) for v in value)

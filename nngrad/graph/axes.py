@@ -56,7 +56,7 @@ class AxisMap:
     """`condition_before` for an op of one input whose `places` do not determine it."""
 
     def condition_before(self, f: Function, condition: Shape) -> Shape | None:
-        """The shape that turns a condition on the output of `f` into the same condition on its input: elements of the
+        """Carry a condition on the output of `f` back to its input, as the shape of the same condition: elements of the
         output that fail it do not depend on elements of the input that satisfy it, and vice versa. None if the
         condition varies along an axis that is not carried, or if axes would change places."""
         if self.before is not None:

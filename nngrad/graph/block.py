@@ -1,9 +1,9 @@
 """Block: a closed graph as an immutable value.
 
-A Block has inputs and outputs, and refers to nothing in the graph that it was built from. Blocks of equal structure are
-equal, so whatever is derived from one is derived once. An op can have blocks among its static arguments: the body of a
-loop or branch is a function of Variables, run once on placeholders, and the graph that it builds is closed. A request
-to `grad` and the graph that it emits are blocks as well.
+A Block has inputs and outputs, and does not refer to the graph that it was built from. Blocks of equal structure are
+equal, so derived results are computed once for all of them. An op can have blocks among its static arguments: the body
+of a loop or branch is a function of Variables, run once on placeholders, and the graph that it builds is closed. A
+request to `grad` and the graph that it emits are also blocks.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ def run_steps(steps: Iterable[Step], arrays: Sequence[Any]) -> list[Any]:
     for op, arguments, ins in steps:
         inputs = [arrays[i] if i >= 0 else values[~i] for i in ins]
         if op.predicate is not None:
-            # XLA does not see through a number that is made of a bool and compared with 0.
+            # XLA cannot simplify a number that is made of a bool and then compared with 0.
             truths[~len(values)] = functools.partial(op.bind(arguments, op.predicate), *inputs)
         elif op.selects and ins[0] in truths:
             inputs[0] = truths[ins[0]]()
@@ -275,7 +275,7 @@ class Block:
         return tuple(sorted([i for i in found if i >= 0]))
 
     def reach(self, moving: Iterable[int]) -> set[int]:
-        """The numbers of all that depends differentiably on the inputs `moving`, which are included."""
+        """The numbers of all values that depend differentiably on the inputs `moving`, and of these inputs."""
         found = {i for i in moving if self.inputs[i].differentiable}
         for (_, _, ins), outs in zip(self.steps, self.outs, strict=True):
             if not found.isdisjoint(ins):
@@ -283,7 +283,7 @@ class Block:
         return found
 
     def depending(self, inputs: Iterable[int]) -> set[int]:
-        """The numbers of all that depends on the given inputs, which are included, differentiably or not."""
+        """The numbers of all values that depend on the given inputs, differentiably or not, and of these inputs."""
         found = set(inputs)
         for (op, arguments, ins), outs in zip(self.steps, self.outs, strict=True):
             given = [i in found for i in ins]

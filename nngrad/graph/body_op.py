@@ -143,7 +143,7 @@ class BodyOp(Op):
     # ---------------------------------------------------------------- axes
 
     def dependence(self, arguments: tuple[Any, ...], given: Sequence[bool]) -> Sequence[bool] | None:
-        """Which outputs depend on the inputs `given`, at least one of which is; None: all do."""
+        """Which outputs depend on the inputs marked in `given`, at least one of which is; None: all do."""
         return None
 
     def followed(self, f: Function, given: Given, count: int, walk: Walk) -> Followed | None:
@@ -216,7 +216,7 @@ class ControlOp(BodyOp):
         self, arguments: tuple[Any, ...], moved: Sequence[bool], each: Sequence[bool], sums: Sequence[bool],
         demanded: Demanded,
     ) -> Kinds | None:  # fmt: skip
-        """What each input is needed as ("each" or "sum") if some outputs are wanted as sums; None: "each" for all.
+        """How each input is needed ("each" or "sum") if some outputs are wanted as sums; None: "each" for all.
 
         Args:
             arguments: The static arguments.

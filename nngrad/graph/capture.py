@@ -53,7 +53,7 @@ class Captured(NamedTuple):
     updated: tuple[Variable, ...]
     """Outer leaves that each run updates."""
     keys: tuple[Variable, ...]
-    """Keys of random functions: leaves inside it that are drawn anew at each run."""
+    """Keys of random functions: leaves inside it that each run draws again."""
 
 
 @contained
@@ -72,8 +72,8 @@ def captured(
         inputs: Shape and dtype of each input.
         owner: The name of the function that has the body, for messages.
         written: The user's function, for messages.
-        often: Whether it runs often, so that what does not depend on its own inputs is hoisted out; else it may not run
-            at all.
+        often: Whether it runs often, so that functions which do not depend on its own inputs are hoisted out; otherwise
+            it may not run at all.
         updates: Whether the caller gives the updated leaves their new values. If not, functions that update leaves are
             refused, except those that are hoisted out.
 
@@ -82,7 +82,7 @@ def captured(
     """
     since = next_serial()
     options = build_options()
-    # What is emitted casts nothing.
+    # Emitted functions cast nothing.
     precision = options.applying.precision if options.emitting.builder is None else None
     switch_to(simplify=options.emitting.simplify, body=since, locate=locate, precision=precision)
     own = [placeholder(spec, owner) for spec in inputs]
@@ -103,7 +103,7 @@ def captured(
     derived = [y for f in within.functions for y in f.outputs if y._derived is not None]
     differentiated = [y for each in derivations_of(derived) for y in each.outputs] if derived else []
     more = within
-    if differentiated:  # derivatives need that, too
+    if differentiated:  # derivatives also need what these differentiated
         more = _within(within_body([*results, *differentiated]), [*updated, *own], often, before)
         if more.keys != within.keys or any([f.effects for f in more.functions]):
             more, differentiated = within, []
@@ -131,7 +131,7 @@ def _new_values(
 ) -> list[tuple[Variable, Variable]]:
     """The leaves that functions, given by ascending rank, update, each with its last new value.
 
-    If several update one leaf, each starts from the value that the one before computed.
+    If several update one leaf, each starts from the value computed by the previous one.
     """
     given = {id(x) for x in own}
     newest: dict[int, tuple[Variable, Variable]] = {}

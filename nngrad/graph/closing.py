@@ -169,7 +169,7 @@ class Closing(dict[Variable, int]):
 class Bookmark(NamedTuple):
     """A closed graph by weak references, so that a graph built on top is closed without traversing it again.
 
-    It is valid until Functions and Variables are relinked; whoever does that must discard it.
+    It is valid until Functions and Variables are relinked; whoever does this must discard it.
     """
 
     leaves: list[Reference]
@@ -202,8 +202,8 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
     Args:
         outputs: The results.
         inputs: The Variables that become its inputs.
-        outside: If the block should record the gradients taken in it, how many leading inputs may depend on one
-            another.
+        outside: The number of leading inputs that may depend on one another, if the block should record the gradients
+            taken in it.
     """
     closing = Closing(inputs)
     cut = frozenset(closing)
@@ -225,7 +225,7 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
 
 
 def derivations_of(derived: Iterable[Variable]) -> list[Any]:
-    """The known derivations of results of `grad`, except those in which gradients stop on the way."""
+    """The known derivations of results of `grad`, except those with stopped gradients on the path."""
     found = dict.fromkeys([getattr(g._derived, "derivation", None) for g in derived])
     return [each for each in found if each is not None and not each.stop_gradients]
 

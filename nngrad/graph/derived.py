@@ -1,4 +1,4 @@
-"""Cache what is derived from blocks."""
+"""Cache results that are derived from blocks."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class _NotKept(Exception):
 
 
 def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
-    """Cache a function that derives something from bodies, its only arguments; if user code takes part in an answer,
-    that answer is not cached.
+    """Cache a function that derives something from bodies, its only arguments. An answer in which user code took part
+    is not cached.
 
     The function runs with none of the caller's switches in force, except the rules that simplify gradients. Equal
     bodies written in different places have separate entries.
@@ -36,7 +36,7 @@ def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
         del locations
         answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))
         if is_users:
-            raise _NotKept(answer)  # what raises is not kept
+            raise _NotKept(answer)  # a raised answer is not cached
         return answer
 
     @functools.wraps(derive)

@@ -2,7 +2,7 @@
 
 Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As for `convolution`.` stands for
 all other arguments that the named functions describe, and for their ValueError; several are searched in order. `USUAL`
-describes what neither has. So `__doc__` has an entry for each argument, in the order of the signature.
+describes arguments that neither describes. So `__doc__` has an entry for each argument, in the order of the signature.
 """
 
 from __future__ import annotations
@@ -117,7 +117,7 @@ class Completed:
 
 
 def completed(function: Documented) -> Documented:
-    """Complete the docstring of a function that is no op with the arguments and errors of the functions that `...`
+    """Complete the docstring of a function that is not an op with the arguments and errors of the functions that `...`
     names."""
     function.__doc__ = completed_docstring(function, _names(function), {}, {}, all_errors=True)
     return function

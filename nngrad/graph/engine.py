@@ -59,8 +59,8 @@ class KeySource(Protocol):
         """Draw the key of a `forward()`."""
 
     def ahead(self) -> Any:
-        """Return the key for reading the function before its first `forward()`. It is not drawn, so reading changes no
-        later key, and the order of reads does not matter."""
+        """Return the key for reading the function before its first `forward()`. It is not drawn, so reading does not
+        change later keys, and the order of reads does not matter."""
 
 
 class Engine:
@@ -186,6 +186,6 @@ class CellOperators:
 
 
 def provide(what: Engine | type[Operators] | type[CellOperators], given: Mapping[str, Any]) -> None:
-    """Implement, by name, what is declared above."""
+    """Implement the declarations above, by name."""
     for name, meaning in given.items():
         setattr(what, name, meaning)

@@ -37,15 +37,15 @@ class ResultFacts:
     multiple_results: bool = False
     """`forward` returns a tuple of outputs."""
     shape: Callable[..., tuple[int, ...] | None] | None = None
-    """For an op with one output, of the dtype that all inputs have: `shape(*shapes of inputs, *arguments)` is the
-    output's shape, so that `forward` need not be traced. None, or any error, if only `forward` can tell."""
+    """For an op with one output, of the dtype of all inputs: `shape(*shapes of inputs, *arguments)` is the output's
+    shape, so that `forward` need not be traced. None, or any error, if only `forward` can tell."""
     view: bool = False
     """Output i has the elements of input i in the same order, and no memory of its own."""
     forwards_inputs: bool = False
     """Output i is input i: nothing is computed."""
     reads: int | None = None
     """How many inputs, the first ones, its outputs are computed from; the others determine when, or whose gradient it
-    carries. None: all. 0: none, so that `forward()` of an output computes the inputs too."""
+    carries. None: all. 0: none, so that `forward()` of an output also computes the inputs."""
     predicate: Callable[..., Any] | None = None
     """For an op that gives 1 where a condition holds and 0 elsewhere: a function that gives the condition as bools. A
     compiled graph uses it where a `selects` op takes the result as its condition."""
@@ -139,7 +139,7 @@ class RunFacts:
     """Whether an executable must know one of `numbers`, because `forward` treats it as a special case."""
     from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
     """Computes the same with zero-dimensional Variables for some of `numbers`: `from_variables(f, inputs, arguments)`.
-    So a derivative need not be emitted anew for each number."""
+    So a derivative need not be emitted again for each number."""
     exchanges: Callable[[tuple[Any, ...]], Processes | None] | None = None
     """For an op whose forward exchanges arrays with other processes: the group, from its static arguments; None if they
     name only one process (`nngrad.graph.processes`)."""

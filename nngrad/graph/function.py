@@ -51,12 +51,12 @@ def any_hooked(functions: Iterable[Function]) -> bool:
 
 
 class RuleCall:
-    """One call of a backward rule: the function, and its incoming gradients. All that the rule emits refers to it."""
+    """One call of a backward rule: the function, and its incoming gradients. All functions it emits refer to it."""
 
     __slots__ = ("_function", "_grad_outputs", "context")
 
     context: Any
-    """The Context in which the function runs, and so does its backward."""
+    """The Context of the function, in which its backward also runs."""
 
     def __init__(self, f: Function, grad_outputs: Sequence[Variable | None], keep: bool = False) -> None:
         self.context = f.context
@@ -77,7 +77,7 @@ class RuleCall:
 class Function(ShownFunction):
     """One application of an op: it refers strongly to its inputs and weakly to its outputs.
 
-    So a graph lives as long as something below it is referred to, and is freed at once when nothing is.
+    So a graph lives as long as somebody refers to something below it, and is freed at once when nobody does.
     """
 
     __slots__ = (
@@ -114,12 +114,12 @@ class Function(ShownFunction):
     effects: tuple[tuple[Variable, int], ...]
     """Leaves that `forward()` updates, each with the index of the output that is its new value."""
     order: int
-    """Order of differentiation: 0 for what the user built; a gradient's is one more than the highest order in the graph
-    that was differentiated."""
+    """Order of differentiation: 0 for functions the user built; for those of a gradient, one more than the highest
+    order in the differentiated graph."""
     serial: int
     """Larger than that of every function made before."""
     mark: Any
-    """What makes gradients recompute it, or None."""
+    """The mark that makes gradients recompute it, or None."""
     snapshot: Any
     """The last forward that covered this function (owned by the execution package)."""
     plan: Any
@@ -140,7 +140,7 @@ class Function(ShownFunction):
 
     @property
     def outputs(self) -> tuple[Variable, ...]:
-        """The output Variables. One that nobody holds any more is made anew."""
+        """The output Variables. One that nobody holds any more is made again."""
         outputs = []
         for ref in self._outputs:
             y = ref()
@@ -208,10 +208,10 @@ class Function(ShownFunction):
 
         Args:
             hook: The hook.
-            name: What `delete_hook` calls it; the hook's own name by default.
+            name: The name for `delete_hook`; the hook's own name by default.
 
         Raises:
-            TypeError: `hook` is no instance of `FunctionHook`.
+            TypeError: `hook` is not an instance of `FunctionHook`.
             KeyError: The function already has a hook of that name.
         """
         if isinstance(hook, type) or not hasattr(hook, "backward_preprocess"):
@@ -220,7 +220,7 @@ class Function(ShownFunction):
         if name in self.hooks:
             raise KeyError(f"{self.op.name} has a hook named {name!r} already; give another name")
         hook.added(self)
-        # Never changed in place: another thread may be going through them.
+        # Never changed in place: another thread may be iterating over them.
         function_hooks[weakref.ref(self, _forget_hooks)] = {**self.hooks, name: hook}
 
     def delete_hook(self, name: str) -> None:
@@ -276,7 +276,7 @@ def create(
         arguments: Its static arguments, checked.
         effects: Leaves that `forward()` updates, each with the index of the output that is its new value.
         call: The call of the backward rule that emits it; it runs where that rule's function does.
-        order: Order of differentiation: 0 for what users build.
+        order: Order of differentiation: 0 for functions that users build.
         specs: Shape and dtype of each output, if they are known.
     """
     rank = -1
@@ -298,7 +298,7 @@ def create(
     f.context = options.applying.context if call is None else call.context
     if specs is None:
         spec = inputs[0].spec if op.elementwise else None
-        # Most functions have one input, so that the shape is known; `infer` sees to the others.
+        # Most functions have one input, whose shape is known; `infer` handles the others.
         specs = spec.alone if spec and len(inputs) == 1 and spec.differentiable else op.infer(inputs, arguments)
     f.specs = specs
     if op.multiple_results:
@@ -322,7 +322,7 @@ def locate(f: Function) -> None:
 
 
 def apply_switches(f: Function, options: BuildOptions) -> None:
-    """Do to a new function what the switches demand."""
+    """Apply the switches that concern a new function."""
     applying = options.applying
     if applying.locate is not None:
         applying.locate(f)
@@ -342,7 +342,7 @@ def apply(
     arguments: tuple[Any, ...] = (),
     effects: tuple[tuple[Variable, int], ...] = (),
 ) -> Any:
-    """Apply `op`: user code always gets a new Function, emitted code what the builder returns."""
+    """Apply `op`: user code always gets a new Function, emitted code the builder's result."""
     options = build_options()
     builder = options.emitting.builder
     if builder is None:

@@ -31,7 +31,7 @@ class InPlace:
     """Whether some value is no longer read from here, because it has a writable host view."""
 
     def __init__(self, first: tuple[Any, ...]) -> None:
-        self.lock = threading.RLock()  # a signal's handler may come back to it
+        self.lock = threading.RLock()  # reentrant, for signal handlers
         self.left = False
         self.held = [first]
 
@@ -59,7 +59,7 @@ class InPlaceValue(Value):
         return super().raw()
 
     def keep_moved(self, array: Any, moved: jax.Array) -> None:
-        """As for other values. The updater takes all its values anew before the next update."""
+        """As for other values. The updater reads all its values again before the next update."""
         with self.owner.lock:
             if self.array is None and self.owner.held[-1][self.entry][self.index] is array:
                 self.owner.left = True
@@ -124,7 +124,7 @@ def raw_together(values: Sequence[Value]) -> list[Any]:
             ]
     owners = {v.owner for v in values if v.__class__ is InPlaceValue}
     with ExitStack() as stack:
-        for owner in sorted(owners, key=id):  # in one order, so that no two readers wait for each other
+        for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
             stack.enter_context(owner.lock)
         return [v.raw() for v in values]
 
@@ -141,7 +141,7 @@ def copied(array: Any) -> jax.Array:
     """A copy, as a JAX array with memory of its own."""
     with x64_if(array.dtype.itemsize == 8):
         if _is_on_host(array):
-            copy: jax.Array = jax.device_put(array, may_alias=False)  # which compiles nothing
+            copy: jax.Array = jax.device_put(array, may_alias=False)  # this compiles nothing
             return copy
         return jax.numpy.array(array, copy=True)
 
@@ -157,7 +157,7 @@ def copied_together(*groups: tuple[Any, ...]) -> tuple[tuple[Any, ...], ...]:
 
 
 def _is_on_host(array: Any) -> bool:
-    """Whether it lies where copying needs no program."""
+    """Whether the array lies where copying needs no program."""
     if isinstance(array, np.ndarray):
         return True
     return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])

@@ -27,7 +27,7 @@ _OBJECTS = {
     "CustomVJPTraced": "custom_vjp_call", "RematTraced": "remat2",
 }  # fmt: skip
 """With `jax_custom_jvp3`, `jax_custom_vjp3` and `jax_remat3`, JAX uses one primitive for all of these, with an object
-as its parameter. This maps the object's class to the usual primitive. Other classes have derivatives of their own too.
+as its parameter. This maps the object's class to the usual primitive. Other classes also have derivatives of their own.
 """
 
 CALL_OF_OBJECT, _DERIVATIVE_OF_OBJECT = "call_hi_primitive", "call_hi_primitive_linearized"
@@ -46,9 +46,9 @@ _LITTLE = {
 
 
 def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJaxpr:
-    """Trace a function of arrays, as it is now, for inputs of these shapes and dtypes."""
+    """Trace a function of arrays, in its current state, for inputs of these shapes and dtypes."""
     with x64_if(any([s.needs_x64 for s in inputs])):
-        # As another function each time: JAX remembers what it has traced by the function.
+        # A new function each time, since JAX caches traces by function.
         closed: ClosedJaxpr = unharmed(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
     let_own_arrays(closed)
     return closed
@@ -116,7 +116,7 @@ def alone(equation: Any) -> ClosedJaxpr:
 
 def count_closed_over(call: Any) -> int:
     """The number of leading inputs of a call with a custom rule that its function closes over. JAX does not
-    differentiate a `custom_vjp_call` by these: it raises, and corrupts what it has cached for the call.
+    differentiate a `custom_vjp_call` by these: it raises, and corrupts its cache for the call.
 
     When JAX traces such a call again, it turns them into ordinary inputs, and wraps the rule so that they get no
     gradient. These are counted too: `bwd` is a chain of JAX's functions, each of which holds the next.
@@ -139,14 +139,14 @@ def rules_of(call: Any, key_of: Callable[[Any], Hashable]) -> Hashable:
 
     Args:
         call: The call.
-        key_of: Maps other objects to what they are compared by.
+        key_of: Maps other objects to keys for comparison.
     """
     kept = {key: value for key, value in parameters_of(call).items() if key not in _NO_RULES}
     return tuple([(key, _wrapped(value, key_of, _MOST_WRAPPERS)) for key, value in sorted(kept.items())])
 
 
 def _wrapped(value: Any, key_of: Callable[[Any], Hashable], depth: int) -> Hashable:
-    if isinstance(value, Jaxpr | ClosedJaxpr):  # in which there may be other rules
+    if isinstance(value, Jaxpr | ClosedJaxpr):  # these may contain other rules
         return value
     if type(value).__name__ in _OF_TRACES:
         return None
@@ -162,7 +162,7 @@ def _held_by_wrapper(value: Any) -> Sequence[Any] | None:
         return value.f, getattr(value, "params", ()), *value.transforms
     if isinstance(value, tuple | list):
         return value
-    if type(value).__name__ == "Unhashable":  # an argument by which nobody differentiates
+    if type(value).__name__ == "Unhashable":  # an argument without derivatives
         return (value.val,)
     if not isinstance(value, FunctionType) or not (value.__module__ or "").startswith("jax."):
         return None
@@ -177,7 +177,7 @@ _NO_RULES = {"call_jaxpr", "jaxpr", "out_trees"}
 """The parameters of a call that hold its computation, and JAX's notes on it."""
 
 _OF_TRACES, _MEMORY = {"DebugInfo", "DynamicJaxprTrace", "EqualStore", "Store"}, {"cells", "sentinel"}
-"""What wrappers of JAX's store about the trace that they were made in: classes of objects, and variables of memoizing
+"""What JAX's wrappers store about the trace that made them: classes of objects, and variables of memoizing
 functions."""
 
 _MOST_WRAPPERS = 24
@@ -185,8 +185,8 @@ _MOST_WRAPPERS = 24
 
 
 def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
-    """The floating inputs on which values depend that functions with `custom_vjp` close over, in bodies too, which are
-    nested a few levels deep at most. If a loop contains such a function, all its inputs count."""
+    """The floating inputs that closed-over values of functions with `custom_vjp` depend on. Bodies are included, which
+    are nested a few levels deep at most. If a loop contains such a function, all its inputs count."""
     found: set[Any] = set()
     for equation in reversed(jaxpr.eqns):
         name = name_of(equation)

@@ -40,10 +40,10 @@ def arrays_of(
     """The arrays in the leaves' cells, read atomically.
 
     Keys of random functions are drawn first. Without `draw` they stay, and those never drawn are read ahead of the
-    stream: so reading changes no noise, whatever is read first. Small NumPy arrays that are passed `often` are moved to
+    stream: so reading changes no noise, in any order of reads. Small NumPy arrays that are passed `often` are moved to
     JAX for good; with a `mesh`, all arrays are moved to their places on it.
     """
-    if Process.cannot_compute:  # cheaper than a call, and every run passes here
+    if Process.cannot_compute:  # cheaper than a call; every run passes here
         check_process()
     cells = [x.cell if x._data is None else x._data for x in leaves]
     keys = {}
@@ -60,7 +60,7 @@ def arrays_of(
                 value.as_jax()
         arrays = raw_together(values)
     for i, key in keys.items():
-        arrays[i] = key  # not the key of another thread that draws at the same time
+        arrays[i] = key  # not the key that another thread draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)
 
 
@@ -121,8 +121,8 @@ def as_variables(
 def as_operands(
     values: Iterable[object], names: Sequence[str], op: str, required: int | None = None
 ) -> tuple[Any, ...]:
-    """As `as_variables`, but floats become constants, so that what is computed from equal numbers is equal. Not ints,
-    which an executable would not take as arguments, nor NaN, which equals nothing."""
+    """As `as_variables`, but floats become constants, so that equal numbers give equal expressions. Not ints, which an
+    executable would not take as arguments, nor NaN, which equals nothing."""
     given = tuple(values)
     if any(map(_is_number, given)):
         floating = common_floating(given)
@@ -154,7 +154,7 @@ class Widened(tuple[Spec, ...]):
 
 
 def marked_if_wide(specs: tuple[Spec, ...], given: tuple[Spec, ...]) -> tuple[Spec, ...]:
-    """The specs of results, as `Widened` if that is so."""
+    """The specs of results, as `Widened` if they are."""
     narrower = any([s.differentiable and not s.needs_x64 for s in given])
     return Widened(specs) if narrower and any([s.dtype == np.float64 for s in specs]) else specs
 

@@ -73,8 +73,8 @@ class Links:
         return cast("Variable", self).get_unlinked_variable(need_grad)
 
     def clear_all_graph_links(self) -> None:
-        """Turn this Variable and all that it depends on into leaves with their present values: gradients end here from
-        now on, as in truncated backpropagation through time."""
+        """Turn this Variable and everything it depends on into leaves with their current values: from now on gradients
+        end here, as in truncated backpropagation through time."""
         _made_leaves(_living_outputs(self._in_forward_order()))
 
     # ---------------------------------------------------------------- Chainer's names
@@ -85,7 +85,7 @@ class Links:
         return self.parent
 
     def unchain(self) -> None:
-        """Turn this Variable into a leaf with its present value: gradients end here from now on."""
+        """Turn this Variable into a leaf with its current value: from now on gradients end here."""
         if self.parent is not None:
             _made_leaves([cast("Variable", self)])
 
@@ -97,7 +97,7 @@ class Links:
         """Add the gradient of `var` to this Variable's; as Variables of a graph, if both gradients are.
 
         Raises:
-            TypeError: `var` is no Variable.
+            TypeError: `var` is not a Variable.
             ValueError: Its shape or dtype differs.
         """
         x = cast("Variable", self)
@@ -115,12 +115,12 @@ class Links:
             x.g = var.g if is_empty else x.g + var.g
 
     def rewire_on(self, var: Variable) -> None:
-        """Replace this Variable by `var`: the functions below it will be computed from what computes `var`.
+        """Replace this Variable by `var`: functions below it will be computed from the function that computes `var`.
 
         It takes over the function that computes `var`, and its data and gradient. `var` itself becomes a leaf that
         shares both.
         Raises:
-            TypeError: `var` is no Variable.
+            TypeError: `var` is not a Variable.
             ValueError: Shapes or dtypes differ, or `var` depends on this Variable, which would make a cycle.
         """
         x = cast("Variable", self)
@@ -148,7 +148,7 @@ def become(x: Variable, spec: Spec, what: str) -> None:
     """Change the shape or dtype of a leaf that no function takes yet; its gradient becomes zeros.
 
     Raises:
-        ValueError: It is no leaf, or functions were already applied to it, whose shapes and dtypes would be wrong.
+        ValueError: It is not a leaf, or functions were already applied to it, whose shapes and dtypes would be wrong.
         TypeError: It needs a gradient, and cannot have one in that dtype.
     """
     if x.parent is not None or x.function_references:
@@ -186,7 +186,7 @@ class _ValueOf:
 
     def __init__(self, variable: Variable, cell: NdArray) -> None:
         self._variable = variable
-        self._cell = weakref.ref(cell)  # which holds this
+        self._cell = weakref.ref(cell)  # the cell holds this object
 
     def value(self) -> Deferred:
         """The deferred Value for the cell to hold."""
@@ -195,7 +195,7 @@ class _ValueOf:
         return value
 
     def run(self) -> None:
-        """Compute it."""
+        """Compute the value."""
         variable, value = self._variable, self._value()
         if variable.parent is not None and (variable.cell is self._cell() or not variable.is_computed):
             engine.evaluate(variable)
@@ -208,9 +208,9 @@ _GONE: Any = weakref.ref(set())
 
 
 def _made_leaves(outputs: list[Variable]) -> None:
-    """Turn Variables into leaves with their present values."""
+    """Turn Variables into leaves with their current values."""
     for y in outputs:
-        _ = y.data  # computed while there is something to compute it by
+        _ = y.data  # computed while its function still exists
     below = _functions_below(outputs)
     _forget_bookmarks()
     for y in outputs:
@@ -219,7 +219,7 @@ def _made_leaves(outputs: list[Variable]) -> None:
 
 
 def _cut_off(x: Variable) -> None:
-    """Turn a Variable into a leaf; its function makes another output in its place, if one is asked for."""
+    """Turn a Variable into a leaf; its function makes another output in its place if needed."""
     f = x.parent
     if f is not None:
         x._need_grad = x.need_grad
@@ -263,7 +263,7 @@ def _forget_bookmarks() -> None:
 
 def _rearranged(functions: list[Function]) -> None:
     """Update all functions below a change: recompute their ranks, discard how they were run, and disown gradients of
-    what they used to compute."""
+    their old values."""
     inside = set(functions)
     ordered = operands_first(functions, lambda f: [x.parent for x in f.inputs if x.parent in inside])
     for f in ordered:

@@ -1,7 +1,7 @@
 """Meshes: devices in a grid with named axes, and the placement of leaves' arrays on them.
 
-A graph is one program over global arrays, whatever devices it runs on: JAX partitions the work by where its arguments
-lie. So placing them is all there is to do, and placement changes no result except by the order of sums.
+A graph is one program over global arrays, on any number of devices: JAX partitions the work by the placement of its
+arguments. So nngrad only has to place them, and placement changes no result except by the order of sums.
 """
 
 from __future__ import annotations
@@ -140,23 +140,23 @@ class Mesh:
             return array
         with x64_if(array.dtype.itemsize == 8):
             if not self.spans_processes:
-                return jax.device_put(array, sharding, may_alias=False)  # it may be taken over by an update
+                return jax.device_put(array, sharding, may_alias=False)  # an update may donate it
             if isinstance(array, jax.Array) and not array.is_fully_addressable:
                 return jax.device_put(array, sharding)
             return processes.shared(np.asarray(array), sharding, name)
 
     def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
-        """The arrays of leaves, moved to where they belong; the leaves' cells hold them from now on. Keys of random
-        functions stay where they are: JAX copies them to all devices."""
+        """The arrays of leaves, moved to their placements; from now on the leaves' cells hold these. Keys of random
+        functions are not moved: JAX copies them to all devices."""
         if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
                                                                        if x._source is not None]):
             processes.check_equal(np.stack(keys), "random numbers: the keys")
-            self._keys_agree = True  # from now on, as long as all processes run the same program
+            self._keys_agree = True  # from now on, provided that all processes run the same program
         for i, x in enumerate(leaves):
             if x._source is None:
                 array = arrays[i]
                 moved = arrays[i] = self.put(array, self.sharding(self.axes_of(x, i)), name_of_leaf(x, i))
-                # A batch stays readable: no process would have all of it.
+                # The cell of a batch keeps its array: otherwise no process would have all of it.
                 if moved is not array and not (self.spans_processes and x.cell.axes is None):
                     x.cell._value.keep_moved(array, moved)
         return arrays
@@ -166,7 +166,7 @@ class Mesh:
 
         Args:
             array: An array.
-            name: What messages begin with.
+            name: How messages begin.
             x: The Variable that it is for; None if its shape follows from the array.
             shape: The global array's shape, if it differs from the Variable's.
 
@@ -257,7 +257,7 @@ def constrained(x: jax.Array, axes: Axes | str) -> jax.Array:
     return divided
 
 
-_turns = threading.RLock()  # a signal's handler may come back to it
+_turns = threading.RLock()  # reentrant, for signal handlers
 _AT_ONCE = nullcontext()
 
 

@@ -58,8 +58,8 @@ class NdArray(CellOperators):
     variable: Any
     """The Variable of the gradient that it holds, if that was kept; None once another value is set."""
     axes: Axes | str | None
-    """The axes of a mesh over which it is divided, as given to `nn.shard`, () for none; None if nothing was said, as
-    for batches."""
+    """The mesh axes over which it is divided, as given to `nn.shard`, () for none; None if unspecified, as for
+    batches."""
 
     def __init__(self, shape: Shape | list[int] | int = (), dtype: object = FLOAT32) -> None:
         self._spec = checked_spec(shape, dtype)
@@ -128,8 +128,8 @@ class NdArray(CellOperators):
 
     @property
     def is_empty(self) -> bool:
-        """Whether nothing was written since it was made or reset, or since a backward kept nothing here: a gradient
-        that arrives is then not added to anything."""
+        """Whether nothing was written since it was made or reset, or since a backward that kept no gradient here: an
+        arriving gradient is then not added to anything."""
         value = self._value
         return value.array is None and (value.__class__ is Zeros or value.__class__ is NotKept)
 
@@ -243,8 +243,8 @@ class NdArray(CellOperators):
 
         Args:
             dtype: The dtype.
-            ctx: With a Context, write the values after the cast back into this cell, which keeps its own dtype: this is
-                what `x.data.cast(np.uint8, ctx)` does in nnabla programs.
+            ctx: With a Context, write the cast values back into this cell, which keeps its own dtype: this is what
+                `x.data.cast(np.uint8, ctx)` does in nnabla programs.
 
         Returns:
             A new cell of that dtype; None if there is a `ctx`.
@@ -317,14 +317,14 @@ def checked_spec(shape: object, dtype: object) -> Spec:
 
 
 def host_array(value: object, dtype: object, name: str = "value", floating: DType | None = None) -> Any:
-    """`value` as a NumPy or JAX array, in the dtype of a leaf made of it.
+    """`value` as a NumPy or JAX array, in the dtype of a leaf made from it.
 
-    Unless `dtype` says otherwise, floating values become `floating`, or without that, what the context demands.
+    Unless `dtype` says otherwise, floating values get the dtype `floating`, or without it, that of the context.
     Otherwise Python numbers and lists of them become float32, int32 or bool, and arrays keep their dtype.
-    `fitted_array` says what fits into another dtype. Errors begin with `name`.
+    `fitted_array` says which values fit into another dtype. Errors begin with `name`.
     """
     if value.__class__ is np.ndarray and dtype is None and floating is None and value.dtype in _KEPT:
-        return value  # most are
+        return value  # the usual case
     array = _given_array(value, name)
     if dtype is not None:
         return converted(array, dtype_of(dtype), name)
@@ -377,7 +377,7 @@ def _settled(value: Any) -> Any:
     value = value.copy()
     # A mesh copies each device's part directly from the host.
     if value.nbytes > SMALL_ARRAY and build_options().running.mesh is None:
-        return on_device(value)  # copied by NumPy, since JAX reads what it is given for some time after the call
+        return on_device(value)  # copied by NumPy, since JAX may read its argument after the call
     return value
 
 

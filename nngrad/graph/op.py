@@ -46,7 +46,7 @@ Array: TypeAlias = Any
 _spec_of_variable = attrgetter("spec")
 
 NOT_APPLICABLE = (TypeError, ValueError, IndexError, ZeroDivisionError, OverflowError)
-"""The exceptions by which a forward says that it cannot be applied."""
+"""The exceptions by which a forward reports that it cannot be applied."""
 
 _MOST_BYTES = 2**63 - 1
 """The largest number of bytes in an array that can be counted."""
@@ -73,7 +73,7 @@ class Op(Facts, Generic[P, R]):
     rules: dict[Any, Any]
     """Its backward rules, entered by `backward_registry`: at most one per registry."""
     tables: dict[Any, Any] | None = None
-    """For an op that lives only as long as a user's class: the entries that tables keep here, so as not to keep the op
+    """For an op that lives only as long as a user's class: entries of tables, kept here so that they do not keep the op
     alive."""
     stands_for: Op | None = None
     """The op that this one replaces, with another forward, if a pass has put it in."""
@@ -106,7 +106,7 @@ class Op(Facts, Generic[P, R]):
         self.input_names = tuple(schema.inputs)
         self.argument_names = tuple(schema.arguments)
         self.defaults = tuple(schema.defaults)
-        # A user's forward gets no numbers as constants: each would need an executable of its own.
+        # A user's forward does not get numbers as constants: each would need its own executable.
         variables = as_operands if self.is_own else as_variables
         lines = [*schema.conversions, *_application(schema)]
         self._call: Callable[..., R] = schema.compile(lines, op=self, variables=variables)
@@ -178,7 +178,7 @@ class Op(Facts, Generic[P, R]):
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
                 out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
         except NOT_APPLICABLE as error:
-            cause = None if self.is_own else error  # a forward of the user's has lines to show
+            cause = None if self.is_own else error  # a user's forward has lines to show
             raise self.refusal(error, inputs, arguments) from cause
         specs = tuple([spec_of(o.shape, o.dtype) for o in (out if self.multiple_results else (out,))])
         for spec in specs:
@@ -220,7 +220,7 @@ class Op(Facts, Generic[P, R]):
         named = self.named(arguments)
 
         def bound(*arrays: Any) -> Any:
-            with np.errstate(over="ignore"):  # a number that is too large for a small dtype is infinite in it
+            with np.errstate(over="ignore"):  # too large a number for a small dtype becomes infinite
                 return forward(*arrays, **named)
 
         return bound
@@ -355,6 +355,6 @@ def op(forward: Forward | None = None, /, **facts: Any) -> Any:
 
 
 def composite(body: Callable[P, R]) -> Composite[P, R]:
-    """Make a function on Variables from a `body` that applies other functions. The signature is the schema,
-    as for `op`, except that any input may default to None."""
+    """Make a function on Variables from a `body` that applies other functions. The signature is the schema, as for
+    `op`, except that any input may default to None."""
     return Composite(body)

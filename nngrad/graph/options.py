@@ -32,8 +32,8 @@ Layer = tuple[object, Any]
 class WithBlock:
     """A `with` block that adds a layer to those in force in this thread or task. It can also decorate a function.
 
-    A block removes only its own layer, so that blocks need not end in the reverse order of their beginnings: in
-    generators they do not. An object may be entered again, and in several threads and tasks at once.
+    A block removes only its own layer, so blocks need not end in the reverse order of their beginnings: in generators
+    they do not. An object may be entered repeatedly, and in several threads and tasks at once.
 
     An interrupt (an exception that may come between any two steps) removes the layer as well. If it comes just as
     Python calls `__exit__`, so that none of that runs, the layer is removed when the exception is deallocated. Library
@@ -60,7 +60,7 @@ class WithBlock:
 
     def __enter__(self) -> Any:
         value, before = self.value(), self.layers()
-        # Not `__del__`, in which interrupts would get lost: this runs only if `__exit__` did not.
+        # Not `__del__`, which would swallow interrupts: this runs only if `__exit__` did not.
         self._guard = weakref.ref(self, functools.partial(self._forgotten, self._key))
         try:
             self.put((*before, (self._key, value)))
@@ -140,7 +140,7 @@ def without(layers: tuple[Layer, ...], key: object) -> tuple[Layer, ...]:
 
 
 def _steps(run: Callable[..., Any], generator: Generator[Any, Any, Any]) -> Generator[Any, Any, Any]:
-    """Yield what `generator` yields, with `run` taking each of its steps."""
+    """Yield what `generator` yields, with `run` taking each step."""
     step: tuple[Any, ...] = (generator.send, None)
     while True:
         try:
@@ -162,14 +162,14 @@ Specs: TypeAlias = "tuple[Spec, ...] | None"
 
 
 class Builder(Protocol):
-    """Decides what an op that the gradient builder applies becomes."""
+    """Decides what becomes of an op that the gradient builder applies."""
 
     call: RuleCall | None
     order: int
     created: list[Function] | None
 
     def seed(self, known: list[Function]) -> None:
-        """Reuse functions that exist already in place of equal emitted ones."""
+        """Let existing functions replace equal emitted ones."""
 
     def emit(self, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...], specs: Specs = None) -> Any:
         """The output Variable of `op` applied to `inputs`, or a tuple if it has several; `specs` are their shapes and
@@ -191,7 +191,7 @@ class Applying:
     mark: Any = None
     """Marks them for rematerialisation: gradients recompute them instead of keeping their outputs."""
     locate: Callable[[Function], None] | None = None
-    """Records where in the user's program each is applied, if that is wanted."""
+    """Records where in the user's program each is applied; None to record nothing."""
     body: int | None = None
     """Set while a body is captured: functions made in it have larger serial numbers."""
 
@@ -216,7 +216,7 @@ class Watching:
     hooks: tuple[Any, ...] = ()
     """Function hooks, oldest first."""
     debug: Any = None
-    """What makes the checker of each run in debug mode; None if it is off."""
+    """Makes the checker of each run in debug mode; None if debug mode is off."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -237,7 +237,7 @@ _DEFAULTS = {group: kind() for group, kind in _GROUPS.items()}
 
 
 class BuildOptions:
-    """The switches in force while functions are applied; immutable, and made anew at every change.
+    """The switches in force while functions are applied; immutable, and remade at every change.
 
     Args:
         layers: Dicts of switches, of which later ones override earlier ones; hooks add up.
@@ -288,7 +288,7 @@ def put_layers(layers: tuple[Layer, ...]) -> None:
 def contained(function: Callable[P, R]) -> Callable[P, R]:
     """Run `function` in a context of its own, so that its switches end with it.
 
-    There is nothing to restore, hence no moment at which an interrupt could prevent that: C code leaves the context.
+    There is nothing to restore, hence no moment at which an interrupt could prevent this: C code leaves the context.
     """
 
     @functools.wraps(function)
@@ -370,8 +370,8 @@ _watching: ContextVar[tuple[list[bool], ...]] = ContextVar("watching", default=(
 
 
 def users_code_runs() -> None:
-    """Report that user code takes part in a derivation: it may read what has changed since, so the result must not be
-    cached by structure."""
+    """Report that user code takes part in a derivation: it may read values that have changed since, so the result must
+    not be cached by structure."""
     for runs in _watching.get():
         runs.append(True)
 

@@ -1,10 +1,10 @@
 """Origins of functions made from a Block: the calls of rules, as columns beside its steps.
 
 A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
-and for which gradients. Little of that is ever asked, and many of these gradients are in no result: in a chain of 1,600
+and for which gradients. This is rarely asked, and many of these gradients are in no result: in a chain of 1,600
 functions, 1,600 of the 4,000 that the rules emit. So they are built on demand.
 
-Also the gradients that were taken in a block, of which it has the functions alone.
+Also the gradients that were taken in a block, which itself has only their functions.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Origins(NamedTuple):
     contexts: tuple[Any, ...]
     """For each step, where it runs."""
     made: int
-    """How many steps are built with the Block. Later ones compute gradients that only calls mention."""
+    """The number of steps built with the Block. Later ones compute gradients that only calls mention."""
     inputs: tuple[int, ...]
     """The inputs from which functions and gradients of calls are computed."""
 
@@ -113,7 +113,7 @@ class Instance:
     @contained
     def _make(self, missing: Sequence[int], found: dict[int, Variable]) -> None:
         """Build the functions of steps, and enter their outputs in `found`."""
-        switch_to()  # the present switches do not apply
+        switch_to()  # the current switches do not apply
         block = self._block
         for k in missing:
             op, arguments, ins = block.steps[k]

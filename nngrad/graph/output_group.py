@@ -17,12 +17,12 @@ Again = Callable[[], Sequence["Variable"]]
 
 
 class OutputGroup:
-    """Variables that one program computes, including those that nobody holds any more: which program it is must not
-    depend on garbage collection.
+    """Variables that one program computes, including those that nobody holds any more: the program must not depend on
+    garbage collection.
 
     Args:
         members: The Variables. The group does not keep them alive, since they refer to it.
-        again: Rebuilds as many, or None if that is impossible. It refers to nothing that depends on them.
+        again: Rebuilds all of them, or None if that is impossible. It does not refer to anything that depends on them.
     """
 
     __slots__ = ("_again", "_covered", "_members", "_serials", "run")
@@ -62,7 +62,7 @@ def together(variables: Sequence[Variable], again: Again | None = None) -> None:
     if len(places) < 2:
         return
     build, options = None, build_options()
-    if again is not None and options.emitting.builder is None:  # which refers to all that it has made
+    if again is not None and options.emitting.builder is None:  # a builder refers to all that it has made
         build = functools.partial(_built, again, places, options)
     members = [variables[i] for i in places]
     group = OutputGroup(members, build)
@@ -72,7 +72,7 @@ def together(variables: Sequence[Variable], again: Again | None = None) -> None:
 
 @contained
 def _built(again: Again, places: Sequence[int], options: BuildOptions) -> list[Variable]:
-    """What `again` builds at these indices under the switches of the original call."""
+    """The results of `again` at these indices, under the switches of the original call."""
     put_layers(options.layers)
     found = again()
     return [found[i] for i in places]

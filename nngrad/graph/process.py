@@ -69,8 +69,8 @@ _get_axis_env = taken("get_axis_env")
 
 def named_axes() -> tuple[tuple[Any, int], ...]:
     """Name and size of each named axis of the current JAX trace: those of `jax.vmap(..., axis_name=...)` and
-    `jax.shard_map`, along which collectives such as `lax.psum` run. Where they are unknown, a value that equals nothing
-    else. What is traced now may hold only for these axes."""
+    `jax.shard_map`, along which collectives such as `lax.psum` run. If they are unknown, a value that equals nothing
+    else. Results of the current trace may be valid only for these axes."""
     return ((object(), 0),) if _get_axis_env is None else tuple(_get_axis_env().axis_sizes.items())
 
 
@@ -79,7 +79,7 @@ _is_started = taken("backends_are_initialized")
 
 
 class _Fork(threading.local):
-    """What the forking thread knew: the child has that thread only."""
+    """Facts recorded by the forking thread, the only thread that exists in the child."""
 
     with_jax: bool = False
 
@@ -128,13 +128,13 @@ def trace_of_now() -> Any:
 
 def go_on_in(trace: Any) -> None:
     """Restore JAX's trace in this thread to the one before an interruption: if an interrupt comes just as JAX enters
-    another trace, JAX never leaves it, and all later computation fails."""
+    another trace, JAX never leaves it, and all later computations fail."""
     if _trace is not None and _trace.trace is not trace:
         _trace.set_trace(trace)
 
 
 def _before_fork() -> None:
-    # It may wait for another thread to initialise JAX, which the child could not.
+    # This may wait for another thread to initialise JAX, which the child could not do.
     _fork.with_jax = _is_started is None or _is_started()
 
 
@@ -170,10 +170,10 @@ def unharmed(function: Callable[..., Any]) -> Callable[..., Any]:
 def has_met_half_made(error: BaseException) -> bool:
     """Whether a call failed on an unfinished entry in JAX's caches, so that repeating it works.
 
-    Such entries, and one that `error` itself has just left, are dropped, with all else in the caches. Some versions of
-    JAX (0.10.2 is one) call Python between the moment when an entry is marked as being made and the moment from which a
-    failure is recorded too. If an interrupt comes there, the entry never learns of it: the same thread gets a
-    RecursionError from it ever after, and any other thread waits forever.
+    Such entries, and one that `error` itself has just left, are dropped, with everything else in the caches. Some
+    versions of JAX (0.10.2 is one) call Python between marking an entry as being made and starting to record failures.
+    If an interrupt comes there, the entry never learns of it: the same thread then always gets a RecursionError from
+    it, and any other thread waits forever.
     """
     met = isinstance(error, RecursionError) and str(error).startswith("Recursively calling <weakref")
     if met or _fell_into_a_cache(error):

@@ -41,7 +41,7 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     """The groups of processes among which a function exchanges arrays, by itself or in its bodies.
 
     Raises:
-        ValueError: Its bodies exchange arrays, and each process decides for itself how often it runs them.
+        ValueError: Its bodies exchange arrays, but each process decides by itself how often it runs them.
     """
     found = groups_within(arguments)
     if found and not op.lockstep:
@@ -172,7 +172,7 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape
     Args:
         part: This process's part.
         mesh: The devices.
-        name: What messages begin with.
+        name: How messages begin.
         shape: The shape of the batch; None to infer it from the parts, whose shapes must then agree.
 
     Raises:

@@ -22,14 +22,14 @@ REFUSALS = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
 
 _ANYTHING = Any, inspect.Parameter.empty
 _MARKS = ":([ "
-"""What follows the name of a function or an argument in a message."""
+"""The characters that may follow the name of a function or an argument in a message."""
 _NOTHING = object()
 """A value that fits no argument."""
 
 
 def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
     """`function`, with errors that name it and the argument if a keyword is unknown or a value does not fit the
-    signature. It costs nothing unless there is an error.
+    signature. This costs nothing unless there is an error.
 
     Args:
         function: The function to wrap.
@@ -87,7 +87,7 @@ def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...],
         return ""
     try:
         arguments = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # which the error is about
+    except TypeError:  # the error that is being explained
         return ""
     given = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
     return f"({', '.join(given)})" if given else ""
@@ -96,11 +96,11 @@ def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...],
 def refusal(
     error: Exception, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
 ) -> Exception | None:
-    """The clearer exception to raise in place of a call's `error`; None if that says enough, or if the arguments are
-    not its cause."""
+    """The clearer exception to raise in place of a call's `error`; None if that says enough, or if the arguments did
+    not cause it."""
     signature = inspect.signature(function)
     names = [n for n in signature.parameters if n != "self"]
-    unlisted = getattr(function, "unlisted", ())  # keywords that it takes, and its signature leaves out
+    unlisted = getattr(function, "unlisted", ())  # keywords that it takes, but its signature omits
     kwargs = {n: value for n, value in kwargs.items() if n not in unlisted}
     if isinstance(error, TypeError) and not any([p.kind is p.VAR_KEYWORD for p in signature.parameters.values()]):
         misspelt = no_such_argument(name, kwargs, names)
@@ -110,7 +110,7 @@ def refusal(
         return None
     try:
         given = signature.bind(*args, **kwargs).arguments
-    except TypeError:  # which the error is about
+    except TypeError:  # the error that is being explained
         return None
     for n in names:
         p = signature.parameters[n]
@@ -144,7 +144,7 @@ def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
 
 
 def _fits(value: Any, annotation: Any) -> bool:
-    """Whether `value` fits an annotation, as far as that can be told. OverflowError: a smaller one would."""
+    """Whether `value` fits an annotation, as far as can be told. OverflowError: a smaller one would."""
     if is_union(annotation):
         return any([_fits(value, each) for each in get_args(annotation)])
     if annotation in COERCERS:

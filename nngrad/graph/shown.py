@@ -1,5 +1,5 @@
-"""Display Variables and Functions, on one line and as tables in notebooks. Nothing is computed for that.
-Names and arguments are text that is printable and short, whatever they hold, and tables escape it."""
+"""Display Variables and Functions, on one line and as tables in notebooks. This computes nothing. Names and arguments
+become short printable text, whatever they hold, and tables escape it."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def value_text(value: Any) -> str:
 
 
 def argument_text(op: Op, arguments: tuple[Any, ...], switches: bool) -> str:
-    """The static arguments of a function, by name, without those that are None or False; with `switches`, for an op
+    """The static arguments of a function, by name, except those that are None or False; with `switches`, for an op
     whose bodies say the rest, only those that are True."""
     if not arguments:
         return ""
@@ -107,10 +107,10 @@ class ShownVariable:
 
     __slots__ = ()
 
-    if not TYPE_CHECKING:  # checkers of types say it themselves
+    if not TYPE_CHECKING:  # type checkers report this themselves
 
         def __getattr__(self, name: str) -> Any:
-            if name.startswith("_"):  # a protocol that is asked for
+            if name.startswith("_"):  # a query for a protocol
                 raise AttributeError(f"a Variable has no attribute {name!r}")
             known = [attribute for attribute in dir(type(self)) if not attribute.startswith("_")]
             raise no_attribute(f"a Variable has no attribute {name!r}", name, known, nnabla="nnabla.Variable")
@@ -170,7 +170,7 @@ def _is_old(x: Variable) -> bool:
 
 
 def _has_changed(leaf: Variable, before: Any) -> bool:
-    """Whether a leaf's numbers differ from the array `before`, or that is gone, which is None."""
+    """Whether a leaf's values differ from the array `before`, or that array is gone (None)."""
     cell = leaf.cell
     if before is None or cell.is_deferred:
         return True

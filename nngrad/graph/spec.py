@@ -91,7 +91,7 @@ def spec_of(shape: Shape, dtype: DType) -> Spec:
 def dtype_of(dtype: object) -> DType:
     """`dtype` as a NumPy dtype in native byte order; a `TypeError` names one that is not supported."""
     try:
-        if dtype is None:  # which NumPy takes for float64
+        if dtype is None:  # which means float64 to NumPy
             raise TypeError
         result: DType = np.dtype(dtype)  # type: ignore[call-overload]
     except (TypeError, ValueError, SyntaxError) as error:
@@ -111,12 +111,12 @@ def complex_hint(dtype: Any) -> str:
 
 
 def is_differentiable(dtype: DType) -> bool:
-    """Whether it is a supported floating dtype."""
+    """Whether `dtype` is a supported floating dtype."""
     return dtype in _DIFFERENTIABLE
 
 
 def x64_if(needs_x64: bool) -> Any:
-    """A context that enables 64-bit types in JAX if `needs_x64`, and else leaves JAX's setting alone."""
+    """A context that enables 64-bit types in JAX if `needs_x64`, and otherwise keeps JAX's setting."""
     return jax.enable_x64(True) if needs_x64 else _UNCHANGED
 
 

@@ -1,7 +1,7 @@
 """Thresholds: the numbers by which the kernel decides, each with its reason and how to measure it again.
 
 Seconds and bytes are those of one machine with two x86-64 cores. Whoever changes a number runs the benchmark named
-beside it, or at the head of its section. A number without a figure was chosen, not measured.
+beside it, or at the head of its section. A number without a measurement was chosen, not measured.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ MOST_DERIVED = 1024
 """How many results each function that derives bodies from bodies caches."""
 
 FEWEST_ASKED = 4
-"""The gradient of fewer functions is emitted as fast as it is looked up. Repeat with `benchmarks/rebuilding.py`."""
+"""Gradients of fewer functions are emitted as fast as they are looked up. Repeat with `benchmarks/rebuilding.py`."""
 
 MOST_ASKED = 50_000
-"""A graph of more functions is not cached: it would evict all others."""
+"""Graphs of more functions are not cached: one would evict all others."""
 
 BYTES_ASKED = 400
 """The approximate size of a step in a cached request or gradient: 280 measured, and 400 once it was instantiated."""
@@ -42,11 +42,11 @@ MOST_GRAPHS = 64
 # ---------------------------------------------------------------- small arrays
 
 SMALL_ARRAY = 1 << 14
-"""Up to how many bytes a NumPy array stays one: passing it to an executable is cheaper than a transfer. Repeat with
-`benchmarks/classifier.py`."""
+"""The largest NumPy array, in bytes, that stays one: passing it to an executable is cheaper than a transfer. Repeat
+with `benchmarks/classifier.py`."""
 
 SMALL_RESULT = 1 << 14
-"""Up to how many bytes an array costs nothing to keep."""
+"""The largest array, in bytes, that costs nothing to keep."""
 
 
 # ---------------------------------------------------------------- canonical form
@@ -59,23 +59,23 @@ DEEPEST_SUM = 16
 """How deep to search sums of sums that are not in canonical form."""
 
 MOST_POWER = 64
-"""Up to which power factors merge: so far a power is computed by multiplication."""
+"""The largest power to which factors merge: up to here a power is computed by multiplication."""
 
 MOST_MASKS = 4
-"""How many nested masks are moved at once. Beyond that the older ones stay where they are, or each of n functions in a
+"""How many nested masks are moved at once. Beyond this the older ones stay in place; otherwise each of n functions in a
 row would have to move up to n of them."""
 
 
 # ---------------------------------------------------------------- gradients
 
 MOST_COORDINATES = 4
-"""Up to how many coordinates forward mode is used: for all second derivatives by d coordinates it takes
-(d + 1) (d + 2) / 2 passes and gradients of gradients 2 (d + 1), but for those along the axes alone 2 d + 1. Repeat with
+"""The most coordinates for which forward mode is used: for all second derivatives by d coordinates it takes (d + 1) (d
++ 2) / 2 passes where gradients of gradients take 2 (d + 1), but for those along the axes alone 2 d + 1. Repeat with
 `benchmarks/physics.py`."""
 
 FEW_VALUES = 16
-"""Up to how many values per Variable each becomes a Variable of its own, whatever they are of: these make no larger
-graph than the Laplacian of a Laplacian. Repeat with `benchmarks/order_four.py`."""
+"""The most values per Variable for which each becomes a Variable of its own in any case: these make no larger graph
+than the Laplacian of a Laplacian. Repeat with `benchmarks/order_four.py`."""
 
 SUMS_ON_HOST = 30
 """For this many calls NumPy adds, which takes 35 us longer per array; compiling a sum of one array takes 10 ms, of 100
@@ -88,7 +88,7 @@ MOST_SUMS = 256
 # ---------------------------------------------------------------- recomputation
 
 CLOSE = 1.2
-"""Candidates whose predicted peaks are closer than this factor are compared by compiling them. Repeat with
+"""Candidates whose predicted peaks differ by less than this factor are compared by compiling them. Repeat with
 `benchmarks/memory`."""
 
 CLOSE_TO_PLAIN = 5
@@ -99,10 +99,10 @@ MOST_FINALISTS = 3
 """How many candidates are compiled for comparison, each of which takes as long as the graph itself."""
 
 WORTH_IT = 0.95
-"""A plan with less arithmetic must have at most this fraction of it to be chosen: another graph is another risk."""
+"""A plan is chosen for less arithmetic only at this fraction of it or below: another graph is another risk."""
 
 MOST_READ = 512
-"""A function that would make a loop read more arrays than this gets a buffer of its own."""
+"""A function that would make a loop read more arrays than this is computed into its own buffer."""
 
 MOST_LEVELS = 10
 """How deep segments are nested at most."""
@@ -197,32 +197,32 @@ CPUs, XLA of jaxlib 0.11.1 traverses the whole stack to write a row of less than
 of four bytes take 0.7 s, and of 128 bytes 15 s, where 0.11.0, 0.11.2 and 0.12 take 0.0003 s and 0.003 s."""
 
 MANY_SUMS = 512
-"""From how many sums on those over leading axes become, on CPUs, a matrix product with ones. XLA's CPU reduction fuses
+"""From this many sums on, sums over leading axes become a matrix product with ones on CPUs. XLA's CPU reduction fuses
 everything before it, and takes twenty times as long if it makes more than 16384 sums. Summing 64 rows of 4,000 numbers
 takes 0.14 ms without this and 0.06 with it, of 20,000 7.5 and 0.4, of 150,000 132 and 2."""
 
 WRITTEN_ANEW = 1 << 25
-"""From how many bytes on an array that is computed elementwise for a single sum is summed as it is computed, if it is
-tall. Writing it takes new memory at each run, and longer than summing it: for 16384 rows of 768 products 56 ms become
-13, for products with a tanh 46 become 21. For smaller arrays neither way is faster throughout."""
+"""An array of at least this many bytes that is computed elementwise for a single sum is summed as it is computed, if it
+is tall. Writing it takes new memory at each run, and longer than summing it: for 16384 rows of 768 products 56 ms
+become 13, for products with a tanh 46 become 21. For smaller arrays neither way is faster throughout."""
 
 TALL = 4
 """The least ratio of length to width of such an array. Reductions to more sums are slow: a normalisation of
 1024 rows of 4096 numbers, with its gradient, took twice the time."""
 
 WORTH_THE_LIBRARY = 16
-"""By what factor a convolution library may do more products than a loop that XLA compiles for CPUs. For 64 channels,
-9x9 kernels and strides of 2 on 6x6 places it takes 3.9 times as many: 0.27 s become 0.02, and 22 s 0.12 where the loop
+"""The factor by which a convolution library may do more products than a loop compiled by XLA for CPUs. For 64 channels,
+9x9 kernels and strides of 2 on 6x6 places it does 3.9 times as many: 0.27 s become 0.02, and 22 s 0.12 where the loop
 is compiled quickly. With 16 times as many, 4x4 kernels on 2x2 places, it took a seventh of the time."""
 
 WORTH_A_CALL = 256
-"""From how many bytes on a sine that several loops read is computed once on CPUs, in a call of its own. For 2,000
+"""A sine of at least this many bytes that several loops read is computed once on CPUs, in a call of its own. For 2,000
 angles the Jacobian of a pendulum's collocation then takes 0.5 of the time; smaller arrays gain nothing, and XLA
 compiles a loop over a few of them in one piece, which with calls in it takes up to four times as long."""
 
 MOST_SLICES = 32
-"""Into how many slices at most arrays are cut, each with one element of every window, and combined by functions
-that the compiler fuses: several times faster than its own loops over windows, on a CPU."""
+"""The most slices that arrays are cut into, each with one element of every window, to be combined by functions that the
+compiler fuses: several times faster than its own loops over windows, on a CPU."""
 
 MOST_SOURCES = 8
 """Inputs for which one loop would read more arrays than this are computed once. So a highway network of 30 layers runs
@@ -253,7 +253,7 @@ MOST_LEFT = 4
 """A block is searched again if the calls outside loops are this many times as many as those inside."""
 
 MOST_AT_THE_EDGES = 2
-"""A loop needs at most one call per so many to take its values apart or to assemble what it reads."""
+"""A loop may have at most one call per this many to take its values apart or to assemble its inputs."""
 
 MOST_BEFORE = 4
 """How many steps back a value is read at most."""

@@ -114,7 +114,7 @@ def among(
     stands_for: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[list[Function], set[int]]:
     """The functions among `functions`, given in topological order, that depend on `inputs`, and the ids of the
-    Variables on the way; see `path_between`. `stands_for` maps ids of Variables to others that are read in their
+    Variables on these paths; see `path_between`. `stands_for` maps ids of Variables to others that are read in their
     place."""
     active = {id(x) for x in inputs}
     active |= {id(x) for i, x in stands_for.items() if i in active}
@@ -157,7 +157,7 @@ class Form(NamedTuple):
     """An alternative form of a Variable: computed as requested, and shared with other results.
 
     If functions of that form are in a graph anyway, readers of the Variable are taken to read the alternative, so that
-    only one of the two is computed and differentiated. The graph itself never changes for that.
+    only one of the two is computed and differentiated. The graph itself never changes.
     """
 
     variable: Variable

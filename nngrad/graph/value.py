@@ -172,7 +172,7 @@ class Deferred(Value):
     def complete(self) -> None:
         """Run the source."""
         source = self.source
-        if source is not None:  # else another thread has just filled it
+        if source is not None:  # otherwise another thread has just filled it
             source.run()
 
     def fill(self, array: Any) -> None:
@@ -194,7 +194,7 @@ class Deferred(Value):
         self.source = None
 
 
-_lock = threading.RLock()  # a signal's handler may come back to it
+_lock = threading.RLock()  # reentrant, for signal handlers
 
 
 HELD_ONCE: int = next(map(getrefcount, (object(),)))
@@ -229,8 +229,8 @@ def put_together(cells: Sequence[NdArray], arrays: Iterable[Any]) -> None:
 
 
 def replace(cells: Sequence[NdArray], before: Sequence[Value], arrays: Iterable[Any], owner: Any, state: Value) -> None:
-    """Write what was computed from the Values `before` to the cells, and `state` to `owner._state`, atomically. A cell
-    written to since keeps its newer value."""
+    """Write results computed from the Values `before` to the cells, and `state` to `owner._state`, atomically. A cell
+    written to since then keeps its newer value."""
     exchange(cells, before, list(map(Value, arrays)), owner, state)
 
 

@@ -32,8 +32,8 @@ class Variable(ShownVariable, Operators, Links):
         dtype: Dtype of the array; float32 by default.
 
     Raises:
-        TypeError: `shape` is no tuple of ints, or `need_grad` no bool, or it is True for a dtype that is not floating.
-        ValueError: A size is negative, or the array too large for any memory.
+        TypeError: `shape` is not a tuple of ints, `need_grad` is not a bool, or it is True for a non-floating dtype.
+        ValueError: A size is negative, or the array is too large for any memory.
 
     Applying functions (`nngrad.functions`) and operators to Variables builds the graph; `forward()`
     or reading `.d` computes it. Operators broadcast as NumPy does.
@@ -221,7 +221,7 @@ class Variable(ShownVariable, Operators, Links):
     @property
     def grad_var(self) -> Variable | None:
         """The gradient as a Variable of its own graph, if `nn.grad` (`set_grad`, `retain_grad`) or a `backward` with
-        `enable_double_backprop` has kept one; else None, also once `.g` was set or zeroed, or another backward has
+        `enable_double_backprop` has kept one; otherwise None, also after `.g` was set or zeroed, or another backward
         added to it.
 
         Assigning a Variable keeps it, and `.g` is its value, computed when it is read; assigning None is `cleargrad()`.
@@ -297,7 +297,7 @@ class Variable(ShownVariable, Operators, Links):
         """Add the gradient of this Variable to `.grad` of every leaf with `need_grad`.
 
         Args:
-            grad: The incoming gradient: a scalar, an array, an NdArray, a Variable, or None for that in its own
+            grad: The incoming gradient: a scalar, an array, an NdArray, a Variable, or None for the content of its own
                 `.grad`.
             clear_buffer: Accepted for nnabla's sake.
             placed: `communicator_callbacks` and the two hooks, by position.
@@ -320,8 +320,8 @@ class Variable(ShownVariable, Operators, Links):
         return np.array(self.data.view, dtype=dtype, copy=copy)
 
     def __jax_array__(self) -> Any:
-        # JAX's operators ask for this as well. An array made here would end the graph without a word, so they
-        # get something that is none, and leave `array * variable` to the Variable.
+        # JAX's operators ask for this too. An array made here would silently end the graph, so they get an object that
+        # is not an array, and leave `array * variable` to the Variable.
         if sys._getframe(1).f_code.co_name.startswith(_JAX_OPERATORS):
             return self
         return self.data.array

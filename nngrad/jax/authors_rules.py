@@ -69,7 +69,7 @@ def with_opaque(ys: Sequence[Variable]) -> bool:
 
 
 def _with_new_values(call: Call) -> dict[Call, Call]:
-    """Replacements for this call, and for calls in its bodies, whose value changes once they are differentiated. All
+    """Replacements for this call, and for calls in its bodies, whose values change once they are differentiated. All
     inputs of a body count as moving, as in JAX's loops."""
     op, arguments = call
     if op in _WITH_RULES:
@@ -119,7 +119,7 @@ def _value_of_rule(op: Op, arguments: tuple[Any, ...]) -> Call | None:
     try:
         moving = tuple([i for i in fun.active + directions if i not in fun.closed_over])
         before, closed = _traced(op, arguments, inputs, ()), _traced(op, arguments, inputs, moving)
-    except Exception:  # the rule raises, or JAX has no reverse mode: then no derivative has passed here
+    except Exception:  # the rule raises, or JAX has no reverse mode: no derivative can have passed
         return None
     if _key(before) == _key(closed):
         return None
@@ -136,7 +136,7 @@ def _key(closed: ClosedJaxpr) -> Hashable:
 
 
 def _traced(op: Op, arguments: tuple[Any, ...], inputs: Sequence[Spec], moving: Sequence[int]) -> ClosedJaxpr:
-    """Trace an op as it is where these inputs move, without equations that only derivatives read."""
+    """Trace an op differentiated by its `moving` inputs, without equations that only derivatives read."""
     run = op.traceable(arguments)
 
     def results(*x: Any) -> Any:

@@ -1,7 +1,7 @@
 """The drop-in transformations, computed on Variables.
 
-Each takes the function on Variables, its arguments, and which of these have a row axis: then the function is evaluated
-at all points at once, and derivatives are per point. What cannot be computed that way raises `NotByRows`.
+Each takes the function on Variables, its arguments, and which of these have a row axis. With a row axis the function is
+evaluated at all points at once, and derivatives are per point. A result that cannot be computed so raises `NotByRows`.
 """
 
 from __future__ import annotations
@@ -213,7 +213,7 @@ def tangents(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has
 
 
 def of_primals(args: Any, kwargs: Any) -> tuple[Any, Any]:
-    """The arguments of `fun` where a call gives them first, before its vectors."""
+    """The arguments of `fun`, for calls that pass them first and vectors after them."""
     return args[0], kwargs
 
 
@@ -235,7 +235,7 @@ def called(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> An
 
 
 def value(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
-    """The result of `fun` as it is when differentiated: with the values that custom rules give."""
+    """The result of `fun` as differentiation sees it: with the values that custom rules give."""
     moving = [x for x in jax.tree.leaves(args) if isinstance(x, Variable) and not is_whole(x)]
     return _by_rules(fun(*args, **kwargs), moving, [])[0]
 
@@ -262,7 +262,7 @@ def of_rows(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, name: str, operator: Callable[..., Any],
     argnums: int, batched: bool,
 ) -> Any:  # fmt: skip
-    """An operator of one array that handles the row axis itself; complex results go through it part by part."""
+    """Apply an operator of one array that handles the row axis itself; complex results are handled part by part."""
     y = fun(*args, **kwargs)
     ys = [_array_of(name, "what fun returns", part) for part in ([y.real, y.imaginary] if is_pair(y) else [y])]
     x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
@@ -284,7 +284,7 @@ def of_drawn_directions(
         raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes; got {given}")
     key = args[0].data if isinstance(args[0], KeyData) else args[0]
     if rows.size is not None and rows.has(key):
-        raise NotByRows  # each point has directions of its own
+        raise NotByRows  # each point needs its own directions
     if key.shape != (2,) or key.dtype.name != "uint32":
         raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes, of "
                         f"'threefry2x32' (uint32[2]); got {key.spec}")

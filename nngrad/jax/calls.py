@@ -26,29 +26,29 @@ class Graph(Protocol):
     outputs: Sequence[Spec]
 
     key: Hashable
-    """All that decides what it computes."""
+    """A key for what it computes."""
     run: Callable[..., Any]
     """Computes the arrays of the results from those of the inputs."""
 
     @property
     def axes(self) -> Axes:
-        """The named axes that it has collectives over."""
+        """The named axes over which it has collectives."""
 
     def pushforward(self, moving: tuple[int, ...]) -> Callable[..., Any]:
         """The function from all inputs, and the tangents of the moving ones, to the results and the tangents of the
         floating results."""
 
     def applied(self, owner: Any, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for these Variables as inputs."""
+        """The results with these Variables as inputs."""
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """Which results depend on the values of the inputs that are marked."""
+        """Which results depend on the values of the marked inputs."""
 
     def over_rows(self, owner: Any, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for a batch of points, along the first axis of some of the inputs.
 
         Args:
-            owner: The function from which the graph is built anew.
+            owner: The function from which the graph is rebuilt.
             having_rows: Which of the inputs have that axis.
             size: Its length.
             name: The axis name if the graph has collectives over it; else None.
@@ -61,7 +61,7 @@ class GraphCall:
 
     graph: Graph
     owner: Any
-    """The function from which the graph is built anew where needed."""
+    """The function from which the graph can be rebuilt."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, GraphCall) and (self.graph is other.graph or self.graph.key == other.graph.key)
@@ -84,8 +84,8 @@ def _empty() -> Jaxpr:
 def results_of_call(graph: Graph, owner: Any, arrays: Sequence[Any]) -> list[Any]:
     """Call a graph on arrays, which may be tracers.
 
-    JAX caches what it knows of an equation by its parameters, in tables that hold jaxprs weakly and anything else for
-    long. So that functions and their arrays are released, the parameter is an empty jaxpr with the call as a constant.
+    JAX caches facts about an equation by its parameters, in tables that hold jaxprs weakly and anything else for long.
+    To let functions and their arrays be released, the parameter is an empty jaxpr with the call as a constant.
     """
     return list(CALLED.bind(*arrays, held=ClosedJaxpr(_empty(), [GraphCall(graph, owner)])))
 
@@ -97,7 +97,7 @@ def call_in(held: ClosedJaxpr) -> GraphCall:
 
 
 def graph_called(equation: Any) -> Callable[[Sequence[Variable]], list[Variable]] | None:
-    """The function that applies an equation's graph to Variables; None if the equation is no graph call."""
+    """The function that applies an equation's graph to Variables; None if the equation is not a graph call."""
     if equation.primitive is not CALLED:
         return None
     call = call_in(equation.params["held"])
@@ -109,7 +109,7 @@ Axes = dict[Any, frozenset[Any]]
 
 
 def axes_in(jaxpr: Jaxpr) -> Axes:
-    """The named axes that the equations of a jaxpr have collectives over, except those mapped within it."""
+    """The named axes over which the equations of a jaxpr have collectives, except those mapped within it."""
     found: Axes = {}
     for equation in equations_in(jaxpr):
         if equation.primitive is CALLED:
@@ -129,7 +129,7 @@ def acts(jaxpr: Jaxpr) -> bool:
     """Whether a jaxpr has equations with side effects and no results, such as `jax.debug.print`.
 
     Raises:
-        NotImplementedError: There are also ones with results (`io_callback`): one kind would be called twice.
+        NotImplementedError: Some also have results (`io_callback`): either kind would be called twice.
     """
     if not jaxpr.effects:
         return False
@@ -169,7 +169,7 @@ HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 
 
 def _varies(aval: Any) -> bool:
-    """Whether an aval says that it varies among devices; its attribute depends on the version of JAX."""
+    """Whether an aval varies among devices; its attribute depends on the version of JAX."""
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
 
@@ -180,7 +180,7 @@ def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
         found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
     elif graph.axes and any(map(_varies, avals)):
         raise ValueError(VARIES)
-    else:  # arrays are divided among devices, and so are the results
+    else:  # arrays, and so results, are divided among devices
         found = list(jax.make_jaxpr(graph.run)(*avals).out_avals)
     return found, set().union(*graph.axes.values())
 
@@ -216,16 +216,16 @@ def _over_rows(mapped: Any, arrays: Sequence[Any], axes: Sequence[Any], *, held:
     first = [a if axis is None else jnp.moveaxis(a, axis, 0) for a, axis in zip(arrays, axes, strict=True)]
     results = results_of_call(graph.over_rows(owner, having_rows, int(mapped.size), name), owner, first)
     reached = graph.reached_by(having_rows) if name is None and mapped.size else [True] * len(results)
-    found = [0 if with_rows else None for with_rows in reached]  # JAX lets what has no axis leave by `out_axes=None`
+    found = [0 if with_rows else None for with_rows in reached]  # `out_axes=None` returns results without the axis
     return [y[0] if axis is None else y for y, axis in zip(results, found, strict=True)], found
 
 
 def _transposed(cotangents: Sequence[Any], *arrays: Any, held: ClosedJaxpr) -> list[Any]:
-    """The transpose rule, for a graph that is linear in some inputs (as `jax.linear_transpose` of a result of
-    `linearize` asks): JAX transposes what the graph computes."""
+    """The transpose rule, for a graph that is linear in some inputs (as for `jax.linear_transpose` of a result of
+    `linearize`): JAX transposes the functions of the graph."""
     places = [i for i, a in enumerate(arrays) if ad.is_undefined_primal(a)]
     given = [jnp.zeros(a.aval.shape, a.aval.dtype) if ad.is_undefined_primal(a) else a for a in arrays]
-    # Not `jax.linear_transpose`: before JAX 0.9 it takes no loop that computes what is not linear beside what is.
+    # Not `jax.linear_transpose`: before JAX 0.9 it rejects loops that compute nonlinear values beside linear ones.
     found = back(call_in(held).graph.run, given, places, [*map(ad.instantiate_zeros, cotangents)])
     into = dict(zip(places, found, strict=True))
     return [into.get(i) for i in range(len(arrays))]

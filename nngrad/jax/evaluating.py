@@ -72,8 +72,8 @@ _ON_HOST: dict[str, Callable[..., Any]] = {
     "sub": _of_arrays(np.subtract),
     "transpose": lambda x, *, permutation, **_: x.transpose(permutation),
 }
-"""What moves numbers, compares them, or is rounded once, so that NumPy gives the same: to have XLA compile each of them
-takes longer than all else that is done with a small function. None where it cannot be said so."""
+"""Primitives that move numbers, compare them, or round once, so that NumPy gives the same result. Compiling each of
+them with XLA would take longer than all other work on a small function. None where results might differ."""
 
 
 def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArray | None:
@@ -86,7 +86,7 @@ def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArra
     if any([getattr(v.dtype, "kind", "") not in ("b", "i", "u", "f") for v in described]):
         return None
     if equation.primitive.name == "convert_element_type" and values[0].dtype.kind == "f" != result.dtype.kind:
-        return None  # what becomes of fractions that no integer holds is XLA's to say
+        return None  # XLA decides what becomes of values that no integer holds
     with np.errstate(all="ignore"):
         found = function(*[np.asarray(v.array, v.dtype) for v in values], **equation.params)
     if found is None or found.shape != result.shape or found.dtype != result.dtype:
@@ -98,7 +98,7 @@ def _evaluated_on_host(equation: Any, values: Sequence[KnownArray]) -> KnownArra
 
 
 Closure = tuple[Callable[..., list[Any]], list[Variable], list[str]]
-"""A function of arrays, the Variables whose arrays it takes, and the names of the primitives in it."""
+"""A function of arrays, the Variables whose arrays it takes, and the names of its primitives."""
 
 
 def require_compiled(equation: Any) -> None:

@@ -25,7 +25,7 @@ from .surroundings import ArgumentKinds, surroundings_of_now
 from .values import Value, parted
 
 MOST_REPORTS = 64
-"""For how many combinations of shapes a function that takes from JAX's traces around it has a report."""
+"""How many reports a function keeps, one per combination of shapes, if it closes over tracers."""
 
 
 class OpenedFunction(JaxFunction):
@@ -35,7 +35,7 @@ class OpenedFunction(JaxFunction):
         self, fun: Callable[..., Any], nums: tuple[int, ...], names: tuple[str, ...], rows: tuple[int, ...]
     ) -> None:
         super().__init__(fun, nums, names, rows, kind="from_jax")
-        self._reports: dict[Hashable, Opened] = {}  # of what was traced for one call alone
+        self._reports: dict[Hashable, Opened] = {}  # of traces that serve a single call
         self._unopened: dict[str, int] = {}
 
     def report(self) -> Opened:
@@ -146,14 +146,14 @@ class _Graph:
         opening = Opening(owner)
         self.jaxpr = jaxpr
         self.of_its_surroundings = any([isinstance(c, jax.core.Tracer) for c in jaxpr.consts])
-        """Whether it takes from a trace of JAX's, and so is of no use when that has ended."""
+        """Whether it closes over tracers of JAX, and so is useless once their trace has ended."""
         outputs, inputs = _built(opening, jaxpr)
         own = {id(x) for x in inputs}
         self.report = opening.report
         self.constants = tuple([x for x in leaves_of(outputs) if id(x) not in own])
-        """The leaves that it reads: what the function closes over, and what it computes from that alone."""
+        """The leaves that it reads: values the function closes over, and results computed from these alone."""
         self.body = close(outputs, [*self.constants, *inputs])
-        """Its inputs are the constants, and then those of the function."""
+        """Its inputs are the constants, followed by those of the function."""
 
 
 @contained
@@ -165,7 +165,7 @@ def _built(opening: Opening, jaxpr: ClosedJaxpr) -> tuple[list[Variable], list[V
 
 
 def opened_with(opening: Opening, jaxpr: ClosedJaxpr, inputs: Sequence[Value]) -> list[Variable]:
-    """The results of a jaxpr for these values of its inputs."""
+    """The results of a jaxpr for these input values."""
     outputs = []
     found = opening.run(jaxpr.jaxpr, [opening.constant(c) for c in jaxpr.consts], list(inputs))
     for y, v in zip(found, jaxpr.jaxpr.outvars, strict=True):
@@ -187,22 +187,22 @@ def from_jax(
         (u_x,) = nn.grad(u, x)
 
     `fun` is traced, and each of its equations becomes a function of F. So its graph is simplified, and its high-order
-    derivatives are those of a graph that was written with F. Calls are inlined, what depends on no argument is computed
-    at once, and loops and branches become loops and branches of the graph. Functions with custom derivatives
-    (`jax.custom_jvp`) are opened if they are JAX's own and recognised by what they compute. Others, and equations
-    without a rule, each stay opaque: they are right, and cost more at each further order. `report()` lists them.
+    derivatives are those of a graph that was written with F. Calls are inlined, values that depend on no argument are
+    computed at once, and loops and branches become loops and branches of the graph. Functions with custom derivatives
+    (`jax.custom_jvp`) are opened if they are JAX's own and recognised by their equations. Others, and equations without
+    a rule, stay opaque one by one: they are right, but cost more at each further order. `report()` lists them.
 
     Arguments, tracing and pytrees are those of `F.jax_function`, whose result stays opaque as a whole.
 
     Args:
-        fun: The function of arrays; whatever `jax.jit` takes.
-        static_argnums: Which positional arguments are passed to `fun` unchanged; they must be hashable.
-        static_argnames: Which keyword arguments are. Functions and strings always are.
-        rows: Which positional arguments have independent rows, as for `F.jax_function`; where nothing stays opaque,
-            the graph shows it.
+        fun: The function of arrays; anything that `jax.jit` takes.
+        static_argnums: The positions of arguments that are passed to `fun` unchanged; they must be hashable.
+        static_argnames: The names of such keyword arguments. Functions and strings are always static.
+        rows: The positions of arguments with independent rows, as for `F.jax_function`; if nothing stays opaque, the
+            graph shows this by itself.
 
     Raises:
         TypeError: `fun` is not callable, a static argument is not hashable, an output has a dtype that a Variable
-            cannot hold, or `fun` works on references or tokens. What `fun` itself raises is passed on, with a note.
+            cannot hold, or `fun` works on references or tokens. Exceptions of `fun` itself are passed on, with a note.
     """
     return OpenedFunction(fun, *options_as_tuples(fun, static_argnums, static_argnames, rows, "from_jax"))

@@ -39,14 +39,14 @@ MOST_NUMBERS_OF_ROWS = 16
 
 
 NOT_LINEAR = tuple([each.name for each in LOWERING if each.platform is not None or each.name == "partition"])
-"""The passes that may fuse what depends on tangents with what does not. JAX's reverse mode has to separate the two,
-equation by equation."""
+"""The passes that may fuse functions of tangents with others. JAX's reverse mode has to separate the two, equation by
+equation."""
 
 
 @functools.cache
 def jax_transposes_loops() -> bool:
-    """Whether JAX can transpose a scan that its own forward mode has not made; JAX 0.8 cannot. Reverse mode asks that
-    of a pushforward; where JAX cannot, a graph with loops is differentiated by JAX as a whole."""
+    """Whether JAX can transpose a scan that its own forward mode has not made; JAX 0.8 cannot. Reverse mode needs this
+    for a pushforward; without it JAX differentiates graphs with loops as a whole."""
 
     def loop(x: Any) -> Any:
         return jax.lax.scan(lambda h, _: (h + x, None), jnp.zeros(()), None, length=2)[0]
@@ -82,14 +82,14 @@ class CallArguments(NamedTuple):
 class GraphOfCall:
     """The graph of a transformed function for arguments of certain shapes.
 
-    It holds the trace of the user's function, but not the function.
+    It holds the trace of the user's function, but not the function itself.
 
     Args:
         owner: The transformed function.
         arguments: The pytree of its arguments.
         inputs: Shape and dtype of each array.
-        surroundings: What the function closes over from JAX's traces around it.
-        having_rows: Which of the arrays, and of the values that it closes over, have a row axis.
+        surroundings: The values that the function closes over from JAX's traces around it.
+        having_rows: Which of the arrays, and of the closed-over values, have a row axis.
         size: The number of rows; None for one point.
         name: The axis name if the function has collectives over the rows; else None.
     """
@@ -105,7 +105,7 @@ class GraphOfCall:
         built, is_users = watching_for_users_code(lambda: self._built(owner, variables))
         self._outputs, self.tree_of_results = built
         self.is_kept = not is_users and not surroundings.tracers
-        """Whether it may stand for later calls: nothing of a trace of JAX's, and no rule of the user's, is in it."""
+        """Whether later calls may use it: it contains no tracers of JAX, and no rule of the user's."""
         self._inputs = [*variables, *surroundings.variables]
         self.key: Hashable = ByIdentity(self) if is_users else (
             owner.key, arguments, tuple(inputs), having_rows, size, name, surroundings.key,
@@ -123,8 +123,8 @@ class GraphOfCall:
         """The graph for arrays of these shapes and dtypes.
 
         Raises:
-            NotImplementedError: A rule in it reads a tracer from around it, which is known while JAX differentiates
-                the function, but no longer where it was traced before.
+            NotImplementedError: One of its rules reads a tracer from around it. JAX knows that tracer when it
+                differentiates the function, but not after the trace has ended.
         """
         graph = cls(owner, arguments, [spec_of(tuple(a.shape), dtype_of(a.dtype)) for a in arrays], Surroundings())
         if graph.is_opaque and holds_tracers(jaxpr_for(graph.run, graph.inputs)):
@@ -159,7 +159,7 @@ class GraphOfCall:
         return jax.tree.unflatten(self.tree_of_results, results)
 
     def applied(self, owner: Owner, inputs: Sequence[Variable]) -> list[Variable]:
-        """The results for Variables as inputs; their derivation is remembered."""
+        """The results with these Variables as inputs; their derivation is recorded."""
         if entangled(inputs):
             return self.copied(inputs)
         count = self._count
@@ -173,7 +173,7 @@ class GraphOfCall:
         Args:
             inputs: The Variables.
             having_rows: Which of them have a row axis; if any has, all results have.
-            size: Its length.
+            size: The length of that axis.
         """
         around = surroundings_of_now()
         if around is not None:
@@ -213,7 +213,7 @@ class GraphOfCall:
             return self._pushed_by_jax(moving)
         try:
             return self._pushforward(moving)
-        except NoForwardMode:  # as of custom_vjp: JAX's reverse mode needs none
+        except NoForwardMode:  # as with custom_vjp, where JAX's reverse mode needs none
             return self._pushed_by_jax(moving)
 
     @contained
@@ -238,7 +238,7 @@ class GraphOfCall:
         return run
 
     def _pushed_by_jax(self, moving: tuple[int, ...]) -> Callable[..., Any]:
-        """The pushforward by JAX's own forward mode of what the graph computes."""
+        """The pushforward by JAX's own forward mode, applied to the functions of the graph."""
         count = len(self.inputs)
 
         def run(*given: Any) -> list[Any]:
@@ -272,7 +272,7 @@ class GraphOfCall:
         surroundings = self.surroundings.held_by([placeholder(x, repr(owner)) for x in inputs[count:]])
         try:
             whole = GraphOfCall(owner, self._arguments, inputs[:count], surroundings, having_rows, size, name)
-        except Exception as error:  # as of a rule that JAX maps where it is applied, and cannot differentiate mapped
+        except Exception as error:  # such as a rule that JAX maps when applied, and cannot differentiate mapped
             if name is not None and not isinstance(error, NotByRows):
                 raise
             return OverRowsByJax(self, having_rows, size, name)
@@ -317,7 +317,7 @@ class OverRowsByJax:
         return self._pushed[moving]
 
     def reached_by(self, inputs: tuple[bool, ...]) -> list[bool]:
-        """All of them: nothing more precise is known."""
+        """All of them, since nothing more precise is known."""
         return [True] * len(self.outputs)
 
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
@@ -331,7 +331,7 @@ def weakly_typed(array: Any) -> Any:
 
 
 def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs: Sequence[Variable]) -> list[Variable]:
-    """The residuals: values that depend on `inputs` but no tangent, which functions from `tangents` to `moved` read."""
+    """The residuals: values that depend on `inputs` but no tangent, read by functions from `tangents` to `moved`."""
     functions = functions_of(moved)
     path, moving = among(functions, tangents, of_values=True)
     _, given = among(functions, inputs, of_values=True)
@@ -340,7 +340,7 @@ def read_beside(tangents: Sequence[Variable], moved: Sequence[Variable], inputs:
 
 
 def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Variable]:
-    """Open a function of arrays that closes over nothing of its surroundings, and apply it."""
+    """Open a function of arrays without closed-over tracers, and apply it."""
     around = surroundings_of_now()
     with taking_from(Surroundings()) as own:
         results = list(from_jax(run)(*inputs))
@@ -350,7 +350,7 @@ def opened_apart(run: Callable[..., Any], inputs: Sequence[Variable]) -> list[Va
 
 
 def entangled(inputs: Sequence[Variable]) -> bool:
-    """Whether some of these Variables depend on each other, or are the same, so that one derivative would move both."""
+    """Whether some of these Variables depend on each other, or are equal, so that one derivative would move both."""
     floating = [x for x in inputs if x.spec.differentiable]
     if len({id(x) for x in floating}) < len(floating):
         return True

@@ -22,17 +22,17 @@ class Vectors:
     """The expected pytree of tangents or cotangents: the shapes and dtypes of the primals, float0 for integers."""
 
     name: str
-    """What takes them."""
+    """The name of the function that takes them."""
     what: str
-    """What they are called."""
+    """Their name: tangents or cotangents."""
     tree: Any
-    """How the others are arranged."""
+    """The structure of the primals or results they belong to."""
     described: tuple[tuple[tuple[int, ...], Any], ...]
-    """The shape and the dtype of each of these."""
+    """The shape and dtype of each leaf of these."""
 
     @classmethod
     def like(cls, name: str, what: str, others: Any) -> Vectors:
-        """The tangents or cotangents that belong to a pytree of others."""
+        """The tangents or cotangents that belong to a pytree of primals or results."""
         leaves, tree = jax.tree.flatten(others)
         return cls(name, what, tree, tuple([(tuple(np.shape(leaf)), dtype_of_leaf(leaf)) for leaf in leaves]))
 
@@ -52,7 +52,7 @@ class Vectors:
                 leaf = np.asarray(leaf, dtype)
             expected = dtype if floating else jax.dtypes.float0
             own = tuple(np.shape(leaf)), dtype_of_leaf(leaf)
-            free = isinstance(leaf, Variable) or (self.name == "vjp" and not floating)  # as in JAX, where it is unread
+            free = isinstance(leaf, Variable) or (self.name == "vjp" and not floating)  # as in JAX, where it is unused
             if own[0] != shape or (own[1] != expected and not free):
                 raise (of_dtype if own[0] == shape else ValueError)(
                     f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)}, since what it "
@@ -65,13 +65,13 @@ class Vectors:
 
 @jax.tree_util.register_pytree_node_class
 class LinearFunction:
-    """The derivative of a function at a point. It is a pytree of the arrays that it is computed from, so `jax.jit` can
+    """The derivative of a function at a point. It is a pytree of the arrays it is computed from, so `jax.jit` can
     return it and take it as an argument.
 
     Args:
         call: The graph that computes it.
         at: The arrays that come before its arguments.
-        around: Those that come after them.
+        around: The arrays that come after them.
         takes: The structure of its arguments.
         is_one: Whether it takes one pytree, rather than a tuple of arguments.
     """
@@ -100,7 +100,7 @@ class LinearFunction:
 def linear_function(
     transformed: Transformed, primals: tuple[Any, ...], vectors: Sequence[Any], takes: Vectors, is_one: bool
 ) -> Any:
-    """The function of vectors that a transformed function of primals and vectors becomes at these primals.
+    """Fix the primals of a transformed function of primals and vectors, which leaves a function of vectors.
 
     Args:
         transformed: The function of primals and of the floating vectors.

@@ -46,9 +46,9 @@ class Opening:
     """Interprets a jaxpr, applying nngrad's functions for its equations.
 
     Args:
-        owner: What an error names.
-        inlined: Whether functions with custom derivatives are replaced by what they compute. Derivatives are then
-            wrong, and the result may only be asked what depends on what.
+        owner: The name in errors.
+        inlined: Whether functions with custom derivatives are replaced by their own equations. Derivatives are then
+            wrong, and the result only serves to find out dependences.
     """
 
     def __init__(self, owner: str = "from_jax", inlined: bool = False) -> None:
@@ -57,7 +57,7 @@ class Opening:
         self._inlined = inlined
         self._constants: dict[int, Any] = {}
         self._found: dict[Any, list[Value]] = {}
-        self._kept: list[Any] = []  # what is found by identity, so that it stays what it is
+        self._kept: list[Any] = []  # keeps objects alive that are found by identity
         self._saving: Saving | None = None
         self.policy: Any = None
 
@@ -92,8 +92,8 @@ class Opening:
         """Open what follows as part of a checkpoint.
 
         Args:
-            saving: Takes what a policy saves outside loops and branches.
-            policy: The policy of loop and branch bodies that are checkpoints themselves; None where they are none.
+            saving: Takes the values that a policy saves outside loops and branches.
+            policy: The policy of loop and branch bodies that are checkpoints themselves; None if they are not.
         """
         before, self._saving, self.policy = (self._saving, self.policy), saving, policy
         try:
@@ -133,7 +133,7 @@ class Opening:
         return self.run_closed(inner, given)
 
     def _whole(self, equation: Any, given: list[Value]) -> list[Value] | None:
-        """What replaces a call that is recognised as a whole; None if it is not, or if tracing a custom rule raises."""
+        """The replacement of a call recognised as a whole; None if it is not, or if tracing a custom rule raises."""
         try:
             whole = recognised(equation, given)
         except Exception:
@@ -144,7 +144,7 @@ class Opening:
         return self._of_the_right_kind(equation, whole)
 
     def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
-        """The results of an equation. If it cannot be opened, for whatever reason, it stays opaque."""
+        """The results of an equation. If it cannot be opened, for any reason, it stays opaque."""
         before = self.report.copy()
         try:
             return self._opened(equation, given)
@@ -167,7 +167,7 @@ class Opening:
         held = all([is_held(v.aval) for v in equation.outvars])
         plain = held and not any([isinstance(v, Keys | Delayed | ComplexPair) for v in given])
         apply_graph = graph_called(equation)
-        if apply_graph is not None and plain:  # a derivative of nngrad's own: taken of what is here
+        if apply_graph is not None and plain:  # a derivative of nngrad's own, applied to these Variables
             self.report.opened[name] += 1
             self.report.transformed += 1
             return self._of_the_right_kind(equation, apply_graph([variable(v) for v in given]))
@@ -236,7 +236,7 @@ class Opening:
                 self.report.opened[name] += 1
                 return found
         closed_over = count_closed_over(equation) if name in CUSTOM_RULES else 0
-        # By what is closed over JAX does not differentiate such functions.
+        # JAX does not differentiate such functions by the values they close over.
         fixed = [*map(self._baked, given[:closed_over]), *given[closed_over:]]
         function, inputs, names = closure_of(equation, fixed)
         results = F.jax_function(function)(*inputs)

@@ -4,12 +4,12 @@ With D_i the derivative of such a function f in its i-th input, which is element
 
     d f(x1, x2, ...) / dx_i = gy D_i(x1, x2, ...)
 
-JAX gives D_i as f's derivative along a tangent of ones in input i. So f itself is not opened, but each element
-depends on the elements at its own place alone, and rows, forward mode and symmetry carry through it.
+JAX gives D_i as f's derivative along a tangent of ones in input i. So f itself is not opened, but each element still
+depends only on the elements at its own place, and rows, forward mode and symmetry carry through it.
 
-A custom derivative need not be the true one. Where one input moves, the sequence f, D, D', ... is consistent in itself,
-and calculus holds of it whatever it is. Where several move, mixed derivatives need not commute, and the op counts as
-one whose rule is not exact.
+A custom derivative need not be the true one. If one input moves, the sequence f, D, D', ... is consistent in itself,
+and calculus applies to it whatever it is. If several move, mixed derivatives need not commute, and the op counts as one
+whose rule is not exact.
 """
 
 from __future__ import annotations
@@ -70,8 +70,8 @@ class PointwiseFunction(TracedFunction):
     def partial(self, i: int, inputs: Sequence[Variable]) -> Variable | None:
         """The derivative in input `i` as functions of Variables; None if that input is not floating.
 
-        At the shape of the trace it is opened. At another shape (such as a batch), or if it closes over arrays,
-        which gradients of loop bodies have no place for, it is an elementwise function like this one.
+        At the shape of the trace it is opened. At another shape (such as a batch), or if it closes over arrays, for
+        which gradients of loop bodies have no place, it is an elementwise function like this one.
         """
         if i not in self._partials:
             return None
@@ -156,10 +156,10 @@ def pointwise(
         return None
     name = name_of(equation)
     if name == "custom_vjp_call":
-        return None  # it has no forward mode
+        return None  # this has no forward mode
     several = len([x for x in inputs if x.spec.differentiable]) > 1
     if several and is_told_what_moves(alone(equation).jaxpr):
-        return None  # so the derivative along several is not the sum of those in each
+        return None  # the derivative along several is not the sum of those in each
     try:
         functions = [
             PointwiseFunction(name, jaxpr_for(_result(function, i), [x.spec for x in inputs]), open_jaxpr)
@@ -167,7 +167,7 @@ def pointwise(
         ]
         if not all(map(is_seen, functions)):
             return None
-    except Exception:  # JAX has no derivative of it in one of its inputs, or its author's rule raises: it stays whole
+    except Exception:  # JAX cannot differentiate it in some input, or its custom rule raises: it stays opaque
         return None
     op = custom_pointwise_jax_function if several and name in CUSTOM_RULES else pointwise_jax_function
     return [apply(op, tuple(inputs), (fun,)) for fun in functions]

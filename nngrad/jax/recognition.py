@@ -31,17 +31,17 @@ class Reference(NamedTuple):
 
     function: Callable[..., Any]
     opened: Callable[..., list[Variable] | None]
-    """Gives its results, from the values of the inputs; None for values of which it is not known."""
+    """Returns its results for the values of its inputs; None for values that it does not support."""
     sign: str
-    """A primitive that is in it in all versions of JAX, so that others need not be compared."""
+    """A primitive that it contains in all versions of JAX; calls without it need not be compared."""
     elementwise: bool = False
-    """Whether each element of the result depends on the elements at its place, and maps change nothing."""
+    """Whether each element of the result depends on elements at its own place, so that maps change nothing."""
     results: int = 1
-    """How many it has."""
+    """The number of results."""
 
     def can_be(self, equation: Any, names: Collection[str]) -> bool:
-        """Whether a call that contains these primitives may be this function, as far as can be told without tracing
-        it."""
+        """Whether a call that contains these primitives may be this function, as far as this can be told without
+        tracing."""
         if self.sign not in names or len(equation.outvars) != self.results:
             return False
         shapes = [shape for shape, *_ in _described(equation)]
@@ -95,8 +95,8 @@ REFERENCES = (
     Reference(jnp.linalg.pinv, _of_variables(F.batch_pinv), "svd"),
     Reference(jnp.linalg.solve, _of_variables(F.batch_solve), "lu"),
 )
-"""The recognised functions. Those of one argument work on any leading axes, so they are recognised under `jax.vmap`
-too, where the equations of some differ from those for a batch."""
+"""The recognised functions. Those of one argument work on any leading axes, so they are also recognised under
+`jax.vmap`, where the equations of some differ from those for a batch."""
 
 
 def _broadcast(shapes: Sequence[tuple[int, ...]]) -> tuple[int, ...] | None:
@@ -111,7 +111,7 @@ def _axes_of_maps(described: tuple[Any, ...], elementwise: bool) -> list[tuple[i
     """The axes over which at most two calls of `jax.vmap` may map a function: one tuple for each possibility, the
     outermost map first."""
     ranks = {len(shape) for shape, *_ in described}
-    if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:  # else elements would change their places
+    if (len(described) != 1 and not elementwise) or len(ranks - {0}) > 1:  # else elements would change places
         return [()]
     axes = range(max(ranks))
     return [(), *[(a,) for a in axes], *[(a, 0) for a in axes if len(axes) > 1]]
@@ -130,11 +130,11 @@ POINTWISE = (
           "dawsn": "sign", "fresnel": "sin", "hyp1f1": "while", "hyp2f1": "while", "owens_t": "dot_general",
           "poch": "argmax", "sici": "argmax", "zeta": "zeta",
       }.items()
-      if hasattr(special, name)],  # by what JAX there is
+      if hasattr(special, name)],  # depends on the version of JAX
     (jnp.frexp, "bitcast_convert_type"), (jnp.ldexp, "bitcast_convert_type"),
 )  # fmt: skip
-"""Elementwise functions with custom derivatives whose equations do not show that they are elementwise: they have
-tables, and loops that end when all elements have converged. With each comes a primitive that it contains."""
+"""Elementwise functions with custom derivatives whose equations do not show this: they have tables, and loops that end
+when all elements have converged. Each is paired with a primitive that it contains."""
 
 
 def is_pointwise(equation: Any) -> bool:
@@ -159,7 +159,7 @@ def _described(equation: Any) -> tuple[Any, ...]:
 
 
 def recognised(equation: Any, values: list[Any]) -> list[Variable] | None:
-    """What replaces a call of a recognised function; None if it is not recognised.
+    """The replacement of a call of a recognised function; None if it is not recognised.
 
     Args:
         equation: The call.
@@ -223,7 +223,7 @@ def _calls_of(
         return ()
     found = []
     jaxpr = closed.jaxpr
-    while len(jaxpr.eqns) == 1:  # a call that is all that there is
+    while len(jaxpr.eqns) == 1:  # the whole jaxpr is one call
         (equation,) = jaxpr.eqns
         inner = called_function(equation)
         if (

@@ -19,7 +19,7 @@ from ..graph import Function
 _LIBRARIES = tuple([os.path.join(os.path.dirname(file), "") for file in (
     jax.__file__, jaxlib.__file__, os.path.dirname(__file__)
 )])  # fmt: skip
-"""The folders of JAX and of nngrad. A frame of a trace has a file, and not a module, to be known by; a folder of the
+"""The folders of JAX and of nngrad. Frames of a trace are identified by file, not by module, since a folder of the
 user's may have any name."""
 
 
@@ -28,11 +28,11 @@ class Kept:
     """A kind of equations that stayed opaque."""
 
     primitives: tuple[str, ...]
-    """Their primitives: several where results between them have a dtype that no Variable holds."""
+    """Their primitives; several if results between them have a dtype that no Variable holds."""
     reason: str
-    """Why."""
+    """The reason."""
     place: str
-    """Where the user wrote it: file and line; empty where that is not known."""
+    """Where the user wrote it, as file and line; empty if unknown."""
     differentiable: bool
     """Whether gradients may pass through it. If not, nothing is lost."""
     keeps_rows: bool
@@ -54,16 +54,16 @@ class Kept:
 class Opened:
     """Which equations of a function were opened, as nngrad's own functions, and which stayed opaque.
 
-    An opaque equation is right at every order, by JAX's own derivatives, but cannot be simplified. `print` shows what
-    that costs.
+    An opaque equation is right at every order, by JAX's own derivatives, but cannot be simplified. `print` shows the
+    cost.
     """
 
     opened: Counter[str] = field(default_factory=Counter)
-    """How many equations of each primitive, or function, were opened."""
+    """The number of opened equations, by primitive or function."""
     opaque: Counter[Kept] = field(default_factory=Counter)
-    """How many stayed opaque."""
+    """The number of opaque equations, by kind."""
     transformed: int = 0
-    """How many are transformations of nngrad's own. If there are any, the graph is built anew in each use, since its
+    """The number of nngrad's own transformations. If there are any, the graph is rebuilt for each use, since its
     derivation is part of it."""
 
     def keep(self, equation: Any, primitives: list[str], reason: str, functions: Sequence[Function]) -> None:
@@ -72,7 +72,7 @@ class Opened:
         Args:
             equation: The equation.
             primitives: Its primitives, and those that compute its delayed inputs.
-            reason: Why.
+            reason: The reason.
             functions: The functions that compute it in the graph.
         """
         differentiable = any([jnp.issubdtype(v.aval.dtype, jnp.inexact) for v in equation.outvars]) and any(
@@ -83,7 +83,7 @@ class Opened:
         self.opaque[Kept(tuple(primitives), reason, location, differentiable, _keep_rows(functions), exact)] += 1
 
     unopened: Counter[str] = field(default_factory=Counter)
-    """How many calls were left to JAX as a whole, and why."""
+    """The number of calls left to JAX as a whole, by reason."""
 
     def copy(self) -> Opened:
         """A copy of the current counts."""

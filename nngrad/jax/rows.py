@@ -1,7 +1,7 @@
 """Functions of one point applied to a batch: `jax.vmap` of what `nngrad.jax` returns.
 
 The function is opened for all points together, and its derivatives are those of independent rows. Products of the
-points with a matrix are one product, where JAX would make many small ones from the derivatives at one point.
+points with a matrix become one product, where JAX's derivatives at one point would make many small ones.
 """
 
 from __future__ import annotations
@@ -77,11 +77,11 @@ class RowAxes:
             raise NotByRows
 
     def check_meant(self, owner: str, ys: Sequence[Variable], xs: Sequence[Variable]) -> None:
-        """Raise if the result is ambiguous: where collectives make rows depend on others, forward mode gives each
-        result's derivative along all rows, and reverse mode that of all results by each row.
+        """Raise if the result is ambiguous: if collectives make rows depend on others, forward mode gives each result's
+        derivative along all rows, but reverse mode the derivative of all results by each row.
 
         Raises:
-            TypeError: It is ambiguous.
+            TypeError: The result is ambiguous.
         """
         if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise TypeError(

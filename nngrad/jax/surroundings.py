@@ -1,7 +1,7 @@
 """Values that a function closes over from JAX's traces around it.
 
 In `jax.jit(lambda params, x: nj.grad(lambda x: model(params, x))(x))`, `params` are such values: tracers of that one
-trace, which no graph can hold. Each becomes an input of the graph, beside the arguments.
+trace, which no graph can hold. Each becomes an input of the graph, after the arguments.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ArgumentKinds(NamedTuple):
     described: tuple[Any, ...]
     needs_x64: bool
     axes: Hashable
-    """The named axes of JAX's that it was traced under."""
+    """JAX's named axes under which it was traced."""
 
 
 class Surroundings:
@@ -43,9 +43,9 @@ class Surroundings:
     def __init__(self) -> None:
         self.tracers: list[Any] = []
         self.axes: Axes = {}
-        """The axes that the function has collectives over."""
+        """The named axes over which the function has collectives."""
         self.acts = False
-        """Whether the function prints, or calls functions on the host for what they do."""
+        """Whether the function prints, or calls functions on the host for their side effects."""
         self.spans_devices = False
         """Whether the function has a `jax.shard_map` over several devices."""
         self.variables: list[Variable] = []
@@ -53,7 +53,7 @@ class Surroundings:
         self._values: dict[int, Value] = {}
         self._instead: dict[int, Variable] = {}
         self._parts: dict[int, tuple[Any, Any, Any]] = {}
-        """Tracers of complex numbers, with the tracers of their parts, which are taken in their place."""
+        """Tracers of complex numbers, with the tracers of their real and imaginary parts that replace them."""
         self.weak: dict[int, Variable] = {}
         """Variables of weakly typed arrays, whose dtype gives way to others'."""
         self.traces: dict[ArgumentKinds, Trace] = {}
@@ -70,7 +70,7 @@ class Surroundings:
         return tuple(found)
 
     def held_by(self, variables: Sequence[Variable]) -> Surroundings:
-        """A copy with other Variables, which may have a leading axis more."""
+        """A copy with other Variables, which may have one more leading axis."""
         other = Surroundings()
         other.traces, other._parts = self.traces, self._parts
         for tracer, first, x in zip(self.tracers, self.variables, variables, strict=True):
@@ -79,7 +79,7 @@ class Surroundings:
         return other
 
     def now_held_by(self, x: Variable) -> Variable:
-        """The Variable in the place of `x`, which the function was traced with."""
+        """The Variable that replaces `x`, with which the function was traced."""
         return self._instead.get(id(x), x)
 
     def arrays(self) -> list[Any]:
@@ -119,7 +119,7 @@ _around: ContextVar[Surroundings | None] = ContextVar("surroundings", default=No
 
 @contextlib.contextmanager
 def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
-    """Let functions that are opened in this scope take closed-over tracers from `surroundings`."""
+    """Let functions opened in this scope take closed-over tracers from `surroundings`."""
     token = _around.set(surroundings)
     try:
         yield surroundings
@@ -128,7 +128,7 @@ def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
 
 
 def surroundings_of_now() -> Surroundings | None:
-    """The surroundings of the current scope; None where a function is opened for Variables."""
+    """The surroundings of the current scope; None while a function is opened for Variables."""
     return _around.get()
 
 

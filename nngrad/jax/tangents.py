@@ -15,7 +15,7 @@ from .values import ComplexPair, is_pair
 
 
 def conjugate(tree: Any) -> Any:
-    """Convert complex gradients to JAX's convention, or back: by x + iy it is that by x less i times that by y."""
+    """Convert complex gradients to JAX's convention, or back: by x + iy it is that by x minus i times that by y."""
 
     def of(value: Any) -> Any:
         return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
@@ -24,7 +24,7 @@ def conjugate(tree: Any) -> Any:
 
 
 def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Variable]:
-    """Derivatives, weakly typed where the Variables that they belong to are."""
+    """Derivatives, weakly typed where the Variables they belong to are."""
     around = surroundings_of_now()
     if around is not None:
         around.are_weak(made, [id(x) in around.weak for x in others])
@@ -32,14 +32,14 @@ def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Varia
 
 
 def is_whole(x: Any) -> bool:
-    """Whether it is a Variable of integers or booleans."""
+    """Whether `x` is a Variable of integers or booleans."""
     return isinstance(x, Variable) and not x.spec.differentiable
 
 
 @jax.tree_util.register_pytree_node_class
 class WithoutTangent:
-    """The gradient by integers, which have none: a pytree without leaves, which becomes JAX's array of float0 where
-    results become arrays.
+    """The gradient with respect to integers: a pytree without leaves, which becomes JAX's float0 array when results
+    become arrays.
 
     Args:
         shape: The shape of the integers.

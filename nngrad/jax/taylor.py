@@ -31,17 +31,17 @@ def jet(
 
         y, (y1, y2) = nj.jet(f, (x,), ((x1, x2),))      # the curve is x + x1 t + x2 t^2/2
 
-    Each order is the derivative of the one before along the curve, taken on one graph, so it adds a constant number of
-    matrix products. It handles whatever `nj.jvp` does: loops, branches, and custom derivative rules, which JAX's jet
-    ignores.
+    Each order is the derivative of the previous one along the curve, taken on one graph, so it adds a constant number
+    of matrix products. It supports everything that `nj.jvp` does: loops, branches, and custom derivative rules, which
+    JAX's jet ignores.
 
     Args:
         fun: A function of floating arrays.
         primals: Its arguments, which may be pytrees.
-        series: For each argument the list of the curve's derivatives at t = 0, the first one first, each in the
+        series: For each argument, the list of the curve's derivatives at t = 0, from the first one on, each in the
             structure of the argument. All lists have the same length, the order.
         factorial_scaled: Whether the nth terms, given and returned, are nth derivatives; if not, they are Taylor
-            coefficients, which are these divided by n!.
+            coefficients, which are nth derivatives divided by n!.
 
     Returns:
         The value, and in its structure lists of its derivatives along the curve.
@@ -96,8 +96,8 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
 def taylor(
     fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, order: int, factorial_scaled: bool
 ) -> tuple[Any, Any]:
-    """The value, and its derivatives along a curve. Each is the tangent of the one before, where the point moves along
-    the curve's first derivative, that along the second, and so on."""
+    """The value, and its derivatives along a curve. Each is the tangent of the previous one, where the point moves
+    along the curve's first derivative, that along the second, and so on."""
     given, along = args
     results, tree = jax.tree.flatten(fun(*given))
     curve = [jax.tree.leaves(given)]
@@ -124,7 +124,7 @@ def taylor(
 
 
 def _zeros(y: Variable, factorial_scaled: bool) -> Variable:
-    """The derivatives of integers, in the dtype that JAX gives them."""
+    """The derivatives of integers, in JAX's dtype for them."""
     return F.constant(val=0, shape=y.shape, dtype=jnp.result_type(float) if factorial_scaled else y.dtype)
 
 
@@ -145,7 +145,7 @@ def _of_call(primals: Sequence[Any], series: Sequence[Sequence[Any]], *, held: A
     return jet(graph, [x for x, _ in moving], [terms for _, terms in moving], factorial_scaled=False)
 
 
-with contextlib.suppress(ImportError):  # it is experimental
+with contextlib.suppress(ImportError):  # experimental
     from jax.experimental import jet as of_jax
 
     rules: dict[Any, Any] = of_jax.jet_rules

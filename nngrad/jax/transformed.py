@@ -31,7 +31,7 @@ from .unopened import by_jax, refuse_where_all_is_left
 from .values import has_parts, parted
 
 MOST_GRAPHS = 64
-"""For how many combinations of shapes a transformed function keeps its graph."""
+"""For how many combinations of shapes a transformed function keeps graphs."""
 
 ONE_POINT = RowAxes()
 
@@ -47,14 +47,14 @@ class Build:
     function: Callable[..., Any]
     """Takes the function on Variables, its arguments, and which of them have rows (`RowAxes`)."""
     options: tuple[Any, ...] = ()
-    """By which graphs are told apart, so they must be hashable."""
+    """Part of the graphs' cache key, so they must be hashable."""
     arguments: Callable[[Any, Any], tuple[Any, Any]] = _as_given
-    """The arguments of the function that is transformed, from those of what it is transformed into."""
+    """The arguments of the original function, from those of the transformed one."""
 
 
 class Computation:
-    """A transformed function without the user's function itself. Traced calls hold it, and JAX keeps these for as long
-    as the function lives.
+    """A transformed function without the user's function itself. Traced calls hold it, and JAX keeps these as long as
+    the function lives.
 
     Args:
         inner: The function to transform.
@@ -110,9 +110,9 @@ class Transformed:
     derivatives, also those that JAX asks for, are derivatives of the graph. Transformations of it, and functions
     opened around it, work on the graph; `jax.vmap` builds the graph of all points.
 
-    As JAX does, it traces `fun` in each call, so that it sees changes of what `fun` reads beside its arguments; in
-    `jax.jit` once. If the trace equals an earlier one, that one's graph is reused. Graphs are cached for as long as
-    `fun` lives, so a loop may transform a function anew. It can be pickled if `fun` can.
+    Like JAX, it traces `fun` in each call, so that it notices changes of other values that `fun` reads; in `jax.jit`
+    once. If the trace equals an earlier one, the graph of that is reused. Graphs are cached as long as `fun` lives, so
+    a loop may transform a function anew. It can be pickled if `fun` can.
 
     Args:
         fun: The function of arrays, or another Transformed.
@@ -162,7 +162,7 @@ class Transformed:
             graph, given = self._found(leaves, tree, fixed)
         except Exception as error:
             return self.by_jax(self._build.function.__name__, error, args, kwargs)
-        if graph.surroundings.acts:  # which no graph does
+        if graph.surroundings.acts:  # a graph has no side effects
             for build in self._steps:
                 args, kwargs = build.arguments(args, kwargs)
             self._user(*args, **kwargs)
@@ -195,11 +195,11 @@ class Transformed:
         return graph, [*arrays, *graph.surroundings.arrays()]
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
-        """The cached graph for arguments of a kind, if `fun` still computes what it did when the graph was built."""
+        """The cached graph for arguments of a kind, if `fun` still computes the same as when the graph was built."""
         if key not in self._kinds:
             return None
         before, kinds = self._kinds[key]
-        now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # which are equal, and may differ
+        now = {id(old): new for old, new in zip(before, fixed, strict=True)}  # equal, but perhaps not identical
         found = []
         for kind in kinds:
             described = tuple([now.get(id(each), each) for each in kind.described])
@@ -239,7 +239,7 @@ class Transformed:
         found: Any = sys.modules.get(module)
         for part in name.split("."):
             found = getattr(found, part, None)
-        if found is self:  # it decorates the function, so the function's name is its own
+        if found is self:  # as a decorator it has the function's name itself
             return str(name)
         return Transformed, (self._fun, self._build, self._name)
 
@@ -263,10 +263,10 @@ def checkpoint(
     Args:
         fun: A function of arrays.
         prevent_cse: Has no effect: recomputed values are never merged with the first ones here.
-        policy: One of `jax.checkpoint_policies`, or a function like them. Values that it saves are kept, so that first
-            derivatives do not recompute them, in loops and branches within `fun` either. Such a loop keeps its carries
-            too. Values that a policy would offload to the host are recomputed.
-        static_argnums: Which positional arguments `fun` is given unchanged; they must be hashable.
+        policy: One of `jax.checkpoint_policies`, or a function like them. Values it saves are kept, so that first
+            derivatives do not recompute them, even in loops and branches within `fun`. Such a loop also keeps its
+            carries. Values that a policy would offload to the host are recomputed.
+        static_argnums: The positions of arguments that are passed to `fun` unchanged; they must be hashable.
 
     Raises:
         TypeError: `fun` is not callable, or `static_argnums` is not an int or a sequence of ints.

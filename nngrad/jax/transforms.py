@@ -1,6 +1,6 @@
 """The drop-in transformations: JAX functions in, JAX functions out, derivatives by graphs in between.
 
-Where JAX has the transformation, arguments are the same. `fun` is a function of arrays, in pytrees; results are
+If JAX has the transformation, its arguments are the same. `fun` is a function of arrays, in pytrees; results are
 `Transformed`.
 """
 
@@ -33,12 +33,12 @@ def grad(
     """The gradient of a scalar-valued function, as `jax.grad`.
 
     Args:
-        fun: Returns a floating array of shape (); with `has_aux` a pair, of that and anything else.
+        fun: Returns a floating array of shape (); with `has_aux` a pair of that and anything else.
         argnums: Which positional arguments to differentiate by; several give a tuple of gradients.
         has_aux: Whether `fun` returns a pair; the result is then the gradient and the second item of the pair.
         holomorphic: Whether `fun` is a holomorphic function of complex numbers. If not, the gradient of a real number
-            by x + iy is, as in JAX, the one by x less i times that by y.
-        allow_int: Whether arguments to differentiate by may hold integers, too. Their gradient is zeros of JAX's
+            by x + iy is, as in JAX, the one by x minus i times the one by y.
+        allow_int: Whether arguments to differentiate by may also hold integers. Their gradients are zeros of JAX's
             float0.
 
     Raises:
@@ -70,13 +70,13 @@ def jacobian(
     """The Jacobian of a function, as `jax.jacrev` and `jax.jacfwd`; the graph decides which mode is best.
 
     Args:
-        fun: Returns a pytree of floating arrays; with `has_aux` a pair, of that and anything else.
+        fun: Returns a pytree of floating arrays; with `has_aux` a pair of that and anything else.
         argnums: Which positional arguments to differentiate by.
         has_aux: Whether `fun` returns a pair.
         ...: As for `grad`.
 
     Returns:
-        The function. It gives the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
+        The function. It returns the pytree of the results, of pytrees of the arguments, of `(*result, *argument)`.
 
     Raises:
         TypeError: (when it is called) Something in an argument to differentiate by is not floating.
@@ -106,7 +106,7 @@ def jacrev(
     mode.
 
     Args:
-        allow_int: As for `grad`; in their place the Jacobian has zeros of their own dtype.
+        allow_int: As for `grad`; for integers the Jacobian has zeros of their own dtype.
         ...: As for `jacobian`.
     """
     return _jacobian("jacrev", fun, argnums, has_aux, holomorphic, allow_int)
@@ -119,12 +119,12 @@ def hessian(
     """The second derivatives of a function, as `jax.hessian`.
 
     Args:
-        fun: Returns one floating number, or a pytree of floating arrays; with `has_aux` a pair, of that and anything
+        fun: Returns one floating number, or a pytree of floating arrays; with `has_aux` a pair of that and anything
             else.
         ...: As for `jacobian`.
 
     Returns:
-        The function. It gives the pytree of the results, of pytrees of the arguments, of such pytrees, of
+        The function. It returns the pytree of the results, of pytrees of the arguments, of such pytrees, of
         `(*result, *argument, *other)`.
     """
     return Transformed(fun, Build(builds.hessian, (_numbers("hessian", argnums), has_aux, holomorphic)), "hessian")
@@ -156,8 +156,8 @@ def jvp(
 def linearize(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """A function's value, and its derivative as a function of tangents, as `jax.linearize`.
 
-    The function is a pytree: it may leave `jax.jit`, and be given to it. What the derivative needs of the value is
-    computed again at each call, unless both are in one `jax.jit`.
+    The function is a pytree: `jax.jit` can return it and take it. The values that the derivative needs are recomputed
+    at each call, unless both are in one `jax.jit`.
 
     Args:
         fun: A function of arrays.
@@ -200,7 +200,7 @@ def hvp(fun: Callable[..., Any], primals: Sequence[Any], vectors: Sequence[Any])
 def vjp(fun: Callable[..., Any], *primals: Any, has_aux: bool = False) -> tuple[Any, ...]:
     """A function's value, and the function from cotangents to gradients of the arguments, as `jax.vjp`.
 
-    The function is a pytree: it may leave `jax.jit`, and be given to it.
+    The function is a pytree: `jax.jit` can return it and take it.
 
     Args:
         fun: A function of arrays.
@@ -231,14 +231,14 @@ def laplacian(
         fun: Returns an array, one number or more, real or complex.
         argnums: The argument to differentiate by, one real array.
         batched: Whether its first axis is a batch of independent rows; the result is then the Laplacian of each.
-        directions: How many random directions to estimate it from, as in `nn.laplacian`; the function that is returned
-            then takes a key, which determines them, before the arguments of `fun`. None for the exact result.
+        directions: How many random directions to estimate it from, as in `nn.laplacian`; the returned function then
+            takes a key, which determines them, before the arguments of `fun`. None for the exact result.
         kind: Their distribution: "sparse", "rademacher" or "gaussian".
         with_gradient: Whether the function returns `(value, gradient, laplacian)`, from one pass; a ValueError with
-            random `directions`, which do not make up the gradient.
+            random `directions`, which do not give the gradient.
 
     Raises:
-        TypeError: (when it is called) The argument or the result is no single array.
+        TypeError: (when it is called) The argument or the result is not a single array.
     """
     if not with_gradient:
         return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
@@ -296,14 +296,14 @@ def derivatives(fun: Callable[..., Any], wanted: Sequence[Sequence[int]]) -> Tra
 
     Args:
         fun: A function of arrays, one for each coordinate: of one point, or of many at once.
-        wanted: For each derivative the positions of the arguments to differentiate by, in turn: `[(0,), (0, 0), (1,)]`
+        wanted: For each derivative, the positions of the arguments to differentiate by, in turn: `[(0,), (0, 0), (1,)]`
             for u_x, u_xx and u_t of u(x, t).
 
     Returns:
-        The function. It gives a list of the derivatives.
+        The function. It returns a list of the derivatives.
 
     Raises:
-        TypeError: (when it is called) An argument or the result is no single array.
+        TypeError: (when it is called) An argument or the result is not a single array.
     """
     if not isinstance(wanted, Sequence) or not all([isinstance(each, Sequence) for each in wanted]):
         raise TypeError(f"derivatives: wanted must be a list of tuples of positions of arguments, got {wanted!r}")
@@ -350,12 +350,12 @@ def unbiased_square(estimate: Callable[..., Any], draws: int = 2) -> Callable[..
         A function of the same arguments, the key first.
 
     Raises:
-        TypeError: `estimate` is no function; `draws` is no int.
+        TypeError: `estimate` is not a function; `draws` is not an int.
         ValueError: `draws` is less than 2.
     """
     if not callable(estimate):
         raise TypeError(f"unbiased_square: estimate: expected a function of a key, got {estimate!r}")
-    count = checked_count(draws, "unbiased_square: draws", 2)  # of one estimate the square has a bias
+    count = checked_count(draws, "unbiased_square: draws", 2)  # the square of a single estimate is biased
 
     def square(key: Any, *args: Any, **kwargs: Any) -> Any:
         found = [estimate(each, *args, **kwargs) for each in jax.random.split(key, count)]

@@ -14,14 +14,14 @@ import numpy as np
 from ..graph.by_jax import TRANSFORMATIONS
 
 _all_left: ContextVar[bool] = ContextVar("all_left_to_jax", default=False)
-"""Whether transformations inside are JAX's as well: derivatives that JAX asks of their graphs are not to be had."""
+"""Whether transformations inside are also JAX's: their graphs lack the derivatives that JAX needs of them."""
 
 
 def refuse_where_all_is_left() -> None:
-    """Raise where a graph is of no use to the transformation around it, which is JAX's.
+    """Raise if the transformation around is JAX's, for which a graph is of no use.
 
     Raises:
-        NotImplementedError: It is of no use.
+        NotImplementedError: It is JAX's.
     """
     if _all_left.get():
         raise NotImplementedError("it is within a transformation that cannot be done on a graph, and is JAX's as well")
@@ -34,15 +34,15 @@ def by_jax(
 
     Args:
         name: The name of the build, as in `builds`, or of the transformation.
-        failed: Why nngrad could not build it.
+        failed: The error that nngrad raised.
         fun: The function to transform.
         options: The options of the build.
         args: The positional arguments of the call.
         kwargs: Its keyword arguments.
 
     Raises:
-        Exception: JAX cannot do it either. `failed` if it says more about the same error: what is wrong with the
-            arguments, in the class that JAX raises, or what `fun` has raised.
+        Exception: JAX cannot do it either. This is `failed` if it says more about the same error: what is wrong with
+            the arguments, in the class that JAX raises, or an exception of `fun`.
     """
     if name not in _CALLS:
         raise failed
@@ -50,7 +50,7 @@ def by_jax(
         return _CALLS[name](fun, options, args, kwargs)
     except Exception as error:
         theirs = error
-    if isinstance(theirs, NotImplementedError) and not _all_left.get():  # of a graph of a transformation inside
+    if isinstance(theirs, NotImplementedError) and not _all_left.get():  # from a graph of an inner transformation
         before = _all_left.set(True)
         try:
             return _CALLS[name](fun, options, args, kwargs)

@@ -22,7 +22,7 @@ class KnownArray:
 
     Args:
         array: A NumPy array, or a `jax.Array` of random keys.
-        number: The number that it is filled with, if any; then `array` is made on demand.
+        number: The number that fills it, if any; then `array` is made on demand.
     """
 
     __slots__ = ("_array", "_variable", "dtype", "number", "shape")
@@ -45,12 +45,12 @@ class KnownArray:
 
     @property
     def key(self) -> Any:
-        """A key that is equal for equal arrays, as far as that is cheap to tell."""
+        """A key that is equal for equal arrays, as far as this is cheap to tell."""
         return id(self) if self.number is None else ("filled", repr(self.number), self.shape, str(self.dtype))
 
     def variable(self) -> Variable:
-        """The array as a Variable: a constant of the graph if it is filled with one number, which can then be
-        simplified, and else a leaf."""
+        """The array as a Variable: a constant of the graph, which can be simplified, if it is filled with one number;
+        otherwise a leaf."""
         if self._variable is None:
             if _fits_constant(self.number, self.dtype):
                 self._variable = constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
@@ -60,7 +60,7 @@ class KnownArray:
 
     @property
     def scalar(self) -> float | None:
-        """The number that it is filled with; None if there is none, or a float cannot hold it."""
+        """The number that fills it; None if there is none, or if a float cannot hold it."""
         n = self.number
         if n is None or (isinstance(n, int) and not isinstance(n, bool) and abs(n) > _MOST_EXACT):
             return None
@@ -68,14 +68,14 @@ class KnownArray:
 
 
 _MOST_EXACT = 1 << 53
-"""Up to which a float holds every whole number."""
+"""The limit up to which a float holds every whole number."""
 
 
 def _fits_constant(number: Any, dtype: Any) -> bool:
     if number is None or isinstance(number, bool):
         return False
     if isinstance(number, float) and number == 0 and math.copysign(1, number) < 0:
-        return False  # the sign of a zero is lost where numbers are compared
+        return False  # comparing numbers would lose the sign of a zero
     return abs(number) <= _MOST_EXACT or math.isinf(number)
 
 
@@ -89,8 +89,8 @@ class Keys:
 
 
 class Delayed:
-    """A result in a dtype that no Variable holds. It is computed within the equations that use it, which become one
-    opaque function with it.
+    """A result whose dtype no Variable holds. It is computed within the equations that use it, which form one opaque
+    function with it.
 
     Args:
         equation: The equation that computes it.
@@ -106,8 +106,8 @@ class Delayed:
 
 @jax.tree_util.register_pytree_node_class
 class ComplexPair:
-    """An array of complex numbers: its real and imaginary parts, each a Variable or `KnownArray`. It is a pytree node,
-    and becomes an array of complex numbers where Variables become arrays."""
+    """An array of complex numbers as its real and imaginary parts, each a Variable or `KnownArray`. It is a pytree
+    node, and becomes a complex array when Variables become arrays."""
 
     __slots__ = ("imaginary", "real")
 
@@ -223,7 +223,7 @@ def has_parts(leaf: Any) -> bool:
 
 
 def is_pair(value: Any) -> bool:
-    """Whether it is a `ComplexPair`: the `is_leaf` of a pytree of numbers."""
+    """Whether `value` is a `ComplexPair`, as `is_leaf` of pytrees."""
     return isinstance(value, ComplexPair)
 
 

@@ -40,7 +40,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-if not TYPE_CHECKING:  # checkers of types say it themselves
+if not TYPE_CHECKING:  # type checkers report this themselves
 
     def __getattr__(name: str) -> Any:
         raise no_attribute(f"nngrad.solvers has no {name!r}", name, __all__, nnabla="nnabla.solvers")

@@ -38,8 +38,8 @@ class _Moments(NamedTuple):
 
 
 def _by_moments(b1: float, b2: float, step: Callable[[Any, Any, Any], Any], largest: bool) -> Transformation:
-    """Steps `step(m, v, t)` by the averages m of gradients and v of their squares, uncorrected; v is the largest that
-    there was, if that is wanted."""
+    """Scale by `step(m, v, t)`, from the averages m of gradients and v of their squares, without bias correction; with
+    `largest` v is the largest so far."""
 
     def init(params: Any) -> _Moments:
         mu, nu, nu_max = (optax.tree.zeros_like(params) for _ in range(3))
@@ -75,8 +75,8 @@ class AdaBound(Declared):
 
     Args:
         alpha: Initial learning rate.
-        beta1: Share of m that is kept at each step, at least 0 and below 1.
-        beta2: Share of v that is kept at each step, at least 0 and below 1.
+        beta1: Decay rate of m, at least 0 and below 1.
+        beta2: Decay rate of v, at least 0 and below 1.
         eps: Added to the root of v, in units of the gradient.
         final_lr: Final learning rate, in units of the parameter by the gradient.
         gamma: How fast the bounds close in, per step; above 0.

@@ -34,7 +34,7 @@ class Declared(Solver):
             types = cls.__init__.__annotations__
             types.update({n: t[len("InitVar[") : -1] for n, t in types.items() if str(t).startswith("InitVar[")})
             for name in declared:
-                delattr(cls, name)  # a default, which is no attribute of the class
+                delattr(cls, name)  # a default, which must not be a class attribute
         if cls.__module__.startswith("nngrad."):
             arguments = inspect.signature(cls).parameters
             cls.__doc__ = completed_docstring(cls, arguments, {"lr": "Learning rate."}, {})

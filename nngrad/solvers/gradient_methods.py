@@ -24,7 +24,7 @@ from .update_hooks import Hook, call_after, call_before
 class GradientMethods:
     """The methods of a `Solver` that change or check the gradients computed by `backward()`.
 
-    Each calls its argument `pre_hook()` before and `post_hook()` afterwards, once for all parameters.
+    Each calls its `pre_hook()` before and its `post_hook()` after the change, once for all parameters.
     """
 
     _variables: tuple[Variable, ...]
@@ -36,8 +36,8 @@ class GradientMethods:
     def weight_decay(self, decay_rate: float, pre_hook: Hook | None = None, post_hook: Hook | None = None) -> None:
         """Add `decay_rate` times the parameter to each gradient.
 
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself and is given `weight_decay=` instead.
+        It changes the gradients that `backward()` has left (`p.g`). So it has no effect on a training step of
+        `nn.train_step`, whose gradients are internal; give that `weight_decay=` instead.
 
         Raises:
             ValueError: `decay_rate` is negative or not finite.
@@ -50,9 +50,9 @@ class GradientMethods:
     ) -> None:
         """Clip the L2 norm of each parameter's gradient to `clip_norm`.
 
-        It changes the gradients that `backward()` has left (`p.g`), so it has no effect on a training step of
-        `nn.train_step`, which keeps its gradients to itself and is given `clip_grad_by_norm=` instead; or
-        `clip_grad_by_global_norm=`, for the norm of all gradients together.
+        It changes the gradients that `backward()` has left (`p.g`). So it has no effect on a training step of
+        `nn.train_step`, whose gradients are internal; give that `clip_grad_by_norm=` instead, or
+        `clip_grad_by_global_norm=` for the norm of all gradients together.
 
         Raises:
             ValueError: `clip_norm` is negative or not a number. Infinity clips nothing.
@@ -85,7 +85,7 @@ class GradientMethods:
             with x64_if(self._needs_x64):
                 changed = function(tuple(params), tuple(grads), value, self.loss_scale)
             for cell in cells:
-                cell.variable = None  # which has another value
+                cell.variable = None  # the cell gets another value
             put_together(cells, changed)
         call_after(post_hook)
 
@@ -125,8 +125,8 @@ class LossScaleMethods:
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         """Divide the gradients by the loss scale in each update from now on.
 
-        Training in float16 needs it, since gradients below 6e-8 are zero there, and above 65504 infinite. The loop
-        multiplies the loss, `nn.train_step` does so by itself:
+        Training in float16 needs it, since there gradients below 6e-8 become zero, and above 65504 infinite. A loop of
+        your own has to multiply the loss; `nn.train_step` does so by itself:
 
             solver.loss_scaling(nn.DynamicLossScale())
             ...
@@ -135,33 +135,33 @@ class LossScaleMethods:
             loss.backward(loss_scale=solver.loss_scale)
             solver.update()
 
-        In between `weight_decay` and `clip_grad_by_norm` take the scale into account: their arguments are meant for
-        the gradients of the loss itself. With a scale the solver computes, and keeps its state, in float32 at
-        least. The state that it has is kept; a training step made before must be made anew.
+        The arguments of `weight_decay` and `clip_grad_by_norm` refer to the gradients of the unscaled loss. With a
+        scale the solver computes, and keeps its state, in at least float32. Its current state is kept. Training steps
+        made earlier must be made again.
 
         Args:
-            scale: A power of two, which stays as it is and with which nothing is skipped; a DynamicLossScale, whose
-                scale is part of the solver's state; or None for no scaling.
+            scale: A power of two, which stays fixed and skips no update; a DynamicLossScale, whose scale is part of the
+                solver's state; or None for no scaling.
 
         Raises:
             TypeError: `scale` is something else.
-            ValueError: It is no power of two, or not within the range of float32.
+            ValueError: It is not a power of two, or not in the range of float32.
         """
         scaling = as_loss_scale(scale, "loss_scaling: scale")
 
         def become(solver: Any) -> None:
             old = {} if solver._state is None else solver.named_state()
             solver._scaling = scaling
-            solver._variables = tuple(solver._params.values())  # another object: a training step sees the change
+            solver._variables = tuple(solver._params.values())  # a new object, so that training steps notice the change
             solver._start_from({n: a for n, a in old.items() if n not in NAMES_OF_LOSS_SCALE}, list(solver._params))
 
         with self.updating:
-            self._compile(list(self._params.values()))  # harmless by itself
+            self._compile(list(self._params.values()))  # harmless if the change below fails
             self._change(become)
 
     @property
     def loss_scale(self) -> float | jax.Array:
-        """The number to multiply the loss by; if it is dynamic, a float32[] that is not waited for."""
+        """The number to multiply the loss by; if it is dynamic, a float32[] that may not be ready yet."""
         scaling = self._scaling
         if isinstance(scaling, DynamicLossScale):
             scale: jax.Array = self.state.loss_scale.scale

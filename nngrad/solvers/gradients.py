@@ -1,6 +1,6 @@
 """Changes and checks of gradients, as functions of arrays.
 
-`scale` is the number that the loss was multiplied by, and hence the gradients too.
+`scale` is the number that the loss, and hence each gradient, was multiplied by.
 """
 
 from __future__ import annotations
@@ -52,13 +52,13 @@ def with_decay(p: Any, g: Any, rate: Any, scale: Any = 1.0) -> Any:
 
 
 def within_norm(g: Any, length: Any, norm: Any, scale: Any = 1.0) -> Any:
-    """`g`, multiplied by `norm / length` where that is below 1."""
+    """`g` times `norm / length` if that is below 1, else `g`."""
     limit = norm * jnp.asarray(scale, length.dtype)
     return jnp.where(length > limit, (g * (limit / length)).astype(g.dtype), g)
 
 
 def within_bounds(g: Any, value: Any) -> Any:
-    """`g` clipped to between `-value` and `value`; NaN stays NaN."""
+    """`g` clipped to the range from `-value` to `value`; NaN stays NaN."""
     return jnp.clip(widened_array(g), -value, value).astype(g.dtype)
 
 

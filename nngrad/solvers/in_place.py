@@ -35,13 +35,13 @@ class Placements(NamedTuple):
 
     mesh: Mesh
     leaves: Shardings
-    """Those of other leaves that it updates."""
+    """Those of the other updated leaves."""
     parameters: Shardings
     state: Shardings
 
     @property
     def of_results(self) -> tuple[None, Shardings, Shardings, Shardings]:
-        """The same for what an update returns, whose own result may lie anywhere."""
+        """The placements of the results, of which the function's own may lie anywhere."""
         return None, self.leaves, self.parameters, self.state
 
 
@@ -50,17 +50,17 @@ class Placed(NamedTuple):
 
     placements: Placements
     arrays: tuple[jax.Array, ...]
-    """Those of parameters, and of other leaves after them."""
+    """The arrays of the parameters, followed by those of other updated leaves."""
     state: tuple[jax.Array, ...]
 
 
 def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[Any]) -> Placed:
-    """What an update takes where it belongs on a mesh: parameters as `nn.shard` has it, whatever of the state is of a
-    parameter's shape beside it, and all else whole on each device. The arrays are those of parameters, and after them
-    of other leaves that are updated.
+    """Place the inputs of an update on a mesh: parameters as `nn.shard` says, state arrays of a parameter's shape
+    beside it, and everything else replicated. `arrays` holds those of the parameters, followed by those of other
+    updated leaves.
 
     Raises:
-        ValueError: A parameter cannot be divided as it is to be.
+        ValueError: A parameter cannot be divided as requested.
     """
     named = solver.get_parameters()
     places = {
@@ -79,7 +79,7 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
         _beside(name.partition(":")[2], array.shape, places, named, mesh)
         for name, array in zip(owners, jax.tree.leaves(tree), strict=True)
     ])
-    if before is None:  # made where it belongs: on one device there may be no room for it
+    if before is None:  # made on the mesh: it may not fit on one device
         made = jax.jit(lambda given: tuple(jax.tree.leaves(init(given))), out_shardings=beside)(parameters)
         solver.state = jax.tree.unflatten(jax.tree.structure(tree), mesh.finished(made))
     state = tuple([
@@ -92,25 +92,25 @@ def placed_on(mesh: Mesh, solver: Solver, updated: list[Variable], arrays: list[
 def _beside(
     owner: str, shape: Shape, places: Mapping[str, NamedSharding], named: Mapping[str, Variable], mesh: Mesh
 ) -> NamedSharding:
-    """Where an array of the state lies that belongs to the parameter `owner`, or to none."""
+    """The placement of a state array that belongs to the parameter `owner`, or to none."""
     return places[owner] if owner in places and named[owner].shape == shape else mesh.sharding()
 
 
 Results = tuple[Any, Any, Any, Any]
-"""The results of an update: its own, and the new arrays of other leaves, of parameters, of the state."""
+"""The results of an update: the function's own, and the new arrays of other leaves, parameters and state."""
 
 _LEAVES, _PARAMETERS, _STATE, _UPDATES = 1, 2, 3, 4
 _COLD = 2
-"""So many calls with arguments of one kind return through Python, where an interrupt may come before what they
-return is held. They are given copies to take over."""
+"""The first calls with arguments of one kind, this many, return through Python, where an interrupt may come before
+their results are stored. They donate copies."""
 
 
 STEP_TO_TRACE = "the to_jax() of a training step"
-"""A function that JAX may trace instead of an update."""
+"""The name of a function that JAX may trace in place of an update."""
 
 
 class StateValue(Value):
-    """The arrays of a solver's state, and the number of updates that they have seen."""
+    """The arrays of a solver's state, and the number of updates they have seen."""
 
     __slots__ = ("updates",)
 
@@ -120,7 +120,7 @@ class StateValue(Value):
 
 
 class InPlaceState(InPlaceTuple):
-    """The same in place. The number is held with the arrays, by the same call in C."""
+    """The same, in place. The number is stored with the arrays, by the same call in C."""
 
     __slots__ = ()
 
@@ -132,24 +132,24 @@ class InPlaceState(InPlaceTuple):
 
 
 class InPlaceUpdate:
-    """An executable that updates parameters and state in their own memory (donated), all at one moment.
+    """An executable that updates parameters and state in their own memory (donated), atomically.
 
-    An error or an interrupt finds all as it was before or all as it is afterwards, and so do signal handlers and other
-    threads that read. Threads that call updates of one solver take turns. A parameter that somebody writes to meanwhile
-    keeps what was written. Where functions of the user's run on the host, nothing is taken over, since they may raise.
+    Errors, interrupts, signal handlers and other threads find everything as it was before or as it is afterwards.
+    Threads that call updates of one solver take turns. If somebody writes to a parameter meanwhile, it keeps that
+    value. Nothing is donated where the user's functions run on the host, since these may raise.
 
     Args:
         function: `function(parameters, state, arguments)` on arrays, to be compiled; returns `Results`.
-        solver: Whose parameters and state these are.
+        solver: The solver of these parameters and this state.
         updated: Other leaves that it updates.
-        needs_x64: Whether there are 64-bit values in it besides the parameters.
-        opaque: Whether code of the user's is in it.
-        taken: Positions of what is taken over: 0 for the parameters, 1 for the state.
-        quick_calls: How many calls run the quick tier, which takes nothing over; 0 if there is but one tier.
-        compiled: Called with the seconds that a compilation took, if that is wanted.
-        structure: Gives a digest of what `function` computes, the same in every process; None where that is not known.
-        mesh: The devices that it runs on, if there are several. Without it parameters may lie on a mesh all the same,
-            and stay there.
+        needs_x64: Whether it has 64-bit values besides the parameters.
+        opaque: Whether it contains the user's code.
+        taken: The donated arguments: 0 for the parameters, 1 for the state.
+        quick_calls: How many calls run the quick tier, which donates nothing; 0 for a single tier.
+        compiled: Called with the seconds that each compilation took; None if nobody wants to know.
+        structure: Returns a digest of what `function` computes, the same in every process; None if unknown.
+        mesh: The devices it runs on, if there are several. Even without it parameters may lie on a mesh, and stay
+            there.
         thorough: Whether the quick tier is compiled by `compiling.thorough_options`.
     """
 
@@ -187,15 +187,15 @@ class InPlaceUpdate:
         self._state: InPlaceState | None = None
 
     def _compile(self) -> None:
-        # By another name for each time: JAX knows a function by its identity.
+        # A new function each time, since JAX identifies functions by identity.
         placements, function = self._placements, functools.partial(self._function)
         how: dict[str, Any] = {} if placements is None else {"out_shardings": placements.of_results}
-        # The disk has executables for one device.
+        # Executables on disk are for one device.
         structure = None if self._opaque or placements is not None else self._structure
         jitted = jax.jit(function, donate_argnums=self._taken, **how)
 
         def quickly(arrays: tuple[Any, ...]) -> QuickExecutable:
-            apart = jax.jit(functools.partial(self._function), **how)  # it takes nothing over
+            apart = jax.jit(functools.partial(self._function), **how)  # it donates nothing
             executable = Executable(apart, on_disk=None if structure is None else on_disk_of_trees(apart, structure))
             return QuickExecutable(executable.quick_for(arrays, self._thorough) or apart, executable.seconds)
 
@@ -212,8 +212,8 @@ class InPlaceUpdate:
         return self._updated
 
     def __call__(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
-        """Update, and return the result of the function's own; `kind` is equal for arguments of the same classes and
-        dtypes. Hold the solver's lock, where JAX traces nothing."""
+        """Update, and return the function's own result; `kind` is equal for arguments of equal classes and dtypes. The
+        caller holds the solver's lock, and JAX must not be tracing."""
         check_process()
         if self._device is None and not self._needs_x64 and not self._solver._needs_x64:
             return self._run(kind, arguments)
@@ -224,7 +224,7 @@ class InPlaceUpdate:
                 return self._run(kind, jax.device_put(arguments, self._device))
 
     def leave(self) -> None:
-        """Let go of parameters and state, which another update has taken over."""
+        """Release the parameters and state, which another update has taken over."""
         self._owner, self._values, self._state = None, [], None
 
     def _run(self, kind: Any, arguments: tuple[Any, ...]) -> Any:
@@ -249,13 +249,13 @@ class InPlaceUpdate:
                 try:
                     held.append((*executable(params, state, arguments), updates + 1))
                 except BaseException:
-                    self._compile()  # after such a call JAX would return through Python for ever
+                    self._compile()  # after a failed call JAX would always return through Python
                     raise
                 self._calls[kind] = calls + 1
             else:
                 params = donated(params) if 0 in self._taken else params
                 state = donated(state)
-                optimised: Any = executable.optimised  # a function of C
+                optimised: Any = executable.optimised  # a function in C
                 held.extend(map(operator.add, map(optimised, (params,), (state,), (arguments,)), ((updates + 1,),)))
             del held[:-1]
             if mesh is not None:
@@ -265,7 +265,7 @@ class InPlaceUpdate:
             return held[-1][0]
 
     def _run_apart(self, cells: list[Any], arguments: tuple[Any, ...]) -> Any:
-        """The update where nothing is taken over."""
+        """Run an update that donates nothing."""
         solver = self._solver
         before, updates = values_of(cells), solver.updates
         arrays, state = self._placed(raw_together(before))
@@ -279,8 +279,8 @@ class InPlaceUpdate:
         return own
 
     def _placed(self, arrays: list[Any]) -> tuple[Sequence[Any], Arrays]:
-        """The arrays, and those of the state, on the mesh that it runs on: its own, or else that on which parameters
-        lie. It is compiled anew where these places differ from those of before."""
+        """The arrays, and those of the state, placed on its own mesh, or else on that of the parameters. If the
+        placements have changed, the update is recompiled."""
         mesh = mesh_of(arrays) if self._mesh is None and self._device is None else self._mesh
         placements, moved, state = (
             (None, arrays, self._solver._flat_state()) if mesh is None
@@ -292,19 +292,19 @@ class InPlaceUpdate:
         return moved, state
 
     def _take_back(self, cells: list[Any]) -> None:
-        """Read from the results again what a signal's handler got a view of, with the value of before, while it ran."""
+        """Read again those values that a signal handler viewed during the update, since it saw the old ones."""
         for i, (cell, value) in enumerate(zip(cells, self._values, strict=True)):
             if value.array is not None and cell._value is value:
                 cell._value = self._values[i] = value.again()
 
     def _gathered(self, cells: list[Any]) -> InPlace:
-        """Let cells and state be read from one place, where they are as they were."""
+        """Move cells and state into one owner, whose values they read from now on."""
         solver = self._solver
         count = len(solver._variables)
         while True:
             before = values_of(cells)
             if any([isinstance(v.array, jax.Array) for v in before]):
-                self._calls.clear()  # it may be of another kind, by where it is
+                self._calls.clear()  # these arrays may lie elsewhere, and so be of another kind
             arrays, state = self._placed(raw_together(before))
             if self._placements is None:
                 arrays = tuple([a if isinstance(a, jax.Array) else from_host(a) for a in arrays])

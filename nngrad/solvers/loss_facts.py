@@ -23,12 +23,12 @@ class Loss(NamedTuple):
 
     value: Any
     value_fn: Callable[[Arrays], Any]
-    """Gives it for other parameters, with nngrad's gradients for JAX's transformations."""
+    """Computes the loss for other parameters, with nngrad's gradients for JAX's transformations."""
     direction: Arrays | None = None
     """The directions subtracted from the parameters, for a solver that takes residuals."""
 
     def facts(self, grads: Arrays) -> dict[str, Any]:
-        """The extra arguments that transformations ask for, optax's and nngrad's; `grads` are the loss's gradients."""
+        """The extra arguments for optax's and nngrad's transformations; `grads` are the gradients of the loss."""
         facts = {"value": self.value, "grad": grads, "value_fn": self.value_fn}
         return facts if self.direction is None else {**facts, "direction": self.direction}
 
@@ -36,10 +36,10 @@ class Loss(NamedTuple):
 def transformed(
     tx: optax.GradientTransformation, grads: Arrays, state: Any, params: Arrays, facts: dict[str, Any]
 ) -> tuple[Any, Any]:
-    """The updates of parameters, and the new state.
+    """Apply a transformation: returns the updates of the parameters, and the new state.
 
     Raises:
-        TypeError: The transformation asks for an argument that is not among the facts.
+        TypeError: The transformation needs an argument that is not among the facts.
     """
     if not isinstance(tx, optax.GradientTransformationExtraArgs):
         facts = {}
@@ -64,7 +64,7 @@ _MOST_NAMED = 8
 
 
 def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
-    """Warn of leaves that the loss depends on and no solver trains, unless they were named before."""
+    """Warn once of each leaf that the loss depends on and no solver trains."""
     trained = {id(p.cell) for solver in solvers for p in solver._variables}
     left = {id(x.cell): x for x in leaves if id(x.cell) not in trained and x.cell not in _told}
     if not left:

@@ -22,22 +22,22 @@ from .rates import as_power_of_two
 class DynamicLossScale:
     """A loss scale that adapts itself: as large as gradients allow without overflow.
 
-    After `interval` consecutive updates with finite gradients the scale is multiplied by `factor`. When a gradient is
-    infinite or NaN, that update is skipped, so parameters and solver state stay as they are, and the scale is divided
-    by `factor`. Pass it to a solver by `solver.loss_scaling(nn.DynamicLossScale())`.
+    After `interval` consecutive updates with finite gradients the scale is multiplied by `factor`. If a gradient is
+    infinite or NaN, that update is skipped: parameters and solver state stay unchanged, and the scale is divided by
+    `factor`. Pass it to a solver by `solver.loss_scaling(nn.DynamicLossScale())`.
 
     Scales and factor are powers of two.
 
     Args:
         scale: The first scale; by default 2^15, the largest that float16 holds.
-        interval: How many good updates in a row make it grow.
-        factor: By how much it grows and shrinks, 2 or more.
+        interval: The number of consecutive good updates after which it grows.
+        factor: The factor by which it grows and shrinks, 2 or more.
         minimum: The scale never goes below this; by default 2^-14, the smallest normal number of float16.
         maximum: The scale never goes above this.
 
     Raises:
-        TypeError: An argument is no number, or `interval` no int.
-        ValueError: An argument is not in its range, or not minimum <= scale <= maximum.
+        TypeError: An argument is not a number, or `interval` is not an int.
+        ValueError: An argument is out of range, or minimum <= scale <= maximum does not hold.
     """
 
     __slots__ = ("factor", "interval", "maximum", "minimum", "scale")
@@ -70,14 +70,14 @@ class DynamicLossScale:
         return DynamicState(jnp.float32(self.scale), jnp.int32(0), jnp.int32(0))
 
     def check_scale(self, scale: Any, name: str) -> None:
-        """Raise a ValueError unless `scale` is a value that this can reach."""
+        """Raise a ValueError unless the scale can become `scale`."""
         power = as_power_of_two(scale, name)
         if not self.minimum <= power <= self.maximum:
             raise ValueError(f"{name}: must lie between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
                              f"solver's loss scale, got {power:g}")
 
     def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:
-        """The state after an update in which all gradients were `finite`, a traced bool, or not."""
+        """The state after an update; `finite`, a traced bool, says whether all its gradients were."""
         good = jnp.where(finite, state.good_steps + 1, 0)
         grows = good >= self.interval
         grown = jnp.minimum(state.scale * self.factor, self.maximum)
@@ -107,7 +107,7 @@ class ScaledState(NamedTuple):
     """The state of a solver whose gradients are scaled."""
 
     loss_scale: Any
-    """A DynamicState; () where the scale does not change."""
+    """A DynamicState; () if the scale is fixed."""
     inner: Any
     """The state of the transformation."""
 
@@ -120,7 +120,7 @@ def as_loss_scale(value: Any, name: str) -> LossScale | None:
 def scaled_init(init: Callable[[Any], Any], scale: LossScale) -> Callable[[Any], ScaledState]:
     """`init` of a transformation, for a solver whose gradients are scaled.
 
-    The transformation keeps its state in float32 at least: what float16 was too narrow for would vanish there again.
+    The transformation keeps its state in at least float32: values too small or large for float16 would be lost again.
     """
     start = scale.start if isinstance(scale, DynamicLossScale) else tuple
     return lambda params: ScaledState(start(), init(jax.tree.map(widened_array, params)))
@@ -136,12 +136,12 @@ def scaled_update(
 ) -> tuple[Any, ScaledState]:
     """A solver's step with the gradients of a loss that was multiplied by `scale`: new parameters and new state.
 
-    With a dynamic scale nothing but the scale changes where a gradient is infinite or not a number.
+    With a dynamic scale only the scale changes if a gradient is infinite or NaN.
 
     Args:
-        move: The step with parameters and gradients in float32 at least, and the state of the transformation.
-        finite: Whether it is to be done, as a traced bool; by default a dynamic scale asks the gradients, and a static
-            one nobody.
+        move: The step with parameters and gradients in at least float32, and the state of the transformation.
+        finite: Whether to do the step, a traced bool; by default a dynamic scale checks the gradients, a fixed one
+            nothing.
     """
     divisor = divisor_of(scale, state)
 
@@ -166,8 +166,8 @@ def divisor_of(scale: LossScale, state: ScaledState) -> Any:
 def done_if(condition: Any, step: Callable[[], Any], before: Any) -> Any:
     """Returns the result of `step` if the traced bool `condition` holds, else `before`.
 
-    On the CPU a branch is taken: a choice for each number would double the time of a step. Elsewhere there is such a
-    choice, which costs nothing beside the memory's traffic, while a branch makes the host wait for the device.
+    On the CPU this branches, as selecting each element would double the time of a step. Elsewhere it selects, which
+    costs nothing beside the memory traffic, while a branch would make the host wait for the device.
     """
 
     def branch(before: Any) -> Any:

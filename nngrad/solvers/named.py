@@ -1,8 +1,8 @@
 """nnabla's solvers: optax's transformations with nnabla's names, arguments and defaults.
 
 In the formulas w is a parameter, g its gradient and t the number of the step, from 1; averages start at 0. A TypeError
-names an argument that is not a number. A ValueError names one that is negative, not finite or, for the share of an
-average that is kept, not below 1. `...` under `Args:` is filled in (`declared.py`).
+names an argument that is not a number. A ValueError names one that is negative, not finite or, for a decay rate, not
+below 1. `...` under `Args:` is filled in (`declared.py`).
 """
 
 from __future__ import annotations

@@ -21,29 +21,29 @@ class Scheduler(Protocol):
 
 
 Rate: TypeAlias = float | Callable[[int], Any] | Scheduler
-"""A learning rate; or a schedule: a function of the number of updates before, such as optax's, or one of nnabla's."""
+"""A learning rate or a schedule: a function of the number of earlier updates, as in optax, or an object of nnabla's."""
 
 
 def scheduled(schedule: Callable[[int], Any], updates: int, name: str) -> float:
-    """The learning rate after that many updates.
+    """The learning rate after this many updates.
 
     It is evaluated in Python before each update: nnabla's schedules cannot be traced, and a number is not compiled in.
 
     Raises:
-        TypeError: It is no number.
-        ValueError: It is negative or not finite.
+        TypeError: The schedule does not return a number.
+        ValueError: The learning rate is negative or not finite.
     """
     platforms = jax.config.values.get("jax_platforms")
     has_cpu = not platforms or "cpu" in platforms.split(",")
     with jax.ensure_compile_time_eval(), jax.default_device("cpu") if has_cpu else nullcontext():
-        # An accelerator would first finish the step before.
+        # An accelerator would first finish the previous step.
         return as_rate(schedule(updates), f"{name}: the schedule at update {updates}")
 
 
 def schedule_of(rate: Any) -> Callable[[int], Any] | None:
     """`rate` as a function of the number of updates; None if it is a number.
 
-    Optax's is compiled, as in optax: function by function JAX would take a millisecond for each update.
+    Schedules of optax are compiled, as in optax: run op by op, JAX would take a millisecond for each update.
     """
     schedule: Any = getattr(rate, "get_learning_rate", rate if callable(rate) else None)
     return jax.jit(schedule) if getattr(schedule, "__module__", "").startswith("optax.") else schedule
@@ -90,26 +90,26 @@ class LearningRate:
     """The methods of a `Solver` for its learning rate."""
 
     rate_name = "lr"
-    """How the solver's arguments call the learning rate; `lr` is understood everywhere."""
+    """What the solver's arguments call the learning rate; all solvers understand `lr`."""
     updates: int
 
     _lr: Rate
-    """A number, or a schedule."""
+    """A number or a schedule."""
     _held_rate: tuple[float, Any] | None
-    """The rate, and the same as an array, once it has been read."""
+    """The rate and the same as an array, once it has been read."""
     _held_schedule: tuple[Rate, Any]
-    """The rate, and the function that it is, if it is a schedule."""
+    """The rate and the function it stands for, if it is a schedule."""
     _needs_x64: bool
 
     def set_learning_rate(self, learning_rate: Rate) -> None:
         """Set the learning rate from the next update on, without recompilation.
 
         Args:
-            learning_rate: A number; or a schedule: a function of the number of updates before, such as those of optax,
+            learning_rate: A number; or a schedule: a function of the number of earlier updates, such as those of optax,
                 or an object with `get_learning_rate(iter)`.
 
         Raises:
-            ValueError: It is negative or not finite.
+            ValueError: The learning rate is negative or not finite.
         """
         self._set_rate(learning_rate)
 
@@ -129,15 +129,15 @@ class LearningRate:
 
     @property
     def _rate(self) -> Any:
-        """The learning rate as an array of JAX, which is neither compiled in nor converted at each step. It is made
-        when it is read first: that starts JAX's backend."""
+        """The learning rate as a JAX array, which is neither compiled in nor converted at each step. It is made when
+        first read, because that starts JAX's backend."""
         lr, held = self._lr, self._held_rate
         if held is not None and held[0] is lr:
             return held[1]
         lr = self.learning_rate()
         if held is None or held[0] != lr:
             array: Any = np.array(lr, np.float64 if self._needs_x64 else np.float32)
-            if jax.process_count() == 1:  # else each process has it from NumPy: JAX's array would be this one's alone
+            if jax.process_count() == 1:  # else a JAX array would belong to this process alone; NumPy's is for all
                 with x64_if(self._needs_x64), jax.ensure_compile_time_eval():
                     array = jax.device_put(array)
             held = self._held_rate = lr, array
@@ -149,7 +149,7 @@ class LearningRate:
         if isinstance(lr, float):
             return lr
         held, schedule = self._held_schedule
-        if held is not lr:  # the solver is a copy
+        if held is not lr:  # this solver is a copy
             schedule = schedule_of(lr)
             self._held_schedule = lr, schedule
         return scheduled(schedule, self.updates, self.rate_name)

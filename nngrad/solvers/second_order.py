@@ -49,24 +49,24 @@ class GaussNewtonState(NamedTuple):
 class GaussNewton(Solver):
     """w <- w - eta d,   d = (J^T J + damping I)^-1 J^T r,   for the loss |r|^2 / 2 of residuals r with Jacobian J
 
-    Only for `nn.train_step`, whose `loss` is then the residuals: a Variable of any shape, or a list of some.
+    Only for `nn.train_step`, whose `loss` is then the residuals: a Variable of any shape, or a list of Variables.
 
         step = nn.train_step([interior / n**0.5, boundary / m**0.5], nn.get_parameters(), S.GaussNewton())
 
-    Where there are fewer residuals than parameters `d = J^T (J J^T + damping I)^-1 r` is solved in their space. For
-    residuals with derivatives in them it is energy natural gradient descent (Müller and Zeinhofer, 2023). Train in
-    float64: float32 does not hold the small eigenvalues of `J J^T`. The residuals should be those of many points, at
-    best the same at each step.
+    If there are fewer residuals than parameters, `d = J^T (J J^T + damping I)^-1 r` is solved in the space of
+    residuals. For residuals that contain derivatives it is energy natural gradient descent (Müller and Zeinhofer,
+    2023). Train in float64: float32 cannot represent the small eigenvalues of `J J^T`. The residuals should come from
+    many points, ideally the same at each step.
 
     Args:
         lr: The largest step eta.
         damping: Added to the diagonal; not negative.
         line_search: The number of steps tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
-            and none where none lowers the loss. With 0 the first is taken unchecked.
-        adaptive: Whether damping adapts (Levenberg and Marquardt): to a quarter where the loss falls with the first
-            step nearly as the model foretells, and to four times as much where it falls by less than a quarter of that.
+            or none if none lowers the loss. With 0 the first is taken unchecked.
+        adaptive: Whether damping adapts (Levenberg and Marquardt): it is divided by 4 if the loss falls with the first
+            step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that.
         method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
-        maxiter: The largest number of products of "cg".
+        maxiter: The largest number of products for "cg".
     """
 
     takes_residuals = True
@@ -97,7 +97,7 @@ class GaussNewton(Solver):
                              "float64, or float32")
 
     def transformation(self, lr: Any) -> Transformation:
-        def init(params: Any) -> GaussNewtonState:  # optax has placeholders for parameters
+        def init(params: Any) -> GaussNewtonState:  # optax passes placeholders for parameters
             dtype = self._variables[0].dtype if self._variables else np.float32
             return GaussNewtonState(np.asarray(self.damping, dtype))
 
@@ -121,8 +121,8 @@ class GaussNewton(Solver):
 
 
 def _adapted(state: GaussNewtonState, grads: Arrays, direction: Arrays, fall: Any, eta: Any) -> GaussNewtonState:
-    """The state with the damping for the next step, where the loss falls by `fall` with the first step `eta`. The model
-    foretells eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2."""
+    """The state with the next damping, after the loss fell by `fall` in the first step `eta`. The model predicts
+    eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2."""
     slope = sum([jnp.vdot(g, d) for g, d in zip(grads, direction, strict=True)])
     size = sum([jnp.vdot(d, d) for d in direction])
     foretold = eta * slope - eta**2 * (slope - state.damping * size) / 2

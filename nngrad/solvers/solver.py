@@ -35,10 +35,10 @@ from .update_hooks import call_after, call_before
 Transformation: TypeAlias = optax.GradientTransformation
 
 _FEW = 8
-"""The quick tier of an update of so few parameters is compiled to run as fast as the optimised one."""
+"""For at most this many parameters, the quick tier of an update is compiled to run as fast as the optimised one."""
 
 _FUNCTIONS = 5
-"""So many does an update take for each parameter, by the estimate of `execution/compiling.py`: Adam's."""
+"""The functions an update takes for each parameter, for the estimate of `execution/compiling.py`: those of Adam."""
 
 
 def work_of_update(parameters: Sequence[Variable]) -> Work:
@@ -58,22 +58,22 @@ class HasParameters(Protocol):
 class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     """Updates parameters along their gradients.
 
-    A subclass defines `transformation`. The usual loop is `solver.set_parameters(nn.get_parameters())` once, and then
-    `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step; `nn.train_step` does the
-    same as one executable.
+    A subclass defines `transformation`. The usual loop calls `solver.set_parameters(nn.get_parameters())` once, and
+    then `solver.zero_grad()`, `loss.forward()`, `loss.backward()`, `solver.update()` at each step; `nn.train_step` does
+    the same as one executable.
 
     Solvers are pickled and deep-copied with their settings, state and parameters, including values and gradients. If
     parameters are pickled together with their solver, as in `pickle.dumps((params, solver))`, it continues with those.
 
     Args:
-        lr: The learning rate, not negative; or a schedule, as for `set_learning_rate`. Changing it later compiles
-            nothing anew.
+        lr: The learning rate, not negative; or a schedule, as for `set_learning_rate`. Changing it later recompiles
+            nothing.
     """
 
     opaque = False
-    """Whether the transformation is the user's, which may call functions on the host."""
+    """Whether the transformation is the user's, and may call functions on the host."""
     takes_residuals = False
-    """Whether training steps give it residuals, for the directions to move in."""
+    """Whether training steps give it residuals, from which it computes directions."""
 
     def __init_subclass__(cls) -> None:
         if "__init__" in vars(cls):
@@ -82,19 +82,19 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def __init__(self, lr: Rate = 1e-3) -> None:
         self._params: OrderedDict[str, Variable] = OrderedDict()
         self._variables: tuple[Variable, ...] = ()
-        # The state's arrays in a flat tuple: passing that on is faster than a tree.
+        # A flat tuple of the state's arrays, which is faster to pass on than a tree.
         self._state: StateValue | InPlaceState | None = None
         self._structure: Any = None
         self._needs_x64 = False
         self._scaling: LossScale | None = None
         self._initial_lr = self._set_rate(lr, self.rate_name)
-        self.updating = threading.RLock()  # held while parameters and state move, or what they are is changed
-        self.holder: InPlaceUpdate | None = None  # that parameters and state are read from
-        self.unused_change = ""  # the method that has changed gradients since the last update, if one has
+        self.updating = threading.RLock()  # held while parameters and state change or are replaced
+        self.holder: InPlaceUpdate | None = None  # which parameters and state are read from
+        self.unused_change = ""  # the method that changed gradients since the last update, or ""
         self._compile(())
 
     def _compile(self, parameters: Sequence[Variable]) -> None:
-        # The graph of the loss holds the parameters' arrays, so these are not taken over.
+        # The graph of the loss holds the parameters' arrays, so these are not donated.
         self._update = InPlaceUpdate(
             self._flat_update, self, [], opaque=self.opaque, taken=(1,), structure=self.structure,
             quick_calls=work_of_update(parameters).quick_calls, thorough=len(parameters) <= _FEW,
@@ -105,7 +105,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         raise NotImplementedError(f"{type(self).__name__} has no transformation")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
-        """The directions that are subtracted, for a solver that takes residuals; `damping` is read from its state."""
+        """The directions to subtract, for a solver that takes residuals; `damping` is read from its state."""
         raise NotImplementedError(f"{type(self).__name__} takes no residuals")
 
     @staticmethod
@@ -114,9 +114,9 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
         Args:
             tx: A transformation; or a function that makes one for a learning rate, such as `optax.adam`. `pickle`
-                takes the solver with such a function, or a `functools.partial` of it, but not with a transformation.
-            lr: The learning rate or a schedule, where `tx` is such a function. Without it the learning rate is
-                the transformation's own affair, and `set_learning_rate` raises.
+                accepts a solver with such a function, or a `functools.partial` of it, but not with a transformation.
+            lr: The learning rate or a schedule, if `tx` is such a function. Without it the transformation has its own
+                learning rate, and `set_learning_rate` raises.
         """
         return FromOptax(tx, lr)
 
@@ -126,8 +126,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return {name: value for name, value in vars(self).items() if name not in made_anew}
 
     def structure(self) -> bytes | None:
-        """A digest of what it does, the same in every process; None for a solver that is not nngrad's own, or
-        has settings that it was not made with."""
+        """A digest of what it does, the same in every process; None unless it is nngrad's own, with just the settings
+        it was made with."""
         settings = self.settings()
         if isinstance(self._scaling, DynamicLossScale):
             settings["_scaling"] = tuple([getattr(self._scaling, name) for name in DynamicLossScale.__slots__])
@@ -166,8 +166,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
 
         Args:
             param_dict: Parameters by name, such as `nn.get_parameters()`; or a Module.
-            reset: Forget the parameters set before; else these are added to them.
-            retain_state: Keep the state of parameters that were there under the same name.
+            reset: Forget the parameters set before; otherwise add these to them.
+            retain_state: Keep the state of parameters that were set before under the same name.
         """
         if isinstance(param_dict, HasParameters):
             param_dict = param_dict.get_parameters()
@@ -203,27 +203,27 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self._replace(OrderedDict(), [])
 
     def _replace(self, params: OrderedDict[str, Variable], kept: list[str]) -> None:
-        """Train `params` from now on; those named in `kept` keep their state, and then counters go on too."""
+        """Train `params` from now on; those named in `kept` keep their state, and then step counters continue."""
 
         def become(solver: Solver) -> None:
             old = solver.named_state() if solver._state is not None and kept else {}
             solver._params = params
             for p in params.values():
-                if p.cell.axes is None:  # what is trained is no batch
+                if p.cell.axes is None:  # parameters have no batch axis
                     p.cell.axes = ()
             solver._variables = tuple(params.values())
             solver._needs_x64 = any(p.spec.needs_x64 for p in solver._variables)
-            solver._held_rate = None  # its dtype follows the parameters'
+            solver._held_rate = None  # its dtype follows that of the parameters
             solver._start_from(old, kept)
 
         with self.updating:
-            self._compile(tuple(params.values()))  # harmless by itself; an executable for others would not fit them
+            self._compile(tuple(params.values()))  # harmless if the change fails; the old one would not fit
             self._change(become)
             solvers.add(self)
             look_out(self)
 
     def _change(self, change: Callable[[Solver], None]) -> None:
-        """Let `change` alter several attributes of the solver, all at one moment."""
+        """Let `change` alter several attributes of the solver atomically."""
         with self.updating:
             twin = object.__new__(type(self))
             twin.__dict__.update(self.__dict__)
@@ -231,7 +231,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             self.__dict__.update(twin.__dict__)
 
     def _start_from(self, old: Mapping[str, Any], kept: list[str]) -> None:
-        """Make the state anew, with what there is in `old` of the counters and of the parameters named in `kept`."""
+        """Rebuild the state; counters, and the state of parameters named in `kept`, are taken from `old`."""
         updates, self._state = self.updates if kept else 0, None
         if old:
             states: dict[str, Any] = dict(self.named_state())
@@ -256,11 +256,11 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
     def update(
         self, update_pre_hook: Callable[[], Any] | None = None, update_post_hook: Callable[[], Any] | None = None
     ) -> None:
-        """Update each parameter along its gradient. Parameters and state change at one moment.
+        """Update each parameter along its gradient. Parameters and state change atomically.
 
         Args:
-            update_pre_hook: Called before, once for all parameters.
-            update_post_hook: Called afterwards.
+            update_pre_hook: Called before the update, once for all parameters.
+            update_post_hook: Called after it.
         """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
@@ -294,12 +294,11 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         Args:
             params: Arrays of the parameters, in their order.
             grads: Their gradients.
-            state: The state, as `state` gives it.
+            state: The state, as returned by `state`.
             lr: The learning rate, a number or a traced scalar.
-            change: What is done before with parameters and gradients, which are no longer scaled then; gives the
-                gradients to move along.
-            finite: A traced bool: where it does not hold, all stays as it is, but a dynamic loss scale shrinks.
-            loss: The loss and a function that gives it for other parameters, for transformations that ask for them.
+            change: Applied first to parameters and unscaled gradients; returns the gradients to move along.
+            finite: A traced bool: if false nothing changes, except that a dynamic loss scale shrinks.
+            loss: The loss and a function that computes it for other parameters, for transformations that need them.
         """
 
         def move(params: Arrays, grads: Arrays, state: Any) -> tuple[Arrays, Any]:
@@ -316,7 +315,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         return moved
 
     def _init(self) -> Callable[[Arrays], Any]:
-        """Returns what makes the state for arrays of parameters."""
+        """Returns the function that makes the state for arrays of parameters."""
         init = self.transformation(self._initial_lr).init
         return init if self._scaling is None else scaled_init(init, self._scaling)
 
@@ -349,7 +348,7 @@ class FromOptax(Solver):
     def __init__(self, tx: Any, lr: Rate | None) -> None:
         super().__init__(0.0 if lr is None else lr)
         if lr is None:
-            self._lr = math.nan  # nobody knows it
+            self._lr = math.nan  # unknown
         if isinstance(tx, optax.GradientTransformation):
             if lr is not None:
                 raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")

@@ -26,14 +26,14 @@ class SolverState:
     """The state of a solver for one parameter."""
 
     pstate: dict[str, Any] = field(default_factory=dict)
-    """Variables by nnabla's names of what they are, such as 'mean' and 'var'; `set_states` takes arrays too."""
+    """Variables by nnabla's names, such as 'mean' and 'var'; `set_states` also takes arrays."""
     t: int = 0
-    """How many updates it has seen."""
+    """The number of updates it has seen."""
 
 
 @unharmed
 def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
-    """The state that `init` makes for arrays of parameters. Most are zeros, for which nothing is compiled."""
+    """The state that `init` makes for arrays of parameters. If all are constant, as is usual, nothing is compiled."""
     trees: list[Any] = []
 
     def arrays_of_state(given: tuple[Any, ...]) -> tuple[Any, ...]:
@@ -48,12 +48,12 @@ def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
         filled = [from_host(np.full(a.shape, x, a.dtype)) for a, x in zip(closed.out_avals, numbers, strict=True)]
         return jax.tree.unflatten(trees[0], filled)
     is_on_cpu = default_platform() == PLATFORM and quick_options()
-    quick = Executable(jitted).quick_for((params,)) if is_on_cpu else None  # it is run once
+    quick = Executable(jitted).quick_for((params,)) if is_on_cpu else None  # it runs only once
     return jax.tree.unflatten(trees[0], (quick or jitted)(params))
 
 
 def _numbers_of(closed: ClosedJaxpr) -> list[Any] | None:
-    """The numbers that the results of a traced function are filled with, if each is, whatever the function is given."""
+    """The numbers that fill the results of a traced function, whatever its inputs; None unless each result has one."""
     if closed.effects or any([aval.weak_type for aval in closed.out_avals]):
         return None
     filled = {
@@ -69,15 +69,15 @@ def names_of_state(
 ) -> list[str]:
     """A name for each array of a state that `init` made for some parameters, in order.
 
-    It is what `names` calls the array's place in the state, or else that place, and the parameter that it belongs to:
-    'mean:conv/W', 't'. With a loss scale the names are those without one, and its own.
+    A name is what `names` calls the array's place in the state, or else that place, and the parameter it belongs to:
+    'mean:conv/W', 't'. With a loss scale there are the same names, and those of the scale.
     """
     try:
         owners = optax.tree_utils.tree_map_params(
             init, lambda _, name: name, state, parameters,
             transform_non_params=lambda leaf: jax.tree.map(lambda _: None, leaf),
         )
-    except IndexError:  # that of `optax.lbfgs` looks at the first parameter, where optax has none
+    except IndexError:  # `init` of `optax.lbfgs` reads the first parameter, which optax leaves out here
         owners = _owners_by_size(init, parameters)
     scaled = isinstance(state, ScaledState)
     paths = [path for path, _ in jax.tree_util.tree_flatten_with_path(state)[0]]
@@ -89,7 +89,7 @@ def names_of_state(
 
 
 def _owners_by_size(init: Callable[[Any], Any], parameters: tuple[str, ...]) -> Any:
-    """The same, found from what sizes the state has for parameters of so many different sizes."""
+    """The same, found from the sizes of state arrays when each parameter has a size of its own."""
     sizes = {_PROBE + i: name for i, name in enumerate(parameters)}
     made = jax.eval_shape(init, tuple([jax.ShapeDtypeStruct((size,), np.float32) for size in sizes]))
     return jax.tree.map(lambda array: next((sizes[n] for n in array.shape if n in sizes), None), made)
@@ -104,8 +104,8 @@ def _name(path: tuple[Any, ...], owner: str | None, names: Mapping[str, str]) ->
 def states_of(
     named: Mapping[str, Any], parameters: Iterable[str], count: int, updates: int
 ) -> OrderedDict[str, SolverState]:
-    """The state of each parameter, of arrays by names as `names_of_state` gives them, without the count of updates.
-    There were more `updates` than the `count` where some were skipped."""
+    """The state of each parameter, from arrays by the names of `names_of_state`, without the count of updates. If some
+    updates were skipped, `updates` is larger than `count`."""
     states = OrderedDict((parameter, SolverState(t=count)) for parameter in parameters)
     shared = SolverState(t=updates)
     for name, array in named.items():
@@ -118,12 +118,12 @@ def states_of(
 
 
 def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, int | None]:
-    """The arrays in what `states_of` gave, by name; the count of updates, which must be one for all parameters where
-    the solver computes with it (`counted`); and how many there were.
+    """The inverse of `states_of`: the arrays by name; the count of updates, which must be equal for all parameters if
+    the solver computes with it (`counted`); and the number of updates.
 
     Raises:
-        TypeError: It is something else.
-        ValueError: A count is no int, or negative, or there are several.
+        TypeError: `states` is something else.
+        ValueError: A count is not an int, is negative, or differs between parameters.
     """
     if not isinstance(states, Mapping):
         raise TypeError(f"set_states: expected states by name, got {type(states).__name__}")
@@ -149,10 +149,10 @@ def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, in
 
 
 def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: LossScale | None) -> dict[str, Any]:
-    """`states`, arrays by name, which can take the place of a solver's `own` state with this loss scaling.
+    """`states`, arrays by name, converted to replace a solver's `own` state with this loss scaling.
 
     Raises:
-        ValueError: Names, shapes or dtypes are others, a counter is negative, or the loss scale out of its bounds.
+        ValueError: Names, shapes or dtypes differ, a counter is negative, or the loss scale is out of its bounds.
     """
     given = {name: array if isinstance(array, jax.Array) else np.asarray(array) for name, array in states.items()}
     if set(given) != set(own):
@@ -171,11 +171,11 @@ def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: L
 
 
 SHARED = ""
-"""Under this name are those arrays of a state that belong to no parameter."""
+"""The name for state arrays that belong to no parameter."""
 _COUNTERS = {"t", "count", "good_steps", "skipped"}
-"""The names of step counters, of nnabla and of optax, and those of the loss scale."""
+"""The names of step counters in nnabla and optax, and of those of the loss scale."""
 _PROBE = 1_000_003
-"""A size that no state has by itself."""
+"""A size that no state array has by itself."""
 _INNER = jax.tree_util.GetAttrKey("inner")
 NAMES_OF_LOSS_SCALE = {f"loss_scale.{field}" for field in DynamicState._fields}
 
@@ -200,31 +200,31 @@ _NAMES: Mapping[str, Mapping[str, str]] = {
     "Lars": {"2.trace": "v"},
     "Lamb": _AVERAGES,
 }
-"""By the names of classes, whose subclasses inherit them: names by places in the state of optax. 't' counts updates."""
+"""By class name, which subclasses inherit: names of the places in optax's state. 't' counts updates."""
 
 _NEGATED = {("Nesterov", "1.trace"), ("RMSpropGraves", "2.trace")}
 """Arrays that earlier versions kept with the opposite sign."""
 
 
 def _own_classes(kind: type) -> list[type]:
-    """Those of nngrad among a class and its bases."""
+    """The classes of nngrad among a class and its bases."""
     return [each for each in kind.__mro__ if each.__module__.startswith("nngrad.solvers.")]
 
 
 def names_by_place(kind: type) -> Mapping[str, str]:
-    """The names for a class of solvers; none for transformations that nnabla has no solver for."""
+    """The names for a class of solvers; none for transformations without a solver in nnabla."""
     return next((_NAMES[each.__name__] for each in _own_classes(kind) if each.__name__ in _NAMES), {})
 
 
 def present_name(kind: type, name: str) -> str:
-    """The current name of an array that a file stores under `name`. Earlier versions wrote its position, as
+    """The current name of an array that a file stores as `name`. Earlier versions wrote its position, such as
     '0.mu:conv/W' for 'mean:conv/W'."""
     place, colon, parameter = name.partition(":")
     return names_by_place(kind).get(place, place) + colon + parameter
 
 
 def by_present_names(kind: type, arrays: Mapping[str, Any]) -> dict[str, Any]:
-    """The arrays that a file has of the state of such a solver, as this version names and keeps them."""
+    """The arrays of such a solver's state in a file, converted to this version's names and signs."""
     negated = {place for each in _own_classes(kind) for name, place in _NEGATED if name == each.__name__}
     return {
         present_name(kind, name): -array if name.partition(":")[0] in negated else array

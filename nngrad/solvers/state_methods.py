@@ -47,8 +47,8 @@ class StateMethods:
     def get_states(self) -> OrderedDict[str, SolverState]:
         """A copy of each parameter's state, by parameter name: Variables in `pstate`, and the number of updates in `t`.
 
-        What belongs to no parameter is under the name '', where there is such a thing: a dynamic loss scale, what
-        other transformations of optax keep, and, as `t`, the number of updates where some were skipped.
+        The name '' holds state that belongs to no parameter, if there is any: a dynamic loss scale, other state of
+        optax's transformations, and, as `t`, the number of updates if some were skipped.
         """
         with self.updating:
             named, updates = self.named_state(), self.updates
@@ -59,9 +59,9 @@ class StateMethods:
         """Replace the state by that of `get_states` of the same kind of solver with these parameters: all or nothing.
 
         Raises:
-            TypeError: `states` is no mapping of names to states.
-            ValueError: Names, shapes or dtypes are others, a counter is negative, the parameters have different ones,
-                or the loss scale is out of its bounds.
+            TypeError: `states` is not a mapping of names to states.
+            ValueError: Names, shapes or dtypes differ, a counter is negative or differs between parameters, or the loss
+                scale is out of its bounds.
         """
         counts = self._counts(self.named_state())
         named, count, updates = named_of(states, counts)
@@ -70,30 +70,30 @@ class StateMethods:
         self.take_named(named, updates)
 
     def take_named(self, named: Mapping[str, Any], updates: int | None) -> None:
-        """Take over arrays that `named_state` gave, or that of an earlier version; and the number of updates."""
+        """Take over arrays from `named_state`, of this or an earlier version, and the number of updates."""
         own = self.named_state()
         given = fitting_states(by_present_names(type(self), named), own, self._scaling)
-        if updates is None:  # an earlier version did not write it
+        if updates is None:  # earlier versions did not write it
             updates = int(given["t"]) if self._counts(own) else self.updates
         with self.updating, x64_if(self._needs_x64):
             self._state = StateValue(tuple([jnp.array(given[name]) for name in own]), updates)
 
     def present_name(self, name: str) -> str:
-        """The name in `named_state` of what a file has under `name`."""
+        """The name in `named_state` of the array that a file stores as `name`."""
         return present_name(type(self), name)
 
     def save_states(self, path: str | Path) -> None:
         """Save the state to a file, which is replaced atomically.
 
         Args:
-            path: Its name. '.h5' and '.protobuf' files are written as nnabla writes them, and any other name is that
-                of a safetensors file.
+            path: The file name. '.h5' and '.protobuf' files are written as nnabla writes them, and any other name as a
+                safetensors file.
 
         Raises:
             ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
-            ValueError: nnabla's files cannot hold it: the state of a transformation that nnabla has no solver for, or
-                a dynamic loss scale.
-            OSError: It cannot be written.
+            ValueError: nnabla's files cannot hold it: the state of a transformation without a solver in nnabla, or a
+                dynamic loss scale.
+            OSError: The file cannot be written.
         """
         if Path(path).suffix in STATE_FILES:
             write_states(path, self.get_states())
@@ -107,8 +107,8 @@ class StateMethods:
 
         Raises:
             ImportError: '.h5' without the package h5py, or '.protobuf' without protobuf.
-            ValueError: The file is damaged, or what is in it does not fit, as in `set_states`; nothing is changed then.
-            OSError: It cannot be read.
+            ValueError: The file is damaged or does not fit, as in `set_states`; nothing is changed then.
+            OSError: The file cannot be read.
         """
         if Path(path).suffix not in STATE_FILES:
             read_into(path, lambda arrays, facts: self.take_named(arrays, facts.get("updates")))
@@ -126,13 +126,13 @@ class StateMethods:
 
     @property
     def updates(self) -> int:
-        """How many updates its state has seen, those among them that a loss scale or `on_nan` skipped: the number that
-        a schedule of the learning rate is asked with."""
+        """The number of updates its state has seen, including those skipped by a loss scale or `on_nan`: the number
+        passed to a learning rate schedule."""
         state = self._state
         return 0 if state is None else state.updates
 
     def set_updates(self, count: int) -> None:
-        """Continue schedules as after that many updates; counters in the state stay as they are."""
+        """Continue schedules as after this many updates; counters in the state stay as they are."""
         count = checked_count(count, "set_updates: count", 0)
         with self.updating:
             self._state = StateValue(self._flat_state(), count)
@@ -144,5 +144,5 @@ class StateMethods:
         return dict(zip(named, jax.tree.leaves(state), strict=True))
 
     def _counts(self, named: Mapping[str, Any]) -> bool:
-        """Whether it computes with the number of updates, which is among the arrays of its state then."""
+        """Whether it computes with the number of updates, which is then among the arrays of its state."""
         return "t" in named and "t" in names_by_place(type(self)).values()

@@ -16,11 +16,11 @@ _after: ContextVar[Mapping[str, Hook]] = ContextVar("solver_post_hooks", default
 def set_solver_pre_hook(key: str, solver_pre_hook: Hook | None) -> None:
     """Register `solver_pre_hook()` to be called before a solver changes parameters or gradients.
 
-    That is in `update`, `weight_decay`, `clip_grad_by_norm` and `scale_grad`, in this thread or asyncio task: once for
-    each call, since a solver changes all parameters at one moment. A training step of `nn.train_step` calls none.
+    It is called in `update`, `weight_decay`, `clip_grad_by_norm` and `scale_grad`, in this thread or asyncio task: once
+    per call, since a solver changes all parameters together. A training step of `nn.train_step` calls no hooks.
 
     Args:
-        key: By what `unset_solver_pre_hook` finds it; a hook that has the key already is replaced.
+        key: The key for `unset_solver_pre_hook`; a hook with the same key is replaced.
         solver_pre_hook: The hook; None sets none.
     """
     _set(_before, key, solver_pre_hook, "solver_pre_hook")
@@ -30,7 +30,7 @@ def set_solver_post_hook(key: str, solver_post_hook: Hook | None) -> None:
     """Register a hook like that of `set_solver_pre_hook`, called afterwards.
 
     Args:
-        key: By what `unset_solver_post_hook` finds it; a hook that has the key already is replaced.
+        key: The key for `unset_solver_post_hook`; a hook with the same key is replaced.
         solver_post_hook: The hook; None sets none.
     """
     _set(_after, key, solver_post_hook, "solver_post_hook")
@@ -55,12 +55,12 @@ def unset_solver_post_hook(key: str) -> None:
 
 
 def call_before(own: Hook | None = None) -> None:
-    """Call the hooks that are called before, and one of this call's own."""
+    """Call the registered pre-hooks, and one of this call's own."""
     _call(_before, own)
 
 
 def call_after(own: Hook | None = None) -> None:
-    """Call the hooks that are called after, and one of this call's own."""
+    """Call the registered post-hooks, and one of this call's own."""
     _call(_after, own)
 
 

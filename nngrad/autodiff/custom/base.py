@@ -44,7 +44,7 @@ class CustomOp(Op):
 class CustomFunction:
     """Base of `FunctionNode` and `PythonFunction`.
 
-    Each application traces `forward` anew, and is compared with others by the result: so it never uses outdated values
+    Each application traces `forward` again, and is compared with others by the result: so it never uses outdated values
     that the code reads. A call keeps a copy of the instance, so attributes set later affect only later calls.
     """
 
@@ -55,10 +55,10 @@ class CustomFunction:
     _specs: Specs
     """Shape and dtype of each output."""
     _found: Any
-    """What `forward` was found to compute: a function of arrays, compared by what it computes, or the shapes of a call
+    """The computation found for `forward`: a function of arrays, compared by what it computes, or the shapes of a call
     on the host."""
     _compared: tuple[Any, Any]
-    """What it is compared by, besides its class."""
+    """The key by which it is compared, besides its class."""
     _hash: int
 
     exact: ClassVar[bool] = True
@@ -67,7 +67,7 @@ class CustomFunction:
     """Whether `forward` is written for NumPy arrays; else for JAX arrays."""
     rows: ClassVar[tuple[int, ...]] = ()
     """The inputs that have rows along their first axis, if `forward` takes any number of rows and row b of each output
-    depends only on row b of these inputs, besides the other inputs: then it is batched in one call."""
+    depends only on row b of these inputs, and on the other inputs: then it is batched in one call."""
     opaque: ClassVar[bool] = True
     """Whether it contains user code, which may call functions on the host."""
     _holds_anything: ClassVar[bool] = False
@@ -89,7 +89,7 @@ class CustomFunction:
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
-        if CustomFunction not in cls.__bases__:  # those are the protocols
+        if CustomFunction not in cls.__bases__:  # direct subclasses are the protocols
             cls._enter()
 
     @classmethod

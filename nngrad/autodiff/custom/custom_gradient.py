@@ -92,24 +92,24 @@ def custom_gradient(fun: Callable[..., Any] | None = None, *, exact: bool = Fals
         def clipped(x):
             return x, lambda gy: F.clip(gy, -1, 1)
 
-    This is like `tf.custom_gradient`. The gradient is a function on Variables, and is differentiated as such: so there
+    This is like `tf.custom_gradient`. The gradient is a function on Variables, and is itself differentiated: so there
     are gradients of any order. It can be called in the bodies of loops.
 
     Args:
-        fun: Returns its result, a Variable or a pytree of them, and a function: this takes the gradient at each
-            output, and returns one for each Variable or array of a floating dtype among the arguments of `fun`, in
-            order, without a tuple if there is one; None stands for zero. Both may close over Variables, but `fun`
-            passes no gradient to these; so a Variable that needs one must be an argument. `fun` runs once in each call,
-            on Variables without values.
+        fun: Returns its result, a Variable or a pytree of them, and a function. This takes the gradient at each output,
+            and returns one for each Variable or array of a floating dtype among the arguments of `fun`, in order,
+            without a tuple if there is only one; None stands for zero. Both may close over Variables, but `fun` passes
+            no gradient to these, so a Variable that needs one must be an argument. `fun` runs once in each call, on
+            Variables without values.
         exact: Whether it is the true derivative. Only then do higher derivatives use methods that rest on calculus.
 
     Returns:
         A function with the signature and result of `fun`; without `fun`, a decorator.
 
     Raises:
-        TypeError: (when it is called) `fun` does not return a pair, or its second item is no function.
+        TypeError: (when it is called) `fun` does not return a pair, or its second item is not a function.
         ValueError: (when it is called) A gradient differs in shape or dtype from its argument, there are too many or
-            too few of them, or `fun` closes over a Variable that needs a gradient.
+            too few, or `fun` closes over a Variable that needs a gradient.
     """
     if fun is None:
         return functools.partial(custom_gradient, exact=exact)

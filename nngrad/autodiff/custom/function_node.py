@@ -65,7 +65,7 @@ class FunctionNode(CustomFunction):
 
     _application: RunningNode
     _kept: Retained
-    """What `forward` retained when it was applied."""
+    """The indices that `forward` retained when it was applied."""
 
     @classmethod
     def _declared(cls) -> tuple[Any, ...]:
@@ -93,11 +93,11 @@ class FunctionNode(CustomFunction):
         """The gradients at the inputs.
 
         Args:
-            indexes: The inputs whose gradients are asked for, in ascending order.
+            indexes: The inputs whose gradients are requested, in ascending order.
             grad_outputs: The gradient of each output; zeros if none arrived.
 
         Returns:
-            One Variable for each of `indexes`, as a tuple; None for zero. One for each input is accepted too.
+            One Variable for each of `indexes`, as a tuple; None for zero. One for each input is also accepted.
         """
         raise NotImplementedError(f"{type(self).__name__} has no backward")
 
@@ -110,10 +110,10 @@ class FunctionNode(CustomFunction):
         summed at the end, when all terms are known.
 
         Args:
-            indexes: The inputs whose gradients are asked for, in ascending order.
+            indexes: The inputs whose gradients are requested, in ascending order.
             grad_outputs: The gradient of each output.
-            grad_inputs: For each of `indexes`, what has arrived so far, or None. If an input occurs twice, the
-                first occurrence gets it.
+            grad_inputs: For each of `indexes`, the gradient that has arrived so far, or None. If an input occurs twice,
+                the first occurrence gets it.
 
         Returns:
             One Variable for each of `indexes`; None if there is nothing to add.
@@ -194,7 +194,7 @@ class FunctionNode(CustomFunction):
 
     def _retained(self) -> Retained:
         instance = self._function().arguments[0]
-        if not hasattr(instance, "_kept"):  # its shapes are declared, and it was not run for them
+        if not hasattr(instance, "_kept"):  # its shapes are declared, so it was not run to find them
             shapes_by_running(instance._forward, shapes_of(instance._inputs))
         kept: Retained = instance._kept
         return kept

@@ -1,5 +1,5 @@
-"""Run users' forwards in compiled graphs. A forward on JAX arrays is inserted as it was traced when it was applied, by
-which alone it is compared from then on; one on NumPy arrays is called on the host, through `jax.pure_callback`."""
+"""Run users' forwards in compiled graphs. A forward on JAX arrays is traced when it is applied; this trace is inserted,
+and is all that is compared. One on NumPy arrays is called on the host, through `jax.pure_callback`."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def called_on_host(
         function: Takes `instance` and NumPy arrays, which it must not write to, and returns one, or a tuple of them.
             It must depend on nothing else: JAX may call it twice, or not at all if nobody reads the result.
         instance: The instance whose method it is. Executables refer to it weakly, since Python's collector does not see
-            their references, and its class may hold them; the program that they were made from holds it.
+            their references, and its class may hold them; the program they were made from holds it.
         outputs: Shape and dtype of each returned array.
         arrays: The arguments.
         name: Its name, for messages.
@@ -101,7 +101,7 @@ def called_on_host(
 
 
 def declared_shapes(outputs: Result, name: str) -> tuple[jax.ShapeDtypeStruct, ...]:
-    """The result of `infer` as a tuple, with dtypes that JAX's present setting of x64 allows."""
+    """The result of `infer` as a tuple, with dtypes that JAX's current setting of x64 allows."""
     return tuple([_narrowed(s, name) for s in (outputs if isinstance(outputs, tuple | list) else (outputs,))])
 
 
@@ -120,7 +120,7 @@ def _spec(array: Any) -> jax.ShapeDtypeStruct:
 
 
 def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
-    """`spec` with a dtype that JAX's present setting of x64 allows, since NumPy often computes float64."""
+    """`spec` with a dtype that JAX's current setting of x64 allows, since NumPy often computes float64."""
     if not (hasattr(spec, "shape") and hasattr(spec, "dtype")):
         raise TypeError(f"{name}: infer must return a jax.ShapeDtypeStruct(shape, dtype) for each output, got {spec!r}")
     return jax.ShapeDtypeStruct(tuple(spec.shape), jax.dtypes.canonicalize_dtype(spec.dtype))

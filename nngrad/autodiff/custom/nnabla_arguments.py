@@ -19,7 +19,7 @@ from ...graph.ndarray import checked_shape
 
 
 class NeedsValues(Exception):
-    """A method asks for an array's values while it is recorded as a graph, where there are none."""
+    """A method asks for an array's values while it is recorded as a graph, which has no values."""
 
 
 class Symbol(Variable):

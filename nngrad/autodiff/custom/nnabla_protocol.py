@@ -2,9 +2,8 @@
 
 The methods read and write cells. They run once on cells without values, which records them as a graph. If that works
 (they only call `F` and operators), the recording is used: `forward_impl` is compiled like any graph, and
-`backward_impl` is emitted anew for each gradient, so that gradients of any order follow. If a method asks for values
-(`.d`, NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient computed there cannot be
-differentiated.
+`backward_impl` is emitted again for each gradient, so gradients of any order follow. If a method asks for values (`.d`,
+NumPy, Python's `if`), it is called on the host with NumPy arrays; a gradient computed there cannot be differentiated.
 """
 
 from __future__ import annotations
@@ -74,7 +73,7 @@ def recorded(
     linear = linearize(results, first=read, effects=False)
     constants = linear.leaves[len(read) :]
     if any([isinstance(x, Symbol) for x in constants]):
-        return None  # it reads what it has written
+        return None  # it reads its own results
     if any([x._source is not None for x in constants]) or any([f.effects for f in linear.functions]):
         raise ValueError(f"{name} draws random numbers or updates Variables: do that outside, and pass it as an input")
     if any([x.need_grad for x in constants]):

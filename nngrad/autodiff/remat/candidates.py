@@ -31,11 +31,11 @@ from .rebuild import Rebuilt, contains_recomputed, reading_originals, rebuild
 class Overlay(NamedTuple):
     """The passes of a graph that contains a gradient through its model, overlaid.
 
-    It runs through the model more than once: forward, backward in the gradient, forward again in what is emitted for
-    the gradient's own functions, and finally backward. Each pass reads values of earlier ones, so a cut through one
-    pass after the other would be crossed by nearly all of them. A cut through the *model* is crossed only by what each
-    pass hands on there. So every function gets the place of the forward function that its backward rule was called for,
-    however indirectly; and all passes but the last are recomputed for the last, segment by segment.
+    It runs through the model more than once: forward, backward in the gradient, forward again in the functions emitted
+    for the gradient's own functions, and finally backward. Each pass reads values of earlier ones, so a cut through one
+    pass after the other would be crossed by nearly all of them. A cut through the *model* is crossed only by the values
+    that each pass hands on there. So every function gets the place of the forward function that its backward rule was
+    called for, however indirectly; and all passes but the last are recomputed for the last, segment by segment.
     """
 
     forward: Forward
@@ -96,7 +96,7 @@ def _root(f: Function) -> Function:
 
 
 def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -> frozenset[Function]:
-    """Those of `emitted` that were emitted for `functions` and do not depend on what was emitted for others."""
+    """The functions of `emitted` that were emitted for `functions` and do not depend on those emitted for others."""
     others: set[Function | None] = set()
     found: list[Function] = []
     for e in emitted:
@@ -108,8 +108,8 @@ def _emitted_for(functions: set[Function | None], emitted: Iterable[Function]) -
 
 
 def _lay(place: dict[Function, int], functions: Iterable[Function], nearest: Callable[[list[int]], int]) -> None:
-    """Assign places to `functions`; a sum of gradients, which was emitted for none in particular, goes where it
-    ends."""
+    """Assign places to `functions`. A sum of gradients, which was emitted for no single function, goes where it ends.
+    """
     for f in functions:
         root = _root(f)
         if root in place:
@@ -127,7 +127,7 @@ Emit = Callable[[Callable[[Function], tuple[int, ...]]], list[Variable]]
 """Emits the gradients, with loops cut into segments of given sizes."""
 
 Named = Callable[[Function], Any]
-"""Whether a function may be computed again."""
+"""Whether a function may be recomputed."""
 
 
 def uncut_steps(f: Function) -> int | None:
@@ -186,7 +186,7 @@ class PlanSource:
         before = frozenset(graphs.known)
         emitted = [f for f in functions_of(gradients) if f not in before]
         order = max([e.order for e in emitted], default=0)
-        # What stands for a function of a gradient below (`reading_originals`) belongs to that one.
+        # Recomputed values that stand for functions of a gradient below (`reading_originals`) belong to that gradient.
         standing = [e for e in emitted if e.order < order]
         self._known = [*graphs.known, *standing]
         self._emitted = [e for e in emitted if e.order == order]
@@ -212,7 +212,7 @@ class PlanSource:
         rebuilt = rebuild(self._known, self._of.outputs, self._gradients, plan, self._of.mark)
         candidate = self._weighed(rebuilt)
         if plan.bases_stay or rebuilt.sums_split:
-            # Where gradients of a shared weight are summed, XLA has been seen to gather all of them in one loop then.
+            # XLA has been seen to gather all gradients of a shared weight in one loop in this case.
             return candidate
         return candidate._replace(sparing=lambda: self.following(plan._replace(bases_stay=True)))
 
@@ -227,7 +227,7 @@ class Graphs:
     """The graphs of some gradients that plans are made for: as they were emitted, and with loops cut into segments.
 
     A loop is one function, so no plan cuts it. Its backward rule does, if it is told how many steps to take at a time;
-    so the gradients are emitted anew for each size of segments.
+    so the gradients are emitted again for each size of segments.
 
     Args:
         outputs: The differentiated Variables.
@@ -245,8 +245,8 @@ class Graphs:
         self.known = functions_of(outputs)
         """The functions that existed before the gradients, in topological order."""
         self.whole = [PlanSource(self, gradients)]
-        """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory; the one
-        that takes least comes first."""
+        """The graph as it was emitted, and the one that reads no recomputed values, if that takes less memory; the
+        smaller one comes first."""
         if contains_recomputed(self.known):
             other = PlanSource(self, reading_originals(self.known, gradients))
             if other.plain.peak < self.whole[0].plain.peak:
@@ -255,7 +255,7 @@ class Graphs:
 
     def cut(self, levels: int, named: Named = anything) -> list[PlanSource]:
         """A graph for each of several sizes, in which the loops for which `named` is true are cut to this many levels;
-        the one that takes least comes first."""
+        the smallest comes first."""
         found: dict[int, PlanSource] = {}
         loops = [(f, steps) for f in self.known if (steps := uncut_steps(f)) and named(f)] if self._emit else []
         for share in SHARES:

@@ -7,7 +7,7 @@ compiler that fuses loops:
 - Elementwise operations are computed within the loops that read them, unless something must find them in memory.
 - A costly operation, or a sum of several arrays, gets a buffer of its own if several functions read it.
 - First come, first served: each loop runs as soon as its inputs are computed.
-- A function with bodies takes what the largest of them takes, and stacks nothing that nobody reads.
+- A function with bodies takes as much as the largest of them, and stacks no values that nobody reads.
 - A loop overwrites an input that it is the last to read, if it can; and a result's buffer serves other values until the
   result is computed.
 
@@ -101,10 +101,10 @@ def _peak_of(body: Block) -> int:
 
 
 def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
-    """The loops, in topological order; and the results that they make."""
+    """The loops, in topological order; and the results that they compute."""
     listed, specs = calls_of(block)
     computing, outputs = without_identities(block, listed)
-    calls = read_calls(computing, outputs)  # nobody reads all that an inlined checkpoint computes
+    calls = read_calls(computing, outputs)  # some values of an inlined checkpoint are unread
     held: dict[int, int] = {}
     """For views: the value whose buffer they share."""
     for call in calls:
@@ -146,13 +146,13 @@ def _loops(block: Block) -> tuple[list[LoopSteps], list[int]]:
 
 
 def _is_loop(op: Op) -> bool:
-    """Whether it can compute its inputs inside its loop."""
+    """Whether the op can compute its inputs inside its loop."""
     return bool(op.fuses or op.reduction or op.view)
 
 
 def _is_worth_keeping(call: Call, specs: dict[int, Spec]) -> bool:
-    """Whether to keep its result rather than compute it in each reader: it is costly, or a sum in whose place several
-    arrays would be kept."""
+    """Whether to keep the call's result rather than compute it in each reader: it is costly, or a sum that would
+    otherwise keep several arrays alive."""
     size = specs[call.outs[0]].size
     if is_sum(call.op) and len({i for i in call.ins if specs[i].size == size}) > 1:
         return True

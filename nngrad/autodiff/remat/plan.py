@@ -1,9 +1,9 @@
 """Rematerialisation plans: what a gradient recomputes, and when; and costs of functions, from shapes and dtypes alone.
 
 Whoever chose it, a plan has one form: the segment of the forward pass that each function belongs to, the functions
-whose results are not kept, and the nesting of the segments. `rebuild.py` builds the gradient that follows it. A cut
-between segments costs what crosses it: values from before it that are read after it must be kept, or recomputed
-themselves.
+whose results are not kept, and the nesting of the segments. `rebuild.py` builds the gradient that follows it. The cost
+of a cut between segments is the values that cross it: those computed before it and read after it must be kept, or
+recomputed themselves.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ def _primitives(op: Op, arguments: tuple[Any, ...], inputs: tuple[Spec, ...]) ->
 def in_order(outputs: Iterable[Variable]) -> list[Function]:
     """The functions that `outputs` depend on, each as late as its readers allow: depth first, the longest path first.
 
-    Such a schedule keeps little alive: what is needed only near the end is computed near the end.
+    Such a schedule keeps little alive: values needed only near the end are computed near the end.
     """
     roots = sorted(dict.fromkeys([y.parent for y in outputs if y.parent is not None]), key=by_rank)
 
@@ -78,13 +78,13 @@ def in_order(outputs: Iterable[Variable]) -> list[Function]:
 
 
 class Forward:
-    """The places of functions in a forward pass, and what its gradient reads of it.
+    """The places of functions in a forward pass, and the values that its gradient reads from it.
 
     Args:
         place: The place of each function. Functions at the same place are never separated by a cut.
         results: Functions that need no recomputation, since their results stay in any case.
         emitted: The functions of the gradients.
-        originals: Maps functions that already recompute to what they recompute.
+        originals: Maps functions that already recompute to the functions that they recompute.
     """
 
     def __init__(
@@ -104,9 +104,9 @@ class Forward:
             if not x.parent.op.view:  # type: ignore[union-attr]
                 saved[place[x.parent]] += x.spec.nbytes  # type: ignore[index]
         self._sums = list(itertools.accumulate(saved))
-        """Bytes that the gradient reads of what is computed up to each place."""
+        """Bytes that the gradient reads of the values computed up to each place."""
         self.wanted = self._sums[-1]
-        """Bytes that it reads in total."""
+        """Bytes that the gradient reads in total."""
         self._cost = self._crossing(needed)
 
     def _crossing(self, needed: set[Variable]) -> list[int]:
@@ -128,13 +128,13 @@ class Forward:
 
     @property
     def units(self) -> float:
-        """The ratio of what the gradient reads to what crosses a good cut: the depth, in layers."""
+        """The ratio of the bytes that the gradient reads to those that cross a good cut: the depth, in layers."""
         costs = sorted([c for c in self._cost if c > 0])
         return max(1.0, self.wanted / costs[len(costs) // 10]) if costs else 1.0
 
     def cuts(self, shares: Sequence[float]) -> list[int]:
-        """Cuts after which the segments have about these shares of what the gradient reads, each moved to the cheapest
-        place nearby."""
+        """Cuts that give the segments about these shares of the bytes that the gradient reads, each moved to the
+        cheapest place nearby."""
         found: list[int] = []
         total, whole = self.wanted, sum(shares)
         upto, start = 0.0, 0
@@ -170,8 +170,8 @@ def in_sequence(schedule: Sequence[Function], outputs: Iterable[Variable], emitt
 class Node(NamedTuple):
     """A stretch of segments, numbered in forward order, and the stretches that it consists of.
 
-    Whatever its last part needs is computed together with the values that the earlier parts start from; each of those
-    is recomputed from there, once the gradient has come back to its end.
+    The values that its last part needs are computed together with those that the earlier parts start from; each of
+    these is recomputed from there, once the gradient has come back to its end.
     """
 
     first: int
@@ -190,10 +190,10 @@ class Plan(NamedTuple):
     """The functions whose results are not kept for the gradient."""
     tree: Node
     originals: Mapping[Function, Function] = MappingProxyType({})
-    """Maps functions that already recompute to what they recompute, which is read in their place."""
+    """Maps functions that already recompute to their originals, which are read in their place."""
     bases_stay: bool = False
     """Whether a value from which the next segment is recomputed stays for the gradient of its own segment, which
-    follows. That takes less arithmetic, and in some graphs more memory."""
+    follows. This takes less arithmetic, but more memory in some graphs."""
 
 
 # ---------------------------------------------------------------- nests
@@ -208,7 +208,7 @@ def in_a_row(count: int) -> Node:
 
 
 def uniform_plan(count: int) -> Nest:
-    """`count` segments of equal shares, one level."""
+    """`count` segments of equal shares, on one level."""
     return [1.0] * count, in_a_row(count)
 
 

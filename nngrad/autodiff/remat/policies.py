@@ -38,7 +38,7 @@ class Policy(ABC):
 
 @dataclass(frozen=True)
 class MemoryBudget(Policy):
-    """Recompute no more than it takes for the temporaries to fit.
+    """Recompute no more than needed for the temporaries to fit.
 
     Args:
         nbytes: The limit for the temporaries of outputs and gradients, as reported by the compiler. Leaves and results
@@ -62,7 +62,7 @@ class MemoryBudget(Policy):
 
 @dataclass(frozen=True)
 class Segments(Policy):
-    """Cut the forward pass into segments, keep what passes between them, and recompute the rest.
+    """Cut the forward pass into segments, keep the values that pass between them, and recompute the rest.
 
     Args:
         levels: How often a value may be recomputed. With 1, memory grows with the square root of the depth; with
@@ -136,7 +136,7 @@ class KeptVariables(Restricted):
         return frozenset([x.parent for x in self.variables])
 
     def names(self, f: Function) -> bool:
-        """Whether it computes none of them."""
+        """Whether `f` computes none of them."""
         return f not in self._functions
 
     def key(self, functions: Sequence[Function]) -> Hashable:
@@ -155,7 +155,7 @@ class MarkedFunctions(Restricted):
         return None
 
     def names(self, f: Function) -> bool:
-        """Whether it is marked."""
+        """Whether `f` is marked."""
         return isinstance(f.mark, RecomputeScope)
 
 
@@ -168,8 +168,8 @@ _SINGLE = RecomputeScope()
 
 
 def _is_marked(x: Variable) -> bool:
-    """Whether gradients recompute it instead of keeping it, if that lowers the peak of memory. Setting it marks the
-    function that computes it, as if it had been built within `nn.recompute()`; on a leaf it has no effect."""
+    """Whether gradients recompute the value instead of keeping it, if that lowers the peak of memory. Setting this
+    marks the function that computes it, as if it had been built within `nn.recompute()`; on a leaf it has no effect."""
     return x.parent is not None and isinstance(x.parent.mark, RecomputeScope)
 
 
@@ -191,11 +191,11 @@ _NAMED: dict[str, Policy] = {"sqrt": Segments(1), "auto": LeastMemory()}
 
 
 def policy_of(given: Any) -> Policy | None:
-    """The policy for an argument `recompute=`; None if it is None, which leaves it to marks, or False.
+    """The policy for an argument `recompute=`; None if that is None, which leaves it to marks, or False.
 
     Raises:
-        TypeError: It is no policy.
-        ValueError: It is an unknown name.
+        TypeError: `given` is not a policy.
+        ValueError: `given` is an unknown name.
     """
     if given is None or given is False or isinstance(given, Policy):
         return given or None
@@ -250,8 +250,8 @@ class _Marking(Switched):
 def recompute(on: bool = True) -> Switched:
     """Make gradients recompute the results of functions built within this block, instead of keeping them.
 
-    What passes between such blocks is kept: put each part of a model that is to be recomputed separately into a block
-    of its own. It affects gradients taken without a policy of their own, and only where it lowers the peak of memory.
+    Values that pass between such blocks are kept: put each part of a model that is to be recomputed separately into its
+    own block. This affects gradients taken without a policy of their own, and only if it lowers the peak of memory.
 
     Args:
         on: False exempts functions from a surrounding block.

@@ -30,8 +30,8 @@ class Rebuilt(NamedTuple):
 
 
 class Sweep:
-    """Recomputations that begin at one moment of the backward pass: of what `node` needs, from what was kept before it.
-    """
+    """Recomputations that begin at one moment of the backward pass: of the values `node` needs, from values kept before
+    it."""
 
     def __init__(self, node: Node, outer: Sweep | None, tokens: list[Variable]) -> None:
         self.first, self.end = node.first, node.end
@@ -44,7 +44,7 @@ class Sweep:
 
 
 class _Renewed:
-    """Functions that are rebuilt because they read something else, and the replacements of their outputs."""
+    """Functions that are rebuilt because their inputs are replaced, and the replacements of their outputs."""
 
     def __init__(self) -> None:
         self.instead: dict[Function, Outputs] = {}
@@ -57,8 +57,8 @@ class _Renewed:
         return x if new is None else new[x.index]
 
     def renew(self, f: Function, inputs: Outputs) -> None:
-        """Make `f` read `inputs`. Functions that differed only by reading a value or its recomputation are one from
-        then on."""
+        """Make `f` read `inputs`. From then on, functions that differed only by reading a value or its recomputation
+        are one."""
         if not inputs:
             return
         stops = [y.index for y in f.outputs if y._need_grad is False]
@@ -132,7 +132,7 @@ class _Rebuilding(_Renewed):
             return x
         segment = self._plan.segment[f]
         if segment >= sweep.end:
-            # A segment that is finished: use its last recomputed value.
+            # This segment is finished: use its last recomputed value.
             later = self._latest.get(f)
             return x if later is None else later[x.index]
         inner = sweep
@@ -149,7 +149,7 @@ class _Rebuilding(_Renewed):
         return sweep.values[f][x.index]
 
     def _compute(self, f: Function, sweep: Sweep) -> None:
-        """Recompute `f` in `sweep`, with all that it needs."""
+        """Recompute `f` in `sweep`, with everything it needs."""
         plan, needed, stack = self._plan, {f}, [f]
         while stack:
             for x in reads(stack.pop()):
@@ -227,9 +227,9 @@ def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) 
     """The same gradients with recomputed values of `known` replaced by their originals.
 
     If a graph contains a rematerialised gradient, a further gradient reads values of both kinds: the part for the first
-    gradient's functions reads what these read, which was recomputed for them, and the part for the model reads the
-    model's own values. Both would be kept, which is more than the plain graph keeps. As the values are equal, one is
-    enough.
+    gradient's functions reads the values that these read, which were recomputed for them, and the part for the model
+    reads the model's own values. Both would be kept, which is more than the plain graph keeps. As the values are equal,
+    one is enough.
 
     Args:
         known: The functions that existed before, in topological order.
@@ -242,7 +242,7 @@ def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) 
             reading.instead[f] = (reading.now(pair[1]),)
         elif f.order and f.op.fuses and any([x.parent in reading.instead for x in f.inputs]):
             # A part of an elementwise expression of a recomputed value, such as g * (1 - tanh(x)^2). Emitted functions
-            # share it. Where XLA computes it anew for them, it reads the recomputed value for it.
+            # share it. If XLA recomputes it for them, it reads the recomputed value.
             reading.renew(f, tuple(map(reading.now, f.inputs)))
     before = frozenset(known)
     for f in functions_of(gradients):
@@ -252,17 +252,17 @@ def reading_originals(known: Sequence[Function], gradients: Sequence[Variable]) 
 
 
 NEVER = 1 << 60
-"""The stage of what depends on no recomputation."""
+"""The stage of functions that depend on no recomputation."""
 
 _CONSTANT = NEVER + 1
-"""The stage of what depends on no input at all."""
+"""The stage of functions that depend on no input at all."""
 
 
 def created_like(
     f: Function, op: Op, inputs: tuple[Variable, ...], arguments: tuple[Any, ...] = (), mark: Any = None
 ) -> tuple[Variable, ...]:
     """The outputs of `op` on `inputs`, made in the context of `f`, of its order, and updating no leaf."""
-    origin = f.origin if f.order else f  # what sums gradients was emitted for no function
+    origin = f.origin if f.order else f  # a sum of gradients was emitted for no function
     result = create(op, inputs, arguments, (), None if origin is None else RuleCall(origin, ()), f.order)
     outputs: tuple[Variable, ...] = result if isinstance(result, tuple) else (result,)
     new = outputs[0].parent
@@ -274,8 +274,8 @@ def created_like(
 class BackwardPass:
     """The functions of a backward pass by stage.
 
-    The *stage* of a function is the first of the segments (in forward order) whose recomputed values it depends on; so
-    it can run once that one, and before it all later ones, have been recomputed.
+    The *stage* of a function is the first of the segments (in forward order) whose recomputed values it depends on. So
+    it can run once that segment, and before it all later ones, have been recomputed.
 
     Args:
         plan: The plan.
@@ -306,7 +306,7 @@ class BackwardPass:
         return bool(self._sums)
 
     def split(self, x: Variable) -> Variable:
-        """`x`, or the last of the partial sums that it was split into."""
+        """`x`, or the last of the partial sums that replace it."""
         return x if x.parent is None else self._sums.get(x.parent, x)
 
     def arriving(self, end: int) -> list[Variable]:
@@ -322,8 +322,8 @@ class BackwardPass:
     def _parts(self, f: Function) -> list[Function]:
         """`f`; or, if it sums gradients of several stages, partial sums that each need only one stage.
 
-        A parameter that is used at every step of a long sequence gets gradients from all of them. Summed at the end,
-        all terms would be alive until then.
+        A parameter that is used at every step of a long sequence gets gradients from all of them. If they were summed
+        at the end, all terms would be alive until then.
         """
         terms: dict[int, list[Variable]] = {}
         for x in map(self.split, f.inputs if f.op is F.add_n else ()):

@@ -1,10 +1,10 @@
 """Choose a rematerialised graph of a gradient: rank candidates by their structure, and let the compiler decide among
 the best.
 
-The choice is made when the gradient is asked for, for the program that will run: for `backward()` and `train_step` that
-is the actual one, for `nn.grad` the one that computes the differentiated outputs and the gradients. What becomes of a
-graph later (it may be differentiated again, or be part of a larger one) is not known yet; and if the choice were
-deferred until something runs, graphs would change after they were handed out.
+The choice is made when the gradient is requested, for the program that will run: for `backward()` and `train_step` that
+is the actual one, for `nn.grad` the one that computes the differentiated outputs and the gradients. What happens to a
+graph later (it may be differentiated again, or be part of a larger one) is not known yet. If the choice were deferred
+until something runs, graphs would change after they were handed out.
 """
 
 from __future__ import annotations
@@ -42,10 +42,10 @@ def rematerialised(
         recompute: The policy; see `nn.grad`.
         program_of: The program that will run with such gradients.
         seeds: Given gradients at the outputs.
-        inputs: The inputs of the gradient; None for all leaves that need one. If others exist, a further gradient is
-            likely, and the plan is chosen so that this can follow it as well.
+        inputs: The inputs of the gradient; None for all leaves that need one. If there are others, a further gradient
+            is likely, and the plan is chosen so that this can also follow it.
         runs: Whether the program is likely to run as it is, so that its executable is worth keeping.
-        emit: Emits the gradients anew, with loops cut into segments; None if that is impossible.
+        emit: Emits the gradients again, with loops cut into segments; None if that is impossible.
 
     Returns:
         The gradients as emitted if there is nothing to do, or if no plan takes less memory.
@@ -92,7 +92,7 @@ class Search:
 
         Args:
             candidates: The candidates.
-            all_anew: Whether, if a further gradient is likely, a segment's gradient must read only what was recomputed
+            all_anew: Whether, if a further gradient is likely, a segment's gradient must read only values recomputed
                 for it.
         """
         ranked = _ranked(candidates)[:MOST_FINALISTS]
@@ -118,7 +118,7 @@ class Search:
         """The candidate with the least arithmetic among those that fit, or else the smallest; and whether it fits."""
         if self.plain.peak * CLOSE_TO_PLAIN <= nbytes or self.bytes_of(self.plain) <= nbytes:
             return True, self.plain
-        # What the structure does not show is about the same in all candidates.
+        # Costs that the structure does not show are about the same in all candidates.
         most = nbytes * self.plain.peak / self.bytes_of(self.plain)
         tried = list(self.graded(lambda c: c.peak > most))
         fitting = sorted([c for c in tried if c.peak <= most], key=lambda c: (c.extra, c.peak))
@@ -137,7 +137,7 @@ class Search:
         return other if other.peak <= candidate.peak and other.extra <= WORTH_IT * candidate.extra else candidate
 
     def bytes_of(self, candidate: Candidate) -> int:
-        """Its temporaries as reported by the compiler, or else the predicted peak."""
+        """The candidate's temporaries as reported by the compiler, or else the predicted peak."""
         nbytes = self._trial_of(candidate).nbytes
         return candidate.peak if nbytes is None else nbytes
 
@@ -158,7 +158,7 @@ class Search:
         for cutting in self._cuttings:
             yield from _nested(cutting, levels)
         depth = levels
-        while depth:  # fewer levels may take less: what is scanned is copied at each of them
+        while depth:  # fewer levels may take less: each copies the scanned arrays
             cut = self._graphs.cut(depth)
             yield from [source.plain for source in cut]
             for cutting in cut[0].cuttings if cut else ():

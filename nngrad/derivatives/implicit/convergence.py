@@ -16,17 +16,17 @@ class Convergence(NamedTuple):
     """How good a solution is: three scalar Variables, through which no gradient passes."""
 
     residual: Variable
-    """The Euclidean norm of what is 0 at a solution."""
+    """The Euclidean norm of the residual, which is 0 at a solution."""
     converged: Variable
-    """Whether that is as small as was asked for: a bool."""
+    """Whether the residual is as small as requested: a bool."""
     steps: Variable
-    """How many steps it took, an int32; for linear systems, products with the matrix. 0 where nobody counts."""
+    """The number of steps taken, an int32; for linear systems, products with the matrix. 0 where none are counted."""
 
     def check(self) -> None:
         """Raise an error unless the solution has converged. This reads the values.
 
         Raises:
-            ArithmeticError: It has not.
+            ArithmeticError: The solution has not converged.
         """
         if not self.converged.d:
             raise ArithmeticError(
@@ -68,20 +68,20 @@ def checked_method(method: str, known: tuple[str, ...], owner: str, name: str = 
 
 
 LINEAR = ("dense", *[name for name in METHODS if name != "iterate"])
-"""The ways to solve linear systems."""
+"""The methods for linear systems."""
 
 OF_FIXED_POINTS = ("dense", *METHODS)
 """The methods for the linear equations of fixed points."""
 
 _MOST_DENSE = 128
-"""Up to so many unknowns the matrix of a linear system is made by default."""
+"""The most unknowns for which the matrix of a linear system is formed by default."""
 
 
 def options_for(
     linear: str | None, n: int, dtype: DType, keep: bool, owner: str, iterative: str, known: tuple[str, ...]
 ) -> SolveOptions:
-    """How the linear equations for the derivatives of a solution with n unknowns are solved: by `linear`, one of the
-    `known` methods, or else as is fit, for many unknowns by the `iterative` one."""
+    """How to solve the linear equations for the derivatives of a solution with n unknowns: by `linear`, one of the
+    `known` methods; by default "dense", or the `iterative` method for many unknowns."""
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
     checked_method(method, known, owner, "linear")
     tol = tolerance(None, dtype, owner)

@@ -36,34 +36,34 @@ def odeint(
 
         ys = nn.odeint(lambda y, t, w: F.tanh(y @ w), y0, [0.0, 0.5, 1.0], w, method="rk4", steps=10)
 
-    As `jax.experimental.ode.odeint`. Derivatives of any order reach `y0`, `t`, `args` and all that `fun` reads from
-    outside. With gradient="discretize" they are the exact derivatives of the steps taken, and a gradient stores what it
-    needs of each step. With "adjoint" they solve other differential equations; that of a gradient runs backwards in
-    time and stores no intermediate state. They are as accurate as those solutions.
+    Like `jax.experimental.ode.odeint`. Derivatives of any order reach `y0`, `t`, `args` and everything that `fun` reads
+    from outside. With gradient="discretize" they are the exact derivatives of the steps taken, and a gradient stores
+    what it needs of each step. With "adjoint" they solve other differential equations, and are as accurate as those
+    solutions; the one for a gradient runs backwards in time and stores no intermediate state.
 
     Args:
-        fun: Takes a pytree like `y0`, the time, a Variable without axes, and `args`; returns the derivative, in the
-            structure, shapes and dtype of `y0`. It is called once, on Variables without values. What it draws at random
-            is drawn once for each `forward()`.
+        fun: Takes a pytree like `y0`, the time (a Variable without axes) and `args`; returns the derivative, in the
+            structure, shapes and dtype of `y0`. It is called once, on Variables without values. Its random numbers are
+            drawn once for each `forward()`.
         y0: The state at the first time: a pytree of Variables, arrays and numbers, all float32 or all float64.
         t: (times,), ascending or descending.
         args: Further arguments of `fun`.
         method: "dopri5": Dormand and Prince's method with adaptive steps; or with constant steps "euler", "midpoint",
             "heun" or "rk4".
-        steps: For these, the number of steps from each time to the next.
+        steps: For constant steps, the number of steps from each time to the next.
         rtol: For "dopri5": the relative error allowed in a step; by default eps^(1/2) for the machine epsilon of the
             dtype.
-        atol: The absolute error allowed; by default as `rtol`.
-        max_steps: For "dopri5": the most steps from each time to the next, by default 256. Where they do not suffice,
-            the solution is NaN from there on. With "discretize" a gradient has room for so many.
+        atol: The absolute error allowed; by default the same as `rtol`.
+        max_steps: For "dopri5": the most steps from each time to the next, by default 256. If they do not suffice, the
+            solution is NaN from there on. With "discretize" a gradient reserves memory for this many.
         gradient: "discretize" or "adjoint".
 
     Returns:
         The states, with the times along a first axis, in the structure of `y0`.
 
     Raises:
-        TypeError: `fun` gives another structure or dtype, or `y0` is not floating or of several dtypes.
-        ValueError: `fun` gives other shapes, `t` has not one axis, or an argument is none of those there are.
+        TypeError: `fun` returns another structure or dtype, or `y0` is not floating or has several dtypes.
+        ValueError: `fun` returns other shapes, `t` has not one axis, or an option is unknown or out of range.
     """
     packing = Packing(y0, "y0", "odeint")
     checked_method(gradient, ("discretize", "adjoint"), "odeint", "gradient")
@@ -88,7 +88,7 @@ def odeint(
 
     first = packing.vector
     rows = F.reshape(first, shape=(1, first.size))
-    if times.size == 2:  # as it mostly is, and needs no loop of loops
+    if times.size == 2:  # the usual case, which needs no nested loops
         rest = F.reshape(interval(first, (times[0], times[1]))[0], shape=rows.shape)
     else:
         rest = F.scan(interval, first, (times[:-1], times[1:]))[1]
@@ -98,7 +98,7 @@ def odeint(
 def _steps(
     method: str, steps: int | None, rtol: float | None, atol: float | None, max_steps: int | None, dtype: np.dtype[Any]
 ) -> FlowSteps:
-    """How to go from each time to the next."""
+    """How to step from each time to the next."""
     checked_method(method, ("dopri5", *FIXED), "odeint")
     if method == "dopri5":
         if steps is not None:

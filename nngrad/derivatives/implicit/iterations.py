@@ -25,7 +25,7 @@ class IterationResult(NamedTuple):
     residual: Variable
     """The norm of the residual."""
     converged: Variable
-    """Whether it is small enough, a bool."""
+    """Whether the residual is small enough, a bool."""
     steps: Variable
 
 
@@ -33,7 +33,7 @@ class Problem(NamedTuple):
     """The problem that a method has to solve."""
 
     residual: CapturedEquation
-    """A function of a vector that is to become 0; for minima, the gradient."""
+    """The function of a vector whose root is sought; for minima, the gradient."""
     function: CapturedEquation
     """The user's function."""
     tol: float
@@ -46,7 +46,7 @@ class Problem(NamedTuple):
         return self.tol * F.maximum_scalar(F.norm(self.residual.at(start)), 1.0)
 
     def found(self, x: Variable, target: Variable, steps: Variable) -> IterationResult:
-        """The result, with its residual computed anew."""
+        """The result at `x`, with its residual recomputed."""
         norm = F.norm(self.residual.at(x))
         return IterationResult(x, norm, F.cast(norm <= target, dtype="bool"), steps)
 
@@ -63,7 +63,7 @@ _HALVINGS = 30
 
 
 def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any], Any]) -> IterationResult:
-    """A loop until the residual is small. Beside the number of steps it carries a state, which `step` takes on: x, the
+    """Loop until the residual is small. The loop carries the number of steps and a state that `step` advances: x, the
     residual there, and whatever a method needs."""
     target = problem.target(start)
 
@@ -80,7 +80,7 @@ def _iterated(problem: Problem, start: Variable, state: Any, step: Callable[[Any
 
 
 def _halved(fits: Callable[[Variable, Any], Variable], trial: Callable[[Variable], Any], like: Variable) -> Any:
-    """The result of `trial(t)` for the first t of 1, 1/2, 1/4, ... that is accepted, or the last one that is tried."""
+    """The result of `trial(t)` for the first t of 1, 1/2, 1/4, ... that is accepted, or else the last one tried."""
     one = F.constant(1.0, (), like.dtype)
 
     def goes_on(carry: Any) -> Variable:
@@ -138,7 +138,7 @@ def anderson(problem: Problem, start: Variable) -> IterationResult:
         x, r, last_x, last_r, xs, rs = state
         xs, rs = _shifted(x - last_x, xs), _shifted(r - last_r, rs)
         gram = rs @ F.transpose(rs)
-        # Enough on the diagonal that steps which are not there yet, or depend on each other, count for nothing.
+        # Large enough on the diagonal that steps not yet taken, or linearly dependent, carry no weight.
         ridge = small * F.sum(F.matrix_diag_part(gram)) + float(np.finfo(start.dtype).tiny)
         weights = F.batch_solve(gram + ridge * np.eye(memory), rs @ r)
         ahead = x + r - weights @ (xs + rs)
@@ -150,14 +150,14 @@ def anderson(problem: Problem, start: Variable) -> IterationResult:
 
 
 def _quotient(a: Variable, b: Variable, otherwise: Variable) -> Variable:
-    """a / b where b is positive."""
+    """a / b where b is positive, else `otherwise`."""
     positive = b > 0
     y: Variable = F.where(positive, a / F.where(positive, b, F.constant(1.0, b.shape, b.dtype)), otherwise)
     return y
 
 
 def _shifted(new: Variable, rows: Variable) -> Variable:
-    """Rows, with a new one before the others in place of the last."""
+    """The rows with `new` before them, and without the last."""
     y: Variable = F.concatenate(F.reshape(new, shape=(1, *new.shape)), rows[:-1], axis=0)
     return y
 
@@ -166,9 +166,9 @@ def _shifted(new: Variable, rows: Variable) -> Variable:
 
 
 def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Variable) -> Any:
-    """Where a direction leads: x, the gradient, and the function, after a step that is halved until the function falls
-    enough (Armijo's condition); or, where values are so close that rounding decides, until it rises at most half
-    as steeply as it fell (as Hager and Zhang, 2005)."""
+    """Returns x, the gradient and the function after a step along a direction. The step is halved until the function
+    decreases enough (Armijo's condition); or, where values are so close that rounding decides, until it rises at most
+    half as steeply as it fell (as Hager and Zhang, 2005)."""
     slope = F.sum(g * dx)
 
     def trial(t: Variable) -> Any:
@@ -185,8 +185,8 @@ def _downhill(problem: Problem, x: Variable, y: Variable, g: Variable, dx: Varia
 
 
 def _descent(problem: Problem, start: Variable, memory: Any, direction: Callable[..., Any]) -> IterationResult:
-    """A loop of steps that lead down: `direction(x, g, memory)` gives a direction, and `remember(ahead, g)`, which
-    gives what the method remembers after the step."""
+    """Loop over steps that lead down. `direction(x, g, memory)` returns a direction and `remember(ahead, g)`, which
+    returns what the method remembers after the step."""
 
     def step(state: Any) -> Any:
         x, g, y, memory = state
@@ -235,7 +235,7 @@ def lbfgs(problem: Problem, start: Variable) -> IterationResult:
     none = F.constant(0.0, (_PAIRS, n), start.dtype)
 
     def direction(x: Variable, g: Variable, memory: Any) -> Any:
-        steps, changes = memory  # the last first
+        steps, changes = memory  # newest first
         curvatures = F.sum(steps * changes, axis=1)
         weights = _quotient(F.constant(1.0, (_PAIRS,), x.dtype), curvatures, F.constant(0.0, (_PAIRS,), x.dtype))
         unknown = 1 / F.maximum_scalar(F.norm(g), 1.0)

@@ -40,16 +40,16 @@ def linear_solve(
 
         x, info = nn.linear_solve(lambda v: v + F.sin(w) * (c @ v), b, method="gmres")
 
-    Gradients of any order reach `b` and all that the function reads from outside, as `w` and `c` here; each derivative
-    is the solution of a linear system with A or its transpose, and no iterate is stored. No gradient reaches `x0`,
-    since the solution does not depend on it.
+    Gradients of any order reach `b` and all that the function reads from outside, such as `w` and `c` here. Each
+    derivative is the solution of a linear system with A or its transpose, and no iterate is stored. No gradient reaches
+    `x0`, since the solution does not depend on it.
 
     Args:
         matrix: A linear function of a pytree like `b`, which is called once, on Variables without values; or an array
             (n, n).
         b: The right-hand side: a pytree of Variables, arrays and numbers; for an array (n,) or (n, m).
-        method: "cg" for symmetric positive definite matrices, "bicgstab" or "gmres" for others: iterations, for which A
-            is never made; "dense" makes it, and all derivatives share its LU factors. By default "dense" for an array,
+        method: "cg" for symmetric positive definite matrices, "bicgstab" or "gmres" for others: these iterate, and
+            never form A. "dense" forms it, and all derivatives share its LU factors. By default "dense" for an array,
             "gmres" for a function.
         tol: Iteration stops when the norm of `b - A x` is at most `tol` times that of `b`; by default eps^(2/3) for the
             machine epsilon of the dtype.
@@ -64,8 +64,8 @@ def linear_solve(
         `converged` and `steps`, and `check()`, which raises an error unless it converged.
 
     Raises:
-        TypeError: The function gives something that is not like `b`, or dtypes are not floating, or not the same.
-        ValueError: Shapes do not fit, the function is not linear, or an argument is none of those there are.
+        TypeError: The function returns something that is not like `b`, or dtypes are not floating, or not the same.
+        ValueError: Shapes do not fit, the function is not linear, or an option is unknown or out of range.
     """
     if callable(matrix) and not isinstance(matrix, Variable):
         product = matrix

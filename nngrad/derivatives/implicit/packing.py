@@ -18,7 +18,7 @@ from ...graph.capture import captured
 from ...graph.leaf import common_floating
 
 at_full_precision = switched(precision=None)
-"""Decorates what looks for solutions: an iteration that is rounded to 16 bits comes to no end."""
+"""Decorates functions that look for solutions: iterations that are rounded to 16 bits do not terminate."""
 
 
 class Packing:
@@ -27,10 +27,10 @@ class Packing:
     Args:
         tree: A pytree of floating Variables, arrays and numbers, all of one dtype, which is float32 or float64.
         name: Its name in messages.
-        owner: The function that it is given to.
+        owner: The function that receives it.
 
     Raises:
-        TypeError: There is nothing in it, or a leaf of another dtype.
+        TypeError: The pytree is empty, or a leaf has another dtype.
     """
 
     def __init__(self, tree: Any, name: str, owner: str) -> None:
@@ -73,8 +73,8 @@ class Packing:
             returned: Its description in messages, such as "fun returns".
 
         Raises:
-            TypeError: Its structure or a dtype is another.
-            ValueError: A shape is.
+            TypeError: Its structure or a dtype differs.
+            ValueError: A shape differs.
         """
         leaves, structure = jax.tree.flatten(tree)
         if str(structure) != str(self.structure):
@@ -92,7 +92,7 @@ class Packing:
         return self._joined(made)
 
     def unpacked(self, vector: Variable) -> Any:
-        """The pytree that a vector represents, or each row of a matrix."""
+        """The pytree that a vector represents; for a matrix, each leaf has one row for each of its rows."""
         leaves, start = [], 0
         for x, size in zip(self.leaves, self.sizes, strict=True):
             part = vector if len(self.leaves) == 1 else F.slice(vector, start=(start,), stop=(start + size,))
@@ -111,22 +111,22 @@ class CapturedEquation(NamedTuple):
     """A function captured as a body, with the Variables that it reads from outside."""
 
     body: Block
-    """Its inputs are the parameters and those of the function."""
+    """Its inputs are the function's own, and the Variables it reads from outside."""
     parameters: tuple[Variable, ...]
 
     def at(self, *given: Variable) -> Variable:
-        """The function applied to these, as functions of the graph."""
+        """The function applied to `given`, as functions of the graph."""
         return inlined(self.body, [*self.parameters, *given])[0]
 
 
 def equation(
     function: Callable[..., Variable], specs: Sequence[Spec], owner: str, written: Callable[..., Any]
 ) -> CapturedEquation:
-    """A function of what has these specs, which is called once, on Variables without values. Messages name the `owner`,
-    which solves the equation, and what the user has written."""
+    """Capture a function of arguments with these specs, which is called once, on Variables without values. Messages
+    name the `owner`, which solves the equation, and the function that the user has `written`."""
     found = captured(lambda given: [function(*given)], specs, owner, written, often=True)
     first, count = len(found.variables), len(found.variables) + len(found.keys)
-    # A random key that is behind a function is no key to draw anew at each step of the loops that find a solution.
+    # A random key that a function reads from outside must not be drawn anew at each step of the loops.
     parameters = (*found.variables, *[F.unlink(key) for key in found.keys])
     places = [*range(first), *range(count, count + len(specs)), *range(first, count)]
     return CapturedEquation(found.body.with_inputs((*[x.spec for x in parameters], *specs), places), parameters)

@@ -48,22 +48,22 @@ def root(
         x, info = nn.root(lambda x: x**3 + a * x - b, x0)
 
     Derivatives of any order, in all that `fun` reads from outside, follow from the implicit function theorem: each is
-    the solution of a linear system with the Jacobian at the root. No iterate is stored, and the starting point does not
-    matter: no gradient reaches `x0`.
+    the solution of a linear system with the Jacobian at the root. No iterate is stored. No gradient reaches `x0`, since
+    the root does not depend on the starting point.
 
     Args:
         fun: Takes a pytree like `x0` and returns one of the same structure, shapes and dtype. It is called once, on
-            Variables without values. What it draws at random is drawn once for each `forward()`.
+            Variables without values. Its random numbers are drawn once for each `forward()`.
         x0: The starting point: a pytree of Variables, arrays and numbers, all float32 or all float64.
         method: "newton": Newton's method, with steps halved until the residual falls. Or a solver of your own,
-            `method(fun, x0)`, which returns the root, made of functions of the graph (`F.while_loop`).
+            `method(fun, x0)`, which returns the root and is made of functions of the graph (`F.while_loop`).
         tol: It has converged when the norm of `fun(x)` is at most `tol`, or `tol` times its value at the start, if that
             was larger than 1; by default eps^(2/3) for the machine epsilon of the dtype.
         maxiter: The largest number of steps.
-        linear: How linear systems with the Jacobian are solved, in steps and for derivatives: as `method` in
-            `nn.linear_solve`. By default "dense" up to 128 unknowns, which all derivatives share the LU factors of, and
+        linear: How to solve linear systems with the Jacobian, in steps and for derivatives: as `method` in
+            `nn.linear_solve`. By default "dense" up to 128 unknowns, where all derivatives share the LU factors, and
             "gmres" for more.
-        unconverged: The result if it does not converge: "nan", or with "keep" the last step, whose derivatives mean
+        unconverged: The result if it does not converge: "nan", or "keep" for the last step, whose derivatives mean
             little.
 
     Returns:
@@ -71,8 +71,8 @@ def root(
         `converged` and `steps`, and `check()`, which raises an error unless it converged.
 
     Raises:
-        TypeError: `fun` gives another structure or dtype, or `x0` is not floating or of several dtypes.
-        ValueError: `fun` gives other shapes, or an argument is none of those there are.
+        TypeError: `fun` returns another structure or dtype, or `x0` is not floating or has several dtypes.
+        ValueError: `fun` returns other shapes, or an option is unknown or out of range.
     """
     packing = Packing(x0, "x0", "root")
 
@@ -103,12 +103,12 @@ def fixed_point(
     Args:
         fun: As in `nn.root`.
         x0: The starting point, as in `nn.root`.
-        method: "iterate": `fun`, again and again, which must be contracting; "anderson": Anderson's acceleration of
-            that, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
+        method: "iterate": `fun` applied repeatedly, which must be a contraction; "anderson": Anderson acceleration of
+            this, over five steps; "newton"; or a solver of your own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of `fun(x) - x`.
         maxiter: The largest number of steps.
-        linear: As in `nn.root`; or "iterate": as the fixed point by that method, which is the default with it for more
-            than 128 unknowns.
+        linear: As in `nn.root`; or "iterate", as for the fixed point itself. This is the default with that method for
+            more than 128 unknowns.
         unconverged: As in `nn.root`.
 
     Returns:
@@ -159,11 +159,11 @@ def minimize(
 
     Args:
         fun: Takes a pytree like `x0` and returns a Variable without axes. It is called once, on Variables without
-            values. What it draws at random is drawn once for each `forward()`.
+            values. Its random numbers are drawn once for each `forward()`.
         x0: The starting point, as in `nn.root`.
-        method: "lbfgs": the quasi-Newton method of limited memory; "newton", which goes against the gradient where the
-            Hessian does not lead down; "gradient_descent"; all with steps halved until the function falls enough. Or a
-            solver of your own, `method(fun, x0)`.
+        method: "lbfgs": the limited-memory quasi-Newton method; "newton", which steps against the gradient where
+            Newton's direction leads uphill; "gradient_descent"; all halve steps until the function decreases enough. Or
+            a solver of your own, `method(fun, x0)`.
         tol: As in `nn.root`, for the norm of the gradient.
         maxiter: The largest number of steps.
         linear: As in `nn.root`, for the Hessian; by default "dense" up to 128 unknowns, and "cg" for more.
@@ -173,8 +173,8 @@ def minimize(
         The minimum's position and its `Convergence`, as from `nn.root`; `residual` is the norm of the gradient.
 
     Raises:
-        TypeError: `x0` is not floating or of several dtypes.
-        ValueError: `fun` gives something that has axes, or an argument is none of those there are.
+        TypeError: `x0` is not floating or has several dtypes.
+        ValueError: `fun` returns something that has axes, or an option is unknown or out of range.
     """
     packing = Packing(x0, "x0", "minimize")
 
@@ -210,8 +210,8 @@ def _solution(
     iterative: str = "gmres",
     known: tuple[str, ...] = LINEAR,
 ) -> tuple[Any, Convergence]:
-    """Where a residual is 0, found by one of the methods, or by the user's own; `known` are the ways to solve linear
-    systems, and `iterative` is that for many unknowns."""
+    """The root of a residual, found by a named method or the user's own. `known` are the methods for linear systems,
+    and `iterative` is the one for many unknowns."""
     keep = keeps(unconverged, owner)
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
     most = checked_count(maxiter, f"{owner}: maxiter")
@@ -241,7 +241,7 @@ def _solution(
 
 
 def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:
-    """A solver of the user's own as one of vectors."""
+    """A solver of the user's own as a function of vectors."""
 
     def find(problem: Problem, start: Variable) -> IterationResult:
         def function(x: Any) -> Any:

@@ -3,7 +3,7 @@
 XLA's convolutions on a CPU take and return arrays with channels last. Around each one with channels first, it
 transposes the inputs and the output. Each transpose is a loop of its own, to compile and to run. So the arrays between
 convolutions keep that layout, and are processed in it: by elementwise functions, and by others that declare how (the
-fact `channels_last`). They are transposed where something else reads them, and at the ends.
+fact `channels_last`). They are transposed where other functions read them, and at the ends.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class _Layouts:
     # ---------------------------------------------------------------- which calls
 
     def _arguments_of(self, call: Call) -> tuple[Any, ...] | None:
-        """The arguments with which a call does the same to arrays with channels last; None if there are none."""
+        """The arguments with which a call does the same on arrays with channels last; None if there are none."""
         op, arguments = call.op, call.arguments
         if op.diagonal:
             return arguments
@@ -91,7 +91,7 @@ class _Layouts:
         return call.op.heavy and self._arguments[call.outs] is not None
 
     def _wanted_last(self) -> set[int]:
-        """The values that convolutions depend on without anything between that would have to transpose them."""
+        """The values that convolutions depend on without any function between that would have to transpose them."""
         wanted: set[int] = set()
         for call in reversed(self._given):
             through = self._arguments[call.outs] is not None and not wanted.isdisjoint(call.outs)
@@ -100,7 +100,7 @@ class _Layouts:
         return wanted
 
     def _moves(self, call: Call) -> bool:
-        """Whether a call that can be computed with channels last is."""
+        """Whether a call that can be computed with channels last should be."""
         (first, *_), ndim = call.ins or (0,), self._specs[call.outs[0]].ndim
         if self._is_convolution(call):
             return True
@@ -175,7 +175,7 @@ class _Layouts:
 def with_substitutes(block: Block) -> Block:
     """The block with alternative forwards for ops that XLA's CPU compiler handles poorly (the fact `on_cpu`): barriers
     that it drops, values that it would recompute for each element that reads them, and sums over leading axes, except
-    sums of large arrays that are added up as they are computed. Applies to bodies too; unchanged if there are none."""
+    those of large arrays that are summed as they are computed. Also in bodies; unchanged if there are none."""
     if not any([op.on_cpu is not None for op in block.ops]):
         return block
     calls, specs = calls_of(block)

@@ -99,7 +99,7 @@ class Listing:
         return labels
 
     def links(self, n: int, period: int) -> tuple[int | None, ...]:
-        """The distances between what a call reads and what the one a period later reads; None if there is none."""
+        """The distances from the values a call reads to those read one period later; None if there are none."""
         pairs = [
             (self.coordinate(a), self.coordinate(b))
             for a, b in zip(self.calls[n].ins, self.calls[n + period].ins, strict=True)

@@ -42,7 +42,7 @@ def with_sines_once(block: Block) -> Block:
     calls, specs = calls_of(block)
     loops = _Loops(specs, block.outputs)
     first: dict[Any, int] = {}
-    same = {  # equal ones are computed once
+    same = {  # equal calls are computed once
         out: first.setdefault((op, arguments, ins), out)
         for op, arguments, ins, (out, *_) in calls if op.taken_for_light
     }
@@ -86,7 +86,7 @@ class _Loops:
             self.add(i, frozenset([i]))
 
     def read(self, call: Call, own: frozenset[int]) -> None:
-        """Record that what a call reads is computed in the call's loops, `own`, or must be in memory."""
+        """Record that the inputs of a call are computed in the call's loops, `own`, or must be in memory."""
         op, _, ins, (out, *_) = call
         sizes = {i: self._specs[i].size for i in (*ins, out)}
         if op.reduction and op.stands_for is None:
@@ -95,7 +95,7 @@ class _Loops:
             self.keep(ins)
             return
         elif out in self._in_memory and sum([sizes[i] == sizes[out] for i in {*ins}]) > 1:
-            own = frozenset([out])  # XLA recomputes what is in memory only if it is made of one array
+            own = frozenset([out])  # XLA recomputes a stored value only if it is made from one array
         for i in ins:
             self.add(i, frozenset([i, out]) if sizes[out] > sizes[i] else own)  # for each element of a larger array
 
@@ -182,7 +182,7 @@ class _Recurrences:
         return most
 
     def _is_computed_once(self, n: int) -> bool:
-        """Whether XLA computes a call once without help."""
+        """Whether XLA computes a call only once without help."""
         return self._looked_at(n)[0]
 
     def _is_made_once(self, n: int) -> bool:
@@ -225,11 +225,11 @@ class _Recurrences:
         return n is not None and self._calls[n].op.heavy and len(self._readers[n]) == 1
 
     def _is_divisible(self, call: Call) -> bool:
-        """Whether it is a sum that can be split into any parts."""
+        """Whether the call is a sum that can be split into any parts."""
         return is_sum(call.op) and call.op.fold is not None and not call.op.weights
 
     def _early_parts(self) -> Callable[[Call], tuple[int, int]]:
-        """A sort key for the calls that moves the terms of large sums to just after what they are made of."""
+        """A sort key for the calls that moves the terms of large sums to just after their inputs."""
         parts = {
             self._maker[i] for c in self._calls if self._is_divisible(c) for i in c.ins if self._is_large(i)
         }

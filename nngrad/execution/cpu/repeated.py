@@ -223,11 +223,11 @@ class Added(NamedTuple):
     end: int
     """The step after the last."""
     at: int
-    """Its index at step 0."""
+    """The index at step 0."""
     stride: int
     """How far the index moves at each step."""
     replaces: bool
-    """Whether it replaces what is there."""
+    """Whether the value replaces the earlier content."""
 
 
 class RolledSteps:

@@ -1,13 +1,12 @@
 """A pass that rolls unrolled recurrences into loops, so that the compiler gets each step once.
 
 XLA compiles what it is given: of 200 steps of a recurrent network, 200 times the same. The gradients of such a program
-are recurrences too, forward and backward, and each becomes a loop of its own (`repetitions.py` finds them). Nothing is
+are also recurrences, forward and backward, and each becomes a loop of its own (`repetitions.py` finds them). Nothing is
 copied at the edges. A loop reads the slices of an array, and the stacks of earlier loops, where they are. Values wanted
-only of the last step are carried, values read by other loops are stacked; a sum over the steps, such as a weight's
-gradient, is accumulated; and parts that are put into one array, such as the gradient of an array that slices were taken
-of, are put there at once.
+only of the last step are carried, and values read by other loops are stacked. A sum over the steps, such as a weight's
+gradient, is accumulated. Parts put into one array, such as the gradient of a sliced array, are put there at once.
 
-It pays if steps share what they compute with. Layers with their own weights would have to be stacked, and their
+It pays if steps share the arrays they compute with. Layers with their own weights would have to be stacked, and their
 gradients unstacked; they stay as they are.
 """
 
@@ -100,7 +99,7 @@ class _Demand:
         """Sums over steps."""
 
     def division(self) -> tuple[list[StepValue], list[Before]]:
-        """The values of which only the last one is read, and those that are stacked."""
+        """The values of which only the last is read, and the values that are stacked."""
         others = {place: steps for place, steps in self.singles.items() if Before(place, ()) not in self.stacks}
         last = [place for place, steps in others.items() if steps == {self.repetition.length - 1}]
         return last, [*self.stacks, *[Before(place, ()) for place in others if place not in last]]
@@ -168,7 +167,7 @@ class _Writer:
             self._ask_for(call.ins[k])
 
     def _ask_for_totals(self, call: Call, joined: Sequence[tuple[Window, int]] | None) -> list[int]:
-        """Have loops add up terms of a sum, or assemble what is joined; returns the terms that remain."""
+        """Let loops add up terms of a sum, or assemble joined parts; returns the terms that remain."""
         groups: dict[Any, dict[int, tuple[int, int]]] = {}
         weights = call.op.named(call.arguments)[call.op.weights] if call.op.weights else (1,) * len(call.ins)
         (result,) = call.outs
@@ -178,7 +177,7 @@ class _Writer:
             if owned is not None and (joined or self._listing.specs[i] is self._listing.specs[result]):
                 index, step, place = owned
                 groups.setdefault((index, place, window, weights[k]), {})[step] = (k, at)
-        if joined and groups:  # one loop makes the array, and the other parts are put into that
+        if joined and groups:  # one loop makes the array, and the others put parts into it
             largest = max(groups, key=lambda group: len(groups[group]))
             groups = {largest: groups[largest]}
         left = set(range(len(call.ins)))

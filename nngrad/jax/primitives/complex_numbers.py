@@ -1,7 +1,7 @@
 """Primitives on complex numbers, which are pairs of Variables: their real and imaginary parts.
 
-A function that is linear and real, such as a reshape, is applied to both parts. Results of primitives without a rule
-here are `Delayed` until an equation makes real numbers of them.
+Linear functions with real coefficients, such as reshapes, are applied to both parts. Results of primitives without a
+rule here are `Delayed` until an equation makes real numbers of them.
 """
 
 from __future__ import annotations
@@ -20,15 +20,15 @@ from ..values import ComplexPair, KnownArray
 from .registry import RULES, JaxprEquation, require, scalar, variable
 
 COMPLEX: dict[str, Callable[..., Any]] = {}
-"""By the primitive's name: `function(equation, *values)` gives what a rule for real arrays gives, or pairs."""
+"""Rules by primitive name: `function(equation, *values)` returns pairs, or the same as a rule for real arrays."""
 
 
 COMPLEX_POINTWISE = {
     "acos", "acosh", "asin", "asinh", "atan", "atanh", "cos", "cosh", "expm1", "log1p", "logistic", "pow", "rsqrt",
     "sign", "sin", "sinh", "sqrt", "tan", "tanh",
 }  # fmt: skip
-"""Those that go element by element, of which no formula by parts is here: each part of the result is a function of the
-parts, and JAX tells its derivatives."""
+"""Elementwise primitives for which there is no formula here: each part of the result is a function of the parts of the
+inputs, and JAX provides its derivatives."""
 
 
 def _on_pairs(*names: str) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
@@ -221,7 +221,7 @@ def _fft(equation: JaxprEquation, x: Any) -> Any:
         pair = _transformed(F.ifft, ComplexPair(*turned), 1)
         pair = ComplexPair(*[F.swapaxes(p, axis, -1) for p in (pair.real, pair.imaginary)])
     size = lengths[-1]
-    # Every frequency but 0 and the highest of an even size is there twice, once by its conjugate.
+    # Every frequency except 0, and the highest of an even size, occurs twice: also as its conjugate.
     twice = np.full(size // 2 + 1, 2.0)
     twice[0] = 1
     if size % 2 == 0:

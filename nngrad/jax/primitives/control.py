@@ -41,7 +41,7 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
 def _leaf(value: KnownArray) -> Variable:
     if not is_key(value):
         return value.variable()
-    with jax.ensure_compile_time_eval():  # what is known stays known where JAX traces what is around
+    with jax.ensure_compile_time_eval():  # known values stay known while JAX traces the code around
         return leaf_of(NdArray.from_numpy_array(np.asarray(jax.random.key_data(value.array))))
 
 
@@ -88,7 +88,7 @@ def _while(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[A
     )
     init = _as_variables(values[of_condition + of_body :], carried)
 
-    (several,) = goes_on.out_avals  # where loops were mapped: whether each of them goes on
+    (several,) = goes_on.out_avals  # for mapped loops: whether each of them continues
 
     def goes(carry: list[Variable]) -> Variable:
         (holds,) = _as_variables(opening.run_closed(goes_on, [*seen, *_as_values(carry, carried)]), goes_on.out_avals)
@@ -110,7 +110,7 @@ def _while(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[A
 
 
 def _chosen(holds: Variable, new: Variable, old: Variable) -> Variable:
-    """The new carry where a mapped loop goes on, and the old one where it has ended."""
+    """The new carry if a mapped loop continues, the old one if it has ended."""
     condition = F.reshape(holds, shape=(*holds.shape, *[1] * (new.ndim - holds.ndim)))
     return F.where(F.broadcast(condition, shape=new.shape), new, old)
 
@@ -147,7 +147,7 @@ def _run_body(opening: Any, closed: ClosedJaxpr, values: Sequence[Value]) -> lis
 
 def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], policy: Any) -> list[Any]:
     """The results of a checkpoint. A loop or branch in which the policy saves something runs outside it: its bodies are
-    checkpoints, and what they save is kept, as is everything that a loop's derivative reads."""
+    checkpoints, and the values they save are kept, as is everything that a loop's derivative reads."""
     jaxpr = closed.jaxpr
     found = dict(zip((*jaxpr.constvars, *jaxpr.invars), (*map(known, closed.consts), *values), strict=True))
     runs = runs_of(jaxpr, policy)
@@ -164,7 +164,7 @@ def _checkpointed(opening: Any, closed: ClosedJaxpr, values: Sequence[Value], po
 def _as_checkpoint(
     opening: Any, equations: Sequence[Any], found: dict[Any, Value], after: Sequence[Any], policy: Any
 ) -> None:
-    """Compute equations within a checkpoint, and add to `found` those results that are read after them."""
+    """Compute equations within a checkpoint, and add those results to `found` that are read after them."""
     made = {v for each in equations for v in each.outvars}
     wanted = list(dict.fromkeys([v for v in after if not isinstance(v, Literal) and v in made]))
     taken = dict.fromkeys([v for each in equations for v in each.invars if not isinstance(v, Literal)])
@@ -197,8 +197,8 @@ class Saving:
         self.saved: list[Variable] = []
 
     def take(self, equation: Any, results: Sequence[Value]) -> None:
-        """Keep the results of an equation if the policy saves them. As in JAX, equations that hold jaxprs are not
-        asked. Values to be offloaded to the host are recomputed instead, which takes no device memory either."""
+        """Keep the results of an equation if the policy saves them. As in JAX, it is not asked about equations that
+        hold jaxprs. Values to be offloaded to the host are recomputed, which takes no device memory either."""
         if _is_saved(equation, self._policy):
             self.saved += [y for y in results if isinstance(y, Variable)]
 
@@ -216,12 +216,12 @@ class Run(NamedTuple):
 
     equations: tuple[Any, ...]
     is_apart: bool
-    """Whether it is one loop or branch in which the policy saves something; else it is a checkpoint."""
+    """Whether it is one loop or branch in which the policy saves something; otherwise it is a checkpoint."""
 
 
 def runs_of(jaxpr: Jaxpr, policy: Any) -> list[Run]:
-    """The equations of a checkpoint in runs: each loop of known length and each branch in which the policy saves
-    something is a run by itself. One run if anything but real arrays passes between runs."""
+    """The equations of a checkpoint in runs: each loop of known length, and each branch, in which the policy saves
+    something is a run by itself. A single run if anything but real arrays passes between runs."""
     runs = [
         Run(tuple(equations), apart) for (apart, _), equations in itertools.groupby(
             jaxpr.eqns, lambda each: (True, id(each)) if _saves_within(each, policy) else (False, 0)
@@ -241,7 +241,7 @@ def _saves_within(equation: Any, policy: Any) -> bool:
 
 
 def stays_checkpoint(equation: Any, given: Sequence[Value]) -> bool:
-    """Whether a call of `jax.checkpoint` is one in the graph too. It is not if everything is saved, if JAX has already
+    """Whether a call of `jax.checkpoint` stays one in the graph. It does not if everything is saved, if JAX has already
     differentiated it, or if it takes or returns complex numbers."""
     parameters = parameters_of(equation)
     if name_of(equation) != "remat2" or parameters.get("differentiated", False):

@@ -234,7 +234,7 @@ def _convert_element_type(equation: JaxprEquation, x: Variable) -> Variable:
 
 @opens("reduce_precision")
 def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
-    """The identity if the dtype has no more digits. JAX's derivative is rounded alike."""
+    """The identity if the dtype has no more digits. JAX rounds the derivative alike."""
     kept = jnp.finfo(equation.dtype)
     enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant
     require(enough, "to fewer digits than the dtype has")
@@ -245,7 +245,7 @@ POINTWISE |= {
     "bitcast_convert_type", "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
     "regularized_incomplete_beta", "zeta",
 }  # fmt: skip
-"""These have no rule, or none for some of their parameters. They go element by element where the shapes are alike."""
+"""Primitives without a rule, or without one for some parameters. They are elementwise if the shapes are equal."""
 
 
 # ---------------------------------------------------------------- comparisons and logic
@@ -331,5 +331,5 @@ def _where(condition: Variable, yes: Variable, no: Variable, equation: JaxprEqua
     if equation.dtype == bool and yes.dtype != no.dtype:
         yes, no = F.cast(yes, dtype=bool), F.cast(no, dtype=bool)
     if condition.dtype not in (bool, equation.dtype) and equation.is_floating:
-        condition = F.cast(condition, dtype=bool)  # which has no part in the dtype of the result
+        condition = F.cast(condition, dtype=bool)  # which does not affect the dtype of the result
     return F.where(condition, yes, no)

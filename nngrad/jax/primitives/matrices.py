@@ -44,7 +44,7 @@ def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
 
 
 def _precision_of(equation: JaxprEquation) -> str | None:
-    """The precision of the product; where it is given for each operand, the higher of the two."""
+    """The precision of the product; if each operand has its own, the higher of the two."""
     given = equation.params["precision"]
     if isinstance(given, tuple):
         given = max(given, key=lambda each: each.value)
@@ -59,7 +59,7 @@ def _contraction(
     a: Variable, b: Variable, contracted: tuple[tuple[int, ...], ...], batch: tuple[tuple[int, ...], ...],
     how: str | None,
 ) -> Variable:
-    """A product whose axes are those of the batch, then the free axes of `a`, then those of `b`."""
+    """A product whose axes are the batch axes, the free axes of `a`, and the free axes of `b`."""
     numbers = itertools.count()
     of_a, of_b = [-1] * a.ndim, [-1] * b.ndim
     for i, j in (*zip(*batch, strict=True), *zip(*contracted, strict=True)):
@@ -96,7 +96,7 @@ def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> 
     if symmetric:
         pads = tuple([int(low) for low, _ in p["padding"]])
     if batch_groups > 1:
-        # Group g of the batch meets group g of the filters: as groups of channels, side by side.
+        # Group g of the batch meets group g of the filters, as adjacent groups of channels.
         n, c = x.shape[:2]
         x = reshaped_once(x, (batch_groups, n // batch_groups, c, *x.shape[2:]))
         x = transposed_once(x, (1, 0, 2, *range(3, x.ndim)))
@@ -112,7 +112,7 @@ def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> 
 def _spread_and_padded(
     x: Variable, first: int, dilation: tuple[int, ...], padding: tuple[tuple[int, int], ...]
 ) -> Variable:
-    """`x` dilated and padded with zeros, except for padding that is the same on both sides."""
+    """`x` dilated and padded with zeros, except for padding that is equal on both sides."""
     if any([d != 1 for d in dilation]):
         steps = [dilation[a - first] if first <= a < first + len(dilation) else 1 for a in range(x.ndim)]
         key = tuple([(0, n, step) for n, step in zip(x.shape, steps, strict=True)])

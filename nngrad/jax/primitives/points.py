@@ -17,7 +17,7 @@ from .movement import reshaped_once, sliced, transposed_once
 from .registry import JaxprEquation, opens, require, variable
 
 _OUTSIDE = np.iinfo(np.int32).max
-"""An index that is outside of every axis."""
+"""An index outside every axis."""
 
 HostArray = np.ndarray[Any, Any]
 
@@ -46,7 +46,7 @@ def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any
     if any([s != 1 for s in sizes]):
         places = F.add2(places, _leaf(_offsets(sizes).astype(np.int32)))
     if mode == _FILL:
-        # By each window as a whole: one that begins outside is lost, also where it reaches inside.
+        # Windows are kept or dropped as a whole: one that begins outside is dropped, even if it reaches inside.
         outside = F.logical_or(F.less_scalar(points, val=0.0), F.greater(points, limits))
         lost = reshaped_once(F.amax(outside, axis=(outside.ndim - 1,)), (*lead, *windows, 1))
         places = F.where(lost, _leaf(np.full(places.shape, _OUTSIDE, np.int32)), places)
@@ -54,7 +54,7 @@ def points_of_windows(starts: Any, shape: list[int], sizes: list[int], mode: Any
 
 
 def _places_known(starts: HostArray, most: HostArray, sizes: list[int], mode: Any) -> HostArray:
-    """The indices of windows whose starts are known."""
+    """The indices of windows with known starts."""
     if mode == _CLIP:
         starts = np.clip(starts, 0, most)
     windows = [1] * len(sizes)
@@ -75,7 +75,7 @@ def _leaf(array: HostArray) -> Variable:
 
 
 def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
-    """Prepend to each point its own positions along `axes`, some of the first `lead` axes."""
+    """Prepend to each point its positions along `axes`, which are among the first `lead` axes."""
     own = [
         np.broadcast_to(
             np.arange(points.shape[a]).reshape([-1 if i == a else 1 for i in range(points.ndim - 1)]),
@@ -99,13 +99,13 @@ def _gather(equation: JaxprEquation, x: Any, indices: Any) -> Variable:
     ])  # fmt: skip
     outside = _fill_of(p["fill_value"], x) if p["mode"] == _FILL else 0.0
     windows = [sizes[a] for a in indexed]
-    # What is promised to lie inside XLA moves there, as it does all else.
+    # XLA clips indices that are promised to be inside, like all others.
     mode = _FILL if p["mode"] == _FILL else _CLIP
     points = points_of_windows(indices, [x.shape[a] for a in indexed], windows, mode)
     lead = len(equation.inputs[1].shape) - 1
     if batch:
         points = _with_batch(points, lead, their_batch)
-    # Axes of what is taken: the points, the windows along each indexed axis, and the other axes of x in order.
+    # Axes of the taken elements: the points, the windows along each indexed axis, and the other axes of x in order.
     rest = [a for a in range(x.ndim) if a not in (*indexed, *batch)]
     y = F.take_points(x, points, axes=(*batch, *indexed), at=0, outside=outside)
     along = {a: lead + i for i, a in enumerate(indexed)} | {a: lead + len(indexed) + i for i, a in enumerate(rest)}
@@ -168,7 +168,7 @@ def _scatter_add(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
 
 
 def _is_at_all(x: Variable, indices: Any, updates: Variable) -> bool:
-    """Whether the updates cover the whole array, as in `x.at[...]`: one index of no axes."""
+    """Whether the updates cover the whole array, as in `x.at[...]`: a single index of no axes."""
     return tuple(indices.shape) == (0,) and updates.shape == x.shape
 
 
@@ -179,7 +179,7 @@ def _is_zero(x: Variable) -> bool:
 
 @opens("scatter", takes_known=True)
 def _scatter(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
-    # `lax.scatter_apply` is this primitive too, with another function of the update.
+    # `lax.scatter_apply` is also this primitive, with another function of the update.
     require(equation.params["update_jaxpr"] is None, "by a function of what is there")
     x, new = variable(x), variable(updates)
     if _is_at_all(x, indices, new):
@@ -207,7 +207,7 @@ def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
 
 
 def _are_distinct(points: Variable, indices: Any) -> bool:
-    """Whether no two points are equal: they are known, or there is just one."""
+    """Whether no two points are equal: they are known, or there is only one."""
     count = math.prod(points.shape[:-1])
     if count <= 1 or not isinstance(indices, KnownArray):
         return count <= 1
@@ -217,7 +217,7 @@ def _are_distinct(points: Variable, indices: Any) -> bool:
 
 
 def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], unique: bool) -> Variable:
-    """`x` with slices overwritten; of several at one point the last one wins."""
+    """`x` with slices overwritten; of several at one point, the last one wins."""
     indexed = tuple([x.shape[a] for a in axes])
     lead = points.ndim - 1
     if unique:

@@ -33,7 +33,7 @@ for _name, _function in {
 
 @opens("psum", "pmax", "pmin")
 def _over_mapped_axes(equation: JaxprEquation, *xs: Variable) -> list[Variable]:
-    """Collectives under `jax.vmap`: the named axis is an axis of each array here, known by its number."""
+    """Collectives under `jax.vmap`, where the named axis is a numbered axis of each array."""
     axes = equation.params["axes"]
     require(all([isinstance(a, int | np.integer) for a in axes]), "over an axis with a name")
     require(equation.params["axis_index_groups"] is None, "in groups")
@@ -87,7 +87,7 @@ def _sorted_by_several(xs: list[Variable], keys: int, axis: int) -> list[Variabl
 
 
 def _counts(y: Any, axis: int) -> bool:
-    """Whether it is an arange along an axis, as an argsort sorts along with its keys."""
+    """Whether `y` is an arange along an axis, as an argsort sorts along with its keys."""
     if not isinstance(y, KnownArray) or not np.issubdtype(y.dtype, np.integer):
         return False
     own = np.arange(y.shape[axis]).reshape([-1 if a == axis else 1 for a in range(len(y.shape))])
@@ -133,7 +133,7 @@ def _reduce_window(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 _MOST_OFFSETS = 64
-"""Up to how many elements in a dilated window."""
+"""The most elements of a dilated window."""
 
 
 def _dilated_windows(

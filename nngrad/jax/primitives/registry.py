@@ -57,14 +57,14 @@ class PrimitiveRule(NamedTuple):
 
 
 RULES: dict[str, PrimitiveRule] = {}
-"""By the primitive's name: `function(equation, *values)` gives a Variable, or a list of results."""
+"""Rules by primitive name: `function(equation, *values)` returns a Variable, or a list of results."""
 
 CONTROL: dict[str, Callable[[Any, JaxprEquation, list[Any]], list[Any]]] = {}
-"""By the primitive's name, for those with functions in them: `control(opening, equation, values)`."""
+"""Rules of primitives that hold jaxprs, by name: `control(opening, equation, values)`."""
 
 
 POINTWISE: set[str] = set()
-"""Primitives of which it is known that they go element by element, where no rule takes them."""
+"""Primitives known to be elementwise, for equations that no rule takes."""
 
 
 def opens(*names: str, takes_known: bool = False) -> Callable[[Rule], Rule]:
@@ -101,11 +101,11 @@ def require_floating(equation: JaxprEquation) -> None:
 
 
 def variable(value: Any) -> Variable:
-    """A value as a Variable, also if it is a known array."""
+    """A value as a Variable, even if it is a known array."""
     y: Variable = value.variable() if isinstance(value, KnownArray) else value
     return y
 
 
 def scalar(value: Any) -> float | None:
-    """The number that a known array is filled with; None for all other values."""
+    """The number that fills a known array; None for all other values."""
     return value.scalar if isinstance(value, KnownArray) else None
