@@ -85,6 +85,14 @@ def test_the_gradient_of_roi_align_follows_the_boxes_at_each_forward() -> None:
         np.testing.assert_allclose(np.sum(gx.d * x.d), np.sum(y.d * weights))
 
 
+@pytest.mark.parametrize("ratio", [2, -1])
+def test_calls_that_stay_calls_are_for_cpus(ratio: int) -> None:
+    program = jax.jit(lambda x, boxes: F.roi_align.forward(x, boxes, (2, 2), sampling_ratio=ratio)).trace(
+        np.ones((1, 1, 4, 4)), np.array([[0.0, 0, 0, 4, 4]]))  # fmt: skip
+    texts = [program.lower(lowering_platforms=(platform,)).as_text() for platform in ("cpu", "cuda")]
+    assert ["inlineable" in text for text in texts] == [True, False]
+
+
 def test_boxes_have_no_gradient_and_those_of_no_image_are_zero() -> None:
     x, boxes = from_(np.ones((1, 1, 3, 3))), from_(np.array([[1.0, 0, 0, 2, 2]]), need_grad=True)
     y = F.roi_align(x, boxes, (1, 1), sampling_ratio=1)

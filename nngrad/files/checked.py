@@ -5,12 +5,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+_MOST = 2**63 - 1
+"""The largest number that an int64 holds."""
+
 
 class NotKnownHere(Exception):
     """A valid file needs something that this installation lacks; the message says what."""
 
 
-def integer(value: Any, least: int, most: int) -> int:
+def integer(value: Any, least: int, most: int = _MOST) -> int:
     """Check that `value` is an integer from `least` to `most`, and return it.
 
     Raises:
@@ -21,7 +24,7 @@ def integer(value: Any, least: int, most: int) -> int:
     return value
 
 
-def whole_numbers(value: Any, least: int, most: int) -> tuple[int, ...]:
+def whole_numbers(value: Any, least: int, most: int = _MOST) -> tuple[int, ...]:
     """Check that `value` is a list of integers from `least` to `most`, and return them.
 
     Raises:

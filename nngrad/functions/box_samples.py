@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import itertools
 from collections.abc import Callable
 from typing import Any, NamedTuple
@@ -14,6 +15,10 @@ from jax import lax
 from ..graph.arguments import as_float
 from ..graph.for_xla import computed_once
 from .arithmetic import floating, widened
+
+
+def _placed(first: jax.Array, step: jax.Array, part: jax.Array) -> jax.Array:
+    return first + step * part
 
 
 class BinAxis(NamedTuple):
@@ -35,9 +40,11 @@ class BinAxis(NamedTuple):
         place = lax.broadcasted_iota(self.first.dtype, (self.first.shape[0], self.bins), 1)
         count = jnp.maximum(self.samples, 1)
         # XLA may round a product and a sum differently wherever it recomputes them. Computed once, the weights are
-        # consistent with the pixels.
-        at = computed_once(lambda first, step, part: first + step * part, self.first, self.step,
-                           place + (sample + 0.5) / count)
+        # consistent with the pixels. The call that sees to it is for XLA's compiler for CPUs alone.
+        part = place + (sample + 0.5) / count
+        at = lax.platform_dependent(
+            self.first, self.step, part, cpu=functools.partial(computed_once, _placed), default=_placed
+        )
         near = (at >= -1) & (at <= self.size) & (sample < self.samples)
         at = jnp.clip(at, 0, self.size - 1)
         before = jnp.minimum(jnp.floor(at), max(self.size - 2, 0))

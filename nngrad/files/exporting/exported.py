@@ -26,7 +26,6 @@ from ..storage import Arrays, arrays_from, content_of
 
 FORMAT, VERSION = "nngrad exported function", 1
 _METADATA, _PROGRAM, _PARAMETERS = "metadata.json", "program.bin", "parameters.safetensors"
-_MOST = 2**63 - 1
 _MEMBERS = {_METADATA, _PROGRAM, _PARAMETERS}
 ARRANGEMENTS = ("one", "list", "dict")
 """The structures of results: an array, a list, or a dict by name."""
@@ -273,10 +272,10 @@ def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
 def _described(facts: Any, path: str | Path) -> Described:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise ValueError(f"its format is not {FORMAT!r}")
-    if integer(facts["format_version"], 1, _MOST) > VERSION:
+    if integer(facts["format_version"], 1) > VERSION:
         raise NotKnownHere(f"{path}: was written in version {facts['format_version']} of the format, by nngrad "
                            f"{facts.get('nngrad')!r:.20}; this nngrad reads up to version {VERSION}: upgrade nngrad")
-    calling = integer(facts["calling_convention"], 0, _MOST)
+    calling = integer(facts["calling_convention"], 0)
     least = jax_export.minimum_supported_calling_convention_version
     most = jax_export.maximum_supported_calling_convention_version
     if not least <= calling <= most:
@@ -295,5 +294,5 @@ def _described(facts: Any, path: str | Path) -> Described:
 
 
 def _named(facts: Any) -> Named:
-    shape = tuple([n if isinstance(n, str) else integer(n, 0, _MOST) for n in facts["shape"]])
+    shape = tuple([n if isinstance(n, str) else integer(n, 0) for n in facts["shape"]])
     return Named(text(facts["name"]), shape, dtype_of(text(facts["dtype"])))

@@ -32,7 +32,6 @@ _MOST_NESTED = 32
 """The limit on the nesting of bodies."""
 _MOST_STEPS = 1 << 22
 """The limit on the steps of a body, with nested bodies counted once per occurrence."""
-_MOST = 2**63 - 1
 
 
 class _Kind(NamedTuple):
@@ -78,7 +77,7 @@ class GraphReader:
     def __init__(self, tables: Mapping[str, Any], arrays: Mapping[str, np.ndarray[Any, Any]]) -> None:
         self._tables = tables
         self._specs = [
-            checked_spec(whole_numbers(shape, 0, _MOST), dtype_of(text(dtype)))
+            checked_spec(whole_numbers(shape, 0), dtype_of(text(dtype)))
             for dtype, shape in list_of(tables, "specs")
         ]
         self._ops = [_op(row) for row in list_of(tables, "ops")]
@@ -161,7 +160,7 @@ class GraphReader:
                 raise ValueError(f"bodies are more than {_MOST_NESTED} deep in one another, or too long")
             steps.append((kind.op, arguments, ins))
             specs += made
-        orders = whole_numbers(row["orders"], 0, _MOST)
+        orders = whole_numbers(row["orders"], 0)
         if len(orders) != len(steps):
             raise ValueError("a body has more or fewer orders than steps")
         body = Block(inputs, tuple(steps), orders, whole_numbers(row["outputs"], -len(specs), len(inputs) - 1),
@@ -239,7 +238,7 @@ class GraphReader:
         for number, mark in list_of(self._tables, "marks"):
             is_policy = mark.__class__ is list
             self._function(number).mark = (
-                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0, _MOST), RecomputeScope())
+                read_policy(mark) if is_policy else scopes.setdefault(integer(mark, 0), RecomputeScope())
             )
         for number, tags in list_of(self._tables, "tags"):
             self._function(number).tags = {name: argument_from_json(tag, (), self._op) for name, tag in tags.items()}
@@ -270,13 +269,13 @@ class GraphReader:
             derivations.append(derivation)
         for number, of, x, mode, order, unknown, before, of_y in list_of(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
-            earlier = frozenset([(integer(n, 0, _MOST), _mode(name, reason)) for n, name, reason in before])
+            earlier = frozenset([(integer(n, 0), _mode(name, reason)) for n, name, reason in before])
             laplacian = None
             if of_y is not None:
                 y, point, lead = of_y
                 laplacian = self.value(y), self.value(point), integer(lead, 0, self.value(y).ndim)
             self.value(number)._derived = ResultDerivation(
-                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0, _MOST), text(unknown),
+                known, None if x is None else self.value(x), _mode(*mode), integer(order, 0), text(unknown),
                 earlier, laplacian,
             )  # fmt: skip
 
@@ -319,7 +318,7 @@ def _source(source: Any) -> Any:
     if source == []:
         return key_source()
     seed, (start, drawn) = source
-    return source_at(integer(seed, 0, 2**64 - 1), (integer(start, 0, 2**64 - 1), integer(drawn, 0, _MOST)))
+    return source_at(integer(seed, 0, 2**64 - 1), (integer(start, 0, 2**64 - 1), integer(drawn, 0)))
 
 
 def _context(backend: Any, device: Any) -> Context:
