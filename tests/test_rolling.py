@@ -17,6 +17,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+from nngrad.execution import passes
 from nngrad.execution.cpu import rolling
 from nngrad.execution.cpu.repetitions import stretches_of
 from nngrad.execution.cpu.rolling import LoopFound, functions_to_compile, loops_in, with_recurrences_rolled
@@ -36,7 +37,7 @@ WIDTH, BATCH = 3, 2
 @pytest.fixture
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let short recurrences become loops too."""
-    monkeypatch.setattr(rolling, "LEAST_CALLS", 1)
+    monkeypatch.setattr(passes, "LEAST_CALLS", 1)
     monkeypatch.setattr(rolling, "LEAST_SAVED", 4)
     monkeypatch.setattr(rolling, "LEAST_STEPS", 4)
 

@@ -16,6 +16,7 @@ from ..graph.block import Block
 from ..graph.body_op import ControlOp, in_place_of
 from ..graph.options import Switched, switched
 from ..graph.spelling import left_out
+from ..graph.thresholds import LEAST_CALLS, MOST_SOURCES
 from ..graph.traverse import operands_first
 from .cpu.layouts import with_channels_last, with_substitutes
 from .cpu.once import with_sines_once, with_sums_once
@@ -62,8 +63,6 @@ def with_loops_together(block: Block) -> Block:
     Loops are considered together if the longest path from a leaf to each passes the same number of loops: then none of
     them depends on another.
     """
-    if not any([_is_loop(op) for op, _, _ in block.steps]):
-        return block
     calls, _ = calls_of(block)
     ranks: dict[int, int] = {}
     sides: dict[tuple[object, int], list[Call]] = {}
@@ -112,24 +111,37 @@ class Pass(NamedTuple):
     what: str
     """What it looks for."""
     run: Callable[[Block], Block | list[Partition]]
+    may_apply: Callable[[Block], bool]
+    """A cheap check that is False only for blocks that it would leave unchanged."""
     platform: str | None = None
     """JAX's name of the platform that it is for; None for all."""
 
 
-HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(block)[0])
+def _with(what: Callable[[Op], object]) -> Callable[[Block], bool]:
+    """Whether an op of a block, or of a body in it, is what a pass looks for."""
+    return lambda block: any(map(what, block.ops))
+
+
+HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(block)[0], lambda block: True)
 """It runs before an executable is looked up, since programs that differ only in numbers share one. If a program is cut,
 each partition has its own numbers hoisted."""
 
 LOWERING = (
-    Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline),
-    Pass("join_loops", "loops that have steps in common, and can be one", with_loops_together),
-    Pass("channels_last", "convolutions, around which channels can come last", with_channels_last, "cpu"),
-    Pass("substitute", "functions that have another forward for this compiler", with_substitutes, "cpu"),
-    Pass("roll", "recurrences that were unrolled, and can be loops", with_recurrences_rolled, "cpu"),
-    Pass("sine_once", "sines that would be computed several times", with_sines_once, "cpu"),
-    Pass("partition", "more than the compiler takes at once", lambda block: cut(block) if is_long(block) else block),
-    Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once, "cpu"),
-)
+    Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline,
+         _with(lambda op: isinstance(op, ControlOp))),
+    Pass("join_loops", "loops that have steps in common, and can be one", with_loops_together, _with(_is_loop)),
+    Pass("channels_last", "convolutions, around which channels can come last", with_channels_last,
+         _with(lambda op: op.channels_last is not None and op.heavy), "cpu"),
+    Pass("substitute", "functions that have another forward for this compiler", with_substitutes,
+         _with(lambda op: op.on_cpu is not None), "cpu"),
+    Pass("roll", "recurrences that were unrolled, and can be loops", with_recurrences_rolled,
+         lambda block: len(block.steps) >= LEAST_CALLS, "cpu"),
+    Pass("sine_once", "sines that would be computed several times", with_sines_once,
+         _with(lambda op: op.taken_for_light), "cpu"),
+    Pass("partition", "more than the compiler takes at once", cut, is_long),
+    Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once,
+         lambda block: len(block.steps) > MOST_SOURCES, "cpu"),
+)  # fmt: skip
 """The passes in the order in which they run, when a program is traced. Once a block is cut, the rest are skipped."""
 
 PASSES = (HOIST, *LOWERING)
@@ -186,7 +198,7 @@ def steps_of_lowering(
     block, without = program.block, program.without | ({"partition"} if as_a_whole else set())
     for each in LOWERING:
         if each.platform in (None, platform):
-            made = block if each.name in without else each.run(block)
+            made = each.run(block) if each.name not in without and each.may_apply(block) else block
             yield each, block, made
             if isinstance(made, list):
                 return

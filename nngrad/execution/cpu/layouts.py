@@ -37,8 +37,6 @@ def channels_first(x: Array, /) -> jax.Array:
 
 def with_channels_last(block: Block) -> Block:
     """The block with channels-last convolutions; unchanged if it has none to convert."""
-    if not any([op.heavy and op.channels_last is not None for op, _, _ in block.steps]):
-        return block
     return _Layouts(block).rewritten()
 
 

@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 from ...graph import Spec
 from ...graph.block import Block
-from ...graph.thresholds import LEAST, LEAST_CALLS, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
+from ...graph.thresholds import LEAST, LEAST_SAVED, LEAST_STEPS, MOST_AT_THE_EDGES, MOST_LEFT
 from ...graph.traverse import operands_first
 from ..program import Call, block_of, calls_of, late, without_identities
 from .listing import Listing, Window, is_long_sum
@@ -57,8 +57,6 @@ def functions_to_compile(block: Block) -> int:
 
 def with_recurrences_rolled(block: Block) -> Block:
     """The block with unrolled recurrences rolled into loops; unchanged if there are none."""
-    if len(block.steps) < LEAST_CALLS:
-        return block
     listed, specs = calls_of(block)
     calls, outputs = without_identities(block, listed)
     found = _rolled_in(block, Listing(calls, specs, outputs))
