@@ -16,8 +16,8 @@ from ..graph.body_op import ControlOp
 from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
+from ..graph.op import arguments_need_x64
 from ..graph.processes import group_of, groups_of, several_processes
-from ..graph.spec import arguments_need_x64
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together
 from .across import Across

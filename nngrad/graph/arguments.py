@@ -92,11 +92,6 @@ class NegativeZero(float):
 _NEGATIVE_ZERO = NegativeZero(-0.0)
 
 
-def plain(argument: Any) -> Any:
-    """A static argument as forwards and backward rules receive it."""
-    return -0.0 if argument.__class__ is NegativeZero else argument
-
-
 def key_of(value: Any) -> Any:
     """A hashable value's part of a cache key. It tells apart values that are merely equal (1, 1.0 and True; 0.0 and
     -0.0), and is the same for every NaN."""

@@ -18,12 +18,12 @@ from .engine import engine
 from .function import next_serials
 from .making import make
 from .ndarray import NdArray
-from .op import Op
+from .op import Op, arguments_need_x64
 from .options import build_options
 from .origins import GradientsTaken, Instance
 from .processes import Processes, groups_of
 from .source_location import SourceLocation
-from .spec import Spec, arguments_need_x64
+from .spec import Spec
 from .variable import Variable, leaf_of
 
 T = TypeVar("T")

@@ -7,8 +7,6 @@ extending a list makes the call, in C, and values are read from the list's last 
 from __future__ import annotations
 
 import threading
-from collections.abc import Sequence
-from contextlib import ExitStack
 from sys import getrefcount
 from typing import Any
 
@@ -100,33 +98,6 @@ class InPlaceTuple(Value):
         """The arrays."""
         with self.owner.lock:
             return (*self.owner.held[-1][self.entry],)
-
-
-def raw_together(values: Sequence[Value]) -> list[Any]:
-    """The arrays of several values, read atomically."""
-    owner: InPlace | None = None
-    for v in values:
-        if v.__class__ is InPlaceValue and v.owner is not owner:
-            if owner is not None:
-                break
-            owner = v.owner
-    else:
-        if owner is None:
-            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
-        with owner.lock:
-            held = owner.held[-1]
-            return [
-                v.raw() if v.has_view
-                else v.array if v.array is not None
-                else held[v.entry][v.index] if v.__class__ is InPlaceValue
-                else v.raw()
-                for v in values
-            ]
-    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
-    with ExitStack() as stack:
-        for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
-            stack.enter_context(owner.lock)
-        return [v.raw() for v in values]
 
 
 def donated(arrays: tuple[Any, ...]) -> tuple[Any, ...]:

@@ -7,20 +7,21 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Iterable, Sequence
+from contextlib import ExitStack
 from typing import TYPE_CHECKING, Any
 
 import jax.numpy as jnp
 import numpy as np
 
 from .engine import KeySource, engine
-from .in_place import raw_together
+from .in_place import InPlace, InPlaceValue
 from .mesh import Mesh
 from .ndarray import NdArray, host_array
 from .options import build_options
 from .process import Process, check_process
 from .source_location import warn_user
 from .spec import DType, Spec, refuse_tracer
-from .value import values_of
+from .value import Value, values_of
 from .variable import Variable, leaf_of
 
 if TYPE_CHECKING:
@@ -62,6 +63,33 @@ def arrays_of(
     for i, key in keys.items():
         arrays[i] = key  # not the key that another thread draws at the same time
     return arrays if mesh is None else mesh.placed(leaves, arrays)
+
+
+def raw_together(values: Sequence[Value]) -> list[Any]:
+    """The arrays of several values, read atomically."""
+    owner: InPlace | None = None
+    for v in values:
+        if v.__class__ is InPlaceValue and v.owner is not owner:
+            if owner is not None:
+                break
+            owner = v.owner
+    else:
+        if owner is None:
+            return [v.raw() if v.array is None or v.has_view else v.array for v in values]
+        with owner.lock:
+            held = owner.held[-1]
+            return [
+                v.raw() if v.has_view
+                else v.array if v.array is not None
+                else held[v.entry][v.index] if v.__class__ is InPlaceValue
+                else v.raw()
+                for v in values
+            ]
+    owners = {v.owner for v in values if v.__class__ is InPlaceValue}
+    with ExitStack() as stack:
+        for owner in sorted(owners, key=id):  # in a fixed order, so that two readers cannot deadlock
+            stack.enter_context(owner.lock)
+        return [v.raw() for v in values]
 
 
 def arrays_in(cells: Iterable[NdArray]) -> list[Any]:

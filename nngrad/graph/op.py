@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Generic, Protocol, TypeAlias, overload
 import jax
 import numpy as np
 
-from .arguments import plain, text_of_kind
+from .arguments import NegativeZero, text_of_kind
 from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .facts import Facts, unknown
 from .jaxpr import does_much
@@ -19,7 +19,7 @@ from .process import unharmed
 from .processes import as_one_of, groups_of
 from .refusals import REFUSALS, raise_by_name
 from .schema import Schema
-from .spec import Spec, arguments_need_x64, spec_of, x64_if
+from .spec import Spec, spec_of, x64_if
 from .spelling import no_such_argument
 from .thresholds import MOST_ANSWERS
 from .variable import Variable
@@ -319,6 +319,21 @@ class Composite(Generic[P, R]):
 
     def __reduce__(self) -> str:
         return self.name
+
+
+def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
+    """Whether a 64-bit dtype is among an op's arguments, or occurs in a body among them."""
+    return any([
+        a.itemsize == 8 if isinstance(a, np.dtype)
+        else arguments_need_x64(a) if isinstance(a, tuple)
+        else getattr(a, "needs_x64", False)
+        for a in arguments
+    ])
+
+
+def plain(argument: Any) -> Any:
+    """A static argument as forwards and backward rules receive it."""
+    return -0.0 if argument.__class__ is NegativeZero else argument
 
 
 class Maker(Protocol):

@@ -120,16 +120,6 @@ def x64_if(needs_x64: bool) -> Any:
     return jax.enable_x64(True) if needs_x64 else _UNCHANGED
 
 
-def arguments_need_x64(arguments: tuple[Any, ...]) -> bool:
-    """Whether a 64-bit dtype is among an op's arguments, or occurs in a body among them."""
-    return any([
-        a.itemsize == 8 if isinstance(a, np.dtype)
-        else arguments_need_x64(a) if isinstance(a, tuple)
-        else getattr(a, "needs_x64", False)
-        for a in arguments
-    ])
-
-
 class _Unchanged:
     def __enter__(self) -> None: ...
 

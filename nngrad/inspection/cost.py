@@ -19,8 +19,9 @@ from ..graph import Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp
 from ..graph.jaxpr import name_of, parameters_of
+from ..graph.op import arguments_need_x64
 from ..graph.shown import aligned, html_table
-from ..graph.spec import arguments_need_x64, x64_if
+from ..graph.spec import x64_if
 
 
 class Cost(NamedTuple):

@@ -16,12 +16,11 @@ from ..autodiff.binding import look_away, look_out, looking, met_with
 from ..execution.compiling import Work
 from ..execution.program import structure_of_settings
 from ..graph import Variable
-from ..graph.in_place import raw_together
 from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process
 from ..graph.refusals import explained
 from ..graph.spec import x64_if
-from ..graph.value import Zeros, hold_together, values_of
+from ..graph.value import Zeros, hold_together
 from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
@@ -270,7 +269,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)
         with self.updating:
-            self._update(None, (self._rate, raw_together(values_of([p.grad for p in self._variables]))))
+            self._update(None, (self._rate, arrays_in([p.grad for p in self._variables])))
         call_after(update_post_hook)
 
     def _flat_update(self, params: Arrays, state: Arrays, arguments: tuple[Any, list[Any]]) -> Results:

@@ -20,7 +20,8 @@ import jax
 
 from ...graph import Function, Op, Spec, Variable, by_rank
 from ...graph.jaxpr import primitives_in
-from ...graph.spec import arguments_need_x64, spec_of, x64_if
+from ...graph.op import arguments_need_x64
+from ...graph.spec import spec_of, x64_if
 from ...graph.traverse import operands_first
 
 _COSTLY = frozenset({
