@@ -151,7 +151,7 @@ def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable
     """Set the parameter at `path` below the current scope, and list it in `made` first, so that it can be removed."""
     name = path[-1]
     if name == RESERVED:
-        raise ValueError(f"a parameter cannot have the name {name!r}: files keep something else under it")
+        raise ValueError(f"a parameter cannot be named {name!r}, which file formats reserve")
     if param.parent is None and param.cell.axes is None:
         param.cell.axes = ()  # replicated on a mesh, unlike a batch
     with _lock:

@@ -278,13 +278,13 @@ def change(tables: Any, where: list[Any], new: Any) -> None:
 
 
 @pytest.mark.parametrize(("where", "new", "message"), [
-    (["format"], "other", "format"), (["format_version"], 99, "version 99"), (["nngrad"], 3, "no text"),
-    (["ops", 0, "name"], "no_such_function", "'no_such_function', which is not known"),
-    (["ops", 0, "arguments"], ["invented"], "invented"), (["specs", 0, 1], [-1], "not from 0 to"),
+    (["format"], "other", "format"), (["format_version"], 99, "version 99"), (["nngrad"], 3, "expected a string"),
+    (["ops", 0, "name"], "no_such_function", "'no_such_function', which is not registered"),
+    (["ops", 0, "arguments"], ["invented"], "invented"), (["specs", 0, 1], [-1], "expected integers from 0 to"),
     (["specs", 0, 1], [2**40, 2**40], "damaged"), (["specs", 0, 0], "complex64", "damaged"),
     (["inputs_of_functions", 0], [-1], "damaged"), (["inputs_of_functions", 0], [10**9], "damaged"),
     (["inputs_of_functions", 0], [], "damaged"), (["inputs_of_functions", 0], [True], "damaged"),
-    (["specs_of_functions", 0], [], "does not give"), (["kinds_of_functions", 0], -1, "damaged"),
+    (["specs_of_functions", 0], [], "other shapes or dtypes"), (["kinds_of_functions", 0], -1, "damaged"),
     (["orders_of_functions"], [0], "damaged"), (["leaves", 0, 0], 99, "damaged"), (["outputs", "y"], 99, "damaged"),
     (["cells"], [], "damaged"), (["parameters", 0, 1], -1, "damaged"), (["contexts"], [["abacus", "0"]], "abacus"),
     (["definitions", 0, "op"], 99, "damaged"), (["definitions"], [{"steps": 3}], "damaged"),

@@ -137,9 +137,9 @@ def test_what_is_idle_is_warned_of_at_the_users_line(tmp_path: Path) -> None:
     y = F.sum(OTHER)
     with pytest.warns(UserWarning, match="^backward: nothing needs a gradient") as caught:
         y.backward()
-    with pytest.warns(UserWarning, match="^save_parameters: params is empty, so .* holds none") as empty:
+    with pytest.warns(UserWarning, match="^save_parameters: params is empty, so .* is empty") as empty:
         nn.save_parameters(tmp_path / "none.safetensors", {})
-    with pytest.warns(UserWarning, match="^save_parameters: there are no parameters below the present scope"), \
+    with pytest.warns(UserWarning, match="^save_parameters: the current scope has no parameters"), \
             nn.parameter_scope("nobody"):
         nn.save_parameters(tmp_path / "none.safetensors")
     assert {w.filename for w in [*caught, *empty]} == {__file__}

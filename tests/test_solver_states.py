@@ -207,7 +207,7 @@ def test_what_belongs_to_no_parameter(tmp_path: Path) -> None:
     other.set_states(states)
     assert (other.updates, other.skipped_updates, float(other.loss_scale)) == (3, 1, 4.0)
     for name in ("s.h5", "s.protobuf"):
-        with pytest.raises(ValueError, match=rf"{name}: nnabla's files of states have no place for loss_scale\.scale"):
+        with pytest.raises(ValueError, match=rf"{name}: nnabla's format for states cannot hold loss_scale\.scale"):
             solver.save_states(tmp_path / name)
         assert not (tmp_path / name).exists()
     own = S.Solver.from_optax(optax.adam(0.1))
@@ -226,14 +226,14 @@ def test_files_that_do_not_fit(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match=r"Adam\.h5: set_states: missing .*'m:one/affine/W'.*unknown .*'mean:one/aff"):
         solver.load_states(STATES / "Adam.h5")
     nn.save_parameters(tmp_path / "parameters.h5")
-    with pytest.raises(ValueError, match=r"parameters\.h5: no file of a solver's states: 'one/affine' has no 't'"):
+    with pytest.raises(ValueError, match=r"parameters\.h5: not a file of solver states: 'one/affine' has no 't'"):
         solver.load_states(tmp_path / "parameters.h5")
     (tmp_path / "other.protobuf").write_bytes(b"")
-    with pytest.raises(ValueError, match=r"other\.protobuf: no file of a solver's states"):
+    with pytest.raises(ValueError, match=r"other\.protobuf: not a file of solver states"):
         solver.load_states(tmp_path / "other.protobuf")
     whole = (STATES / "Momentum.protobuf").read_bytes()
     (tmp_path / "damaged.protobuf").write_bytes(whole[:-3])
-    with pytest.raises(ValueError, match=r"damaged\.protobuf: not a file of nnabla's, or a damaged one"):
+    with pytest.raises(ValueError, match=r"damaged\.protobuf: not an nnabla file, or a damaged one"):
         solver.load_states(tmp_path / "damaged.protobuf")
 
 

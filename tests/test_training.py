@@ -292,7 +292,7 @@ def test_inputs_are_checked() -> None:
     x, t = Variable((8, 3)), Variable((8, 2))
     step = train_step(error(x, t), get_parameters(), S.Sgd(), inputs=[x, t])
     step(X.astype(np.float64), (10 * T).astype(np.int64))
-    for arrays, message in [((X,), "1 arrays given for 2"), ((X, T, T), "3 arrays given for 2")]:
+    for arrays, message in [((X,), "expected 2 inputs, got 1"), ((X, T, T), "expected 2 inputs, got 3")]:
         with pytest.raises(TypeError, match=message):
             step(*arrays)
     with pytest.raises(ValueError, match=r"input 1: expected shape \(8, 2\), got \(8, 3\)"):
@@ -300,7 +300,7 @@ def test_inputs_are_checked() -> None:
     for value in (None, "x", {"x": X}, [[1.0], [1.0, 2.0]]):
         with pytest.raises((TypeError, ValueError), match=r"input 0: expected an array of float32\[8, 3\], got "):
             step(value, T)
-    with pytest.raises(TypeError, match="1 arrays given for 2"):
+    with pytest.raises(TypeError, match="expected 2 inputs, got 1"):
         step(X.tolist())
     with pytest.raises(ValueError, match=r"input 1: expected shape \(8, 2\), got \(\)"):
         step(X, 1.0)

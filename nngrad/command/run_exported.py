@@ -63,7 +63,7 @@ def _arrays(function: ExportedFunction, inputs: Sequence[str]) -> tuple[list[Any
             given.append(_read(Path(text)))
             continue
         if name not in names:
-            raise ValueError(f"--input {text}: there is no input {name!r}{did_you_mean(name, names)}; inputs are "
+            raise ValueError(f"--input {text}: unknown input {name!r}{did_you_mean(name, names)}; expected "
                              f"{', '.join(names)}")
         if name in named:
             raise ValueError(f"--input {text}: {name!r} is given twice")

@@ -39,9 +39,9 @@ def members_of(content: bytes, required: Set[str], known: Set[str], what: str) -
             entries = archive.infolist()
             names = [entry.filename for entry in entries]
             if not required <= set(names) <= known or len(set(names)) != len(names):
-                raise ValueError(f"it holds {', '.join(names)[:200]}")
+                raise ValueError(f"unexpected members: {', '.join(names)[:200]}")
             if any([entry.compress_type != zipfile.ZIP_STORED for entry in entries]):
-                raise ValueError("its members are compressed")
+                raise ValueError("compressed members")
             if any([entry.file_size > len(content) for entry in entries]):
                 raise ValueError("a member is larger than the file")
             return {entry.filename: archive.read(entry) for entry in entries}  # zipfile checks their checksums

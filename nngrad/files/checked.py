@@ -9,7 +9,7 @@ _MOST = 2**63 - 1
 """The largest number that an int64 holds."""
 
 
-class NotKnownHere(Exception):
+class NotAvailable(Exception):
     """A valid file needs something that this installation lacks; the message says what."""
 
 
@@ -20,7 +20,7 @@ def integer(value: Any, least: int, most: int = _MOST) -> int:
         ValueError: `value` is anything else.
     """
     if value.__class__ is not int or not least <= value <= most:
-        raise ValueError(f"{value!r:.40} is no whole number from {least} to {most}")
+        raise ValueError(f"expected an integer from {least} to {most}, got {value!r:.40}")
     return value
 
 
@@ -31,9 +31,9 @@ def whole_numbers(value: Any, least: int, most: int = _MOST) -> tuple[int, ...]:
         ValueError: `value` is anything else.
     """
     if value.__class__ is not list or not _INT.issuperset(map(type, value)):
-        raise ValueError(f"{value!r:.40} is no list of whole numbers")
+        raise ValueError(f"expected a list of integers, got {value!r:.40}")
     if value and not (least <= min(value) and max(value) <= most):
-        raise ValueError(f"{value!r:.40} has numbers that are not from {least} to {most}")
+        raise ValueError(f"expected integers from {least} to {most}, got {value!r:.40}")
     return tuple(value)
 
 
@@ -47,7 +47,7 @@ def boolean(value: Any) -> bool:
         ValueError: `value` is anything else.
     """
     if value.__class__ is not bool:
-        raise ValueError(f"{value!r:.40} is neither true nor false")
+        raise ValueError(f"expected true or false, got {value!r:.40}")
     return value
 
 
@@ -58,7 +58,7 @@ def text(value: Any) -> str:
         ValueError: `value` is anything else.
     """
     if value.__class__ is not str:
-        raise ValueError(f"{value!r:.40} is no text")
+        raise ValueError(f"expected a string, got {value!r:.40}")
     return value
 
 
@@ -70,5 +70,5 @@ def list_of(table: Mapping[str, Any], name: str) -> list[Any]:
     """
     value = table.get(name)
     if value.__class__ is not list:
-        raise ValueError(f"{name!r} is no list")
+        raise ValueError(f"{name!r} must be a list, got {value!r:.40}")
     return value

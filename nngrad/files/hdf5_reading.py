@@ -32,7 +32,7 @@ def read_datasets(content: bytes) -> tuple[list[list[Any]], list[Any]]:
     def add(name: str, item: Any) -> None:
         if isinstance(item, h5py.Dataset):
             if item.is_virtual or item.external:
-                raise ValueError(f"{name!r} is in another file")
+                raise ValueError(f"{name!r} is stored in another file")
             if item.dtype.kind not in "biuf" or item.dtype.itemsize > 8:
                 raise ValueError(f"{name!r} has dtype {item.dtype}, which is not supported")
             index = item.attrs.get("index")
@@ -43,7 +43,7 @@ def read_datasets(content: bytes) -> tuple[list[list[Any]], list[Any]]:
         file.visititems(add)
         nbytes = sum([int(item.nbytes) for _, item in found])
         if nbytes > MOST_FOLD * len(content):
-            raise ValueError(f"it is said to hold {nbytes} bytes of values, which do not go into {len(content)}")
+            raise ValueError(f"it claims {nbytes} bytes of values in a file of {len(content)} bytes")
         _limit("RLIMIT_AS", _ROOM + len(content) + 3 * nbytes)
         facts, values = [], []
         for (*_, name), item in sorted(found, key=lambda each: each[0]):

@@ -69,7 +69,7 @@ def h5_of(arrays: Mapping[str, Any], need_grad: Mapping[str, bool], where: str) 
     with h5py.File(content, "w") as file:
         for index, (name, array) in enumerate(arrays.items()):
             if NO_NAME.search(name):
-                raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
+                raise ValueError(f"{where}: {name!r} is not a valid name in an HDF5 file")
             file[name] = widened(array)
             file[name].attrs["need_grad"] = need_grad[name]
             file[name].attrs["index"] = index
@@ -100,8 +100,8 @@ def _read_h5(content: bytes, where: str) -> FileParameters:
         results.seek(0)
         line = results.readline()
         if done.returncode or not line:
-            raise ValueError(f"{where}: a damaged HDF5 file, which the library crashes on or does not read within "
-                             f"{seconds} seconds (exit code {done.returncode})")
+            raise ValueError(f"{where}: a damaged HDF5 file: the library crashed, or did not read it within {seconds} "
+                             f"seconds (exit code {done.returncode})")
         told = json.loads(line)
         values = results.read()
     if isinstance(told, str):
@@ -175,7 +175,7 @@ def message_in(content: bytes, where: str) -> Any:
     try:
         return parameter_message().FromString(content)
     except errors.DecodeError as error:
-        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+        raise ValueError(f"{where}: not an nnabla file, or a damaged one ({error})") from error
 
 
 def message_of_text(content: bytes, kind: Callable[[], Any], where: str, what: str) -> Any:
@@ -195,7 +195,7 @@ def message_of_text(content: bytes, kind: Callable[[], Any], where: str, what: s
     try:
         return text_format.Parse(content.decode(), kind()(), allow_unknown_field=True)
     except (UnicodeDecodeError, text_format.ParseError) as error:
-        raise ValueError(f"{where}: not a file of nnabla's, or a damaged one ({error})") from error
+        raise ValueError(f"{where}: not an nnabla file, or a damaged one ({error})") from error
 
 
 def _read_protobuf(content: bytes, where: str) -> FileParameters:
@@ -223,7 +223,7 @@ def array_of_message(message: Any, name: str, where: str) -> np.ndarray[Any, Any
     """
     shape = tuple(message.shape.dim)
     if min(shape, default=0) < 0 or math.prod(shape) != len(message.data):
-        raise ValueError(f"{where}: a damaged file: {name!r} has shape {shape} and {len(message.data)} values")
+        raise ValueError(f"{where}: damaged: {name!r} has shape {shape} but {len(message.data)} values")
     return np.array(message.data, np.float32).reshape(shape)
 
 
@@ -237,14 +237,14 @@ def members_of_archive(content: bytes, where: str) -> dict[str, bytes]:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             nbytes = sum([each.file_size for each in archive.infolist()])
             if nbytes > MOST_FOLD * len(content):
-                raise ValueError(f"it is said to hold {nbytes} bytes, which do not go into {len(content)}")
+                raise ValueError(f"it claims {nbytes} bytes in a file of {len(content)} bytes")
             end = content.rindex(b"PK\5\6")  # the end record of the directory, with the number of members
             if int.from_bytes(content[end + 10 : end + 12], "little") not in (len(archive.infolist()), 0xFFFF):
-                raise ValueError("its directory has not as many files as it says")
+                raise ValueError("its directory lists another number of files than it records")
             # Read all members: zipfile compares names in the directory with those in the members, and finds damage.
             return {name: archive.read(name) for name in archive.namelist()}
     except Exception as error:  # truncated, encrypted or malformed archives raise nearly anything
-        raise ValueError(f"{where}: not an archive of nnabla's, or a damaged one ({error})") from error
+        raise ValueError(f"{where}: not an nnabla archive, or a damaged one ({error})") from error
 
 
 def _read_archive(content: bytes, where: str) -> FileParameters:

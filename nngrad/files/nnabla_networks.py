@@ -101,7 +101,7 @@ def read_networks(path: str | Path, extension: str) -> Any:
     if extension == ".nnp":
         members = members_of_archive(content, where)
         content = b"\n".join([each for name, each in members.items() if name.endswith((".nntxt", ".prototxt"))])
-    return message_of_text(content, network_message, where, "networks of nnabla's")
+    return message_of_text(content, network_message, where, "nnabla networks")
 
 
 def build_network(
@@ -130,8 +130,8 @@ def build_network(
     for each in network.variable:
         if each.type == "Parameter":
             if each.name not in parameters:
-                raise ValueError(f"{where}: the file has no values of the parameter {each.name!r}, and neither has the "
-                                 "present scope: call nn.load_parameters first")
+                raise ValueError(f"{where}: the parameter {each.name!r} is neither in the file nor in the current "
+                                 "scope; call nn.load_parameters first")
             variables[each.name] = parameters[each.name]
         elif each.name in given:
             variables[each.name] = given[each.name]
@@ -143,8 +143,8 @@ def build_network(
         for name, y in zip(f.output, outputs, strict=False):
             variables[name] = given.get(name, y)
             if not given and y.shape != shapes.get(name, y.shape):
-                raise ValueError(f"{where}: {f.name} ({f.type}) gives {name!r} the shape {y.shape}, and the file says "
-                                 f"{shapes[name]}" + "; give another batch_size" * (batch_size is not None))
+                raise ValueError(f"{where}: {f.name} ({f.type}) computes {name!r} with shape {y.shape}, but the file "
+                                 f"says {shapes[name]}" + "; give another batch_size" * (batch_size is not None))
     return variables
 
 
@@ -152,11 +152,11 @@ def _apply(f: Any, variables: Mapping[str, Variable], size: int, where: str) -> 
     """Apply the function in F that corresponds to a function in a file."""
     kind = function_types().get(f.type)
     if kind is None or f.repeat_id:
-        loop = "in a loop, " if f.repeat_id else ""
-        raise ValueError(f"{where}: the function {f.name!r} of type {f.type} is {loop}not one that nngrad reads")
+        loop = ", in a loop," if f.repeat_id else ""
+        raise ValueError(f"{where}: the function {f.name!r} of type {f.type}{loop} is not supported")
     unknown = [name for name in f.input if name not in variables]
     if unknown:
-        raise ValueError(f"{where}: {f.name} ({f.type}) reads {unknown[0]!r}, which nothing before it gives")
+        raise ValueError(f"{where}: {f.name} ({f.type}) reads {unknown[0]!r}, which no earlier function computes")
     function = getattr(F, kind.function)
     inputs = [variables[name] for name in f.input]
     arguments = _arguments(f, kind, inspect.signature(function).parameters, size, where)
@@ -184,5 +184,5 @@ def _arguments(f: Any, kind: FunctionType, known: Mapping[str, Any], size: int, 
         if name in known:
             arguments[name] = value
         elif value and field not in ("inplace", "no_scale", "no_bias"):
-            raise ValueError(f"{where}: {f.name} ({f.type}) has {field}={value!r}, which F.{kind.function} has not")
+            raise ValueError(f"{where}: {f.name} ({f.type}) has {field}={value!r}, which F.{kind.function} lacks")
     return arguments

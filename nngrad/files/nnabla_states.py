@@ -39,8 +39,8 @@ def write_states(path: str | Path, states: Mapping[str, Any]) -> None:
     """
     others = [name for state in [states.get("")] if state is not None for name in state.pstate or ["skipped updates"]]
     if others:
-        raise ValueError(f"{path}: nnabla's files of states have no place for {', '.join(others)}, which belongs to no "
-                         "parameter; a file whose name ends in .safetensors has")
+        raise ValueError(f"{path}: nnabla's format for states cannot hold {', '.join(others)}, which belongs to no "
+                         "parameter; save to a file that ends in .safetensors")
     arrays = {name: {what: widened(np.asarray(x.d)) for what, x in state.pstate.items()}
               for name, state in states.items()}  # fmt: skip
     counts = {name: int(state.t) for name, state in states.items()}
@@ -53,7 +53,7 @@ def _h5_of(arrays: Mapping[str, Arrays], counts: Mapping[str, int], where: str) 
     with h5py.File(content, "w") as file:
         for index, (name, own) in enumerate(arrays.items()):
             if not name or NO_NAME.search(name):
-                raise ValueError(f"{where}: {name!r} cannot be a name in an HDF5 file")
+                raise ValueError(f"{where}: {name!r} is not a valid name in an HDF5 file")
             group = file.create_group(name)
             group.attrs["index"] = index
             group["t"] = np.int64(counts[name])
@@ -96,20 +96,20 @@ def _read_h5(path: str | Path) -> dict[str, tuple[Arrays, int]]:
         if what != "t":
             arrays.setdefault(name, {})[what] = array
         elif array.shape or array.dtype.kind not in "iu":
-            raise ValueError(f"{path}: a damaged file: {place!r} counts, so it must be an int, got {array.dtype.name}"
+            raise ValueError(f"{path}: damaged: the count {place!r} must be an integer, got {array.dtype.name}"
                              f"{list(array.shape)}")
         else:
             counts[name] = int(array)
     missing = next((name for name in arrays if name not in counts), None)
     if missing is not None:
-        raise ValueError(f"{path}: no file of a solver's states: {missing!r} has no 't', the number of updates")
+        raise ValueError(f"{path}: not a file of solver states: {missing!r} has no 't', the number of updates")
     return {name: (arrays.get(name, {}), t) for name, t in counts.items()}
 
 
 def _read_protobuf(path: str | Path) -> dict[str, tuple[Arrays, int]]:
     message = message_in(read_whole(path), str(path))
     if not message.HasField("solver"):
-        raise ValueError(f"{path}: no file of a solver's states")
+        raise ValueError(f"{path}: not a file of solver states")
     return {
         each.key: ({named.key: array_of_message(named.value, f"{each.key}/{named.key}", str(path))
                     for named in each.value.pstate}, each.value.t)

@@ -54,7 +54,7 @@ class NetworkWriter:
         closing.write(functions_of(list(outputs.values())))
         for name, x in {**names, **outputs}.items():
             if not isinstance(x, Variable) or not (closing.has(x) or name in outputs):
-                raise CannotBeSaved(f"{name!r} is no Variable of the network")
+                raise CannotBeSaved(f"{name!r} is not a Variable of the network")
         self._names = {closing[x]: name for name, x in {**names, **outputs}.items()}
         self.shapes: dict[str, Shape] = {}
         """Shapes of values by name."""
@@ -77,8 +77,8 @@ class NetworkWriter:
         for number, leaf in enumerate(self._closing.leaves):
             name = parameters.get(leaf)
             if name is None and (number not in self._names or leaf._source is not None):
-                raise CannotBeSaved(f"a leaf of shape {leaf.shape} is no parameter, and `names` has no name for it"
-                                    if leaf._source is None else "a random function draws anew at each forward()")
+                raise CannotBeSaved(f"a leaf of shape {leaf.shape} is neither a parameter nor among `names`"
+                                    if leaf._source is None else "nnabla's format cannot hold random functions")
             if name is None:
                 self._batched.add(self._names[number])
             self._names[number] = name or self._names[number]
@@ -97,7 +97,7 @@ class NetworkWriter:
 
     def _function(self, f: Function, op: Op, arguments: dict[str, Any], ins: list[str], given: list[str]) -> None:
         if f.effects:
-            raise CannotBeSaved(f"{op.name} writes to leaves, as running statistics with batch_stat=True")
+            raise CannotBeSaved(f"{op.name} updates leaves, such as running statistics with batch_stat=True")
         if self._batched & set(ins):
             self._batched.update(given)
         shapes = [spec.shape for spec in f.specs]
@@ -162,7 +162,7 @@ class NetworkWriter:
             if name in arguments:
                 fields[field] = self._value(kind, field, arguments, arguments[name], ins)
             elif field not in _SWITCHES:
-                raise CannotBeSaved(f"what nnabla calls {field} of {kind.function}")
+                raise CannotBeSaved(f"nngrad has no equivalent of {field} in nnabla's {kind.function}")
         if kind.type in ("Reshape", "Broadcast"):
             fields["shape"] = self.open(ins[0], shape)
         return fields
@@ -179,7 +179,7 @@ class NetworkWriter:
             if kind.function in _LAST_AXIS:
                 standard["axis"] = rank - 1
             if field not in standard:
-                raise CannotBeSaved(f"{kind.function} with {field}=None")
+                raise CannotBeSaved(f"nnabla's {kind.function} has no {field}=None")
             return standard[field]
         return value
 
@@ -204,7 +204,7 @@ def _batch_matmul(
     elif x[:-2] == y[:-2]:
         writer.emit("BatchMatmul", ins, [given], [shape], arguments)
     else:
-        raise CannotBeSaved(f"batch_matmul of shapes {x} and {y}, whose batches nnabla does not broadcast")
+        raise CannotBeSaved(f"nnabla's batch_matmul does not broadcast batches, as of shapes {x} and {y}")
 
 
 def _take_slices(
@@ -216,7 +216,7 @@ def _take_slices(
     old = writer.shapes[ins[0]]
     bounds += [(0, n, 1) for n in old[len(bounds) :]]
     if any([step < 1 for _, _, step in bounds]):
-        raise CannotBeSaved(f"a slice with a negative step, of shape {old}")
+        raise CannotBeSaved(f"nnabla has no slices with negative steps, as here of shape {old}")
     start, stop, step = zip(*bounds, strict=True)
     sliced = tuple([-((first - last) // by) for first, last, by in bounds])
     stop = tuple([min(last, n) for last, n in zip(stop, old, strict=True)])

@@ -62,7 +62,7 @@ def save_parameters(
     _tree_of(chosen, path)
     for name in chosen:
         if "/".join(_parts(name)) != name:
-            raise ValueError(f"{path}: {name!r} would be loaded as {'/'.join(_parts(name))!r}; give it that name")
+            raise ValueError(f"{path}: {name!r} would be loaded as {'/'.join(_parts(name))!r}; save it by that name")
     cells = [param.data for param in chosen.values()]
     arrays = [np.asarray(array) for array in arrays_in(cells)]
     flags = {name: bool(param.need_grad) for name, param in chosen.items()}
@@ -72,8 +72,8 @@ def save_parameters(
     else:
         write_arrays(path, by_name, {"need_grad": flags})
     if not chosen:
-        below = "params is empty" if params is not None else "there are no parameters below the present scope"
-        warn_user(f"save_parameters: {below}, so {path} holds none")
+        below = "params is empty" if params is not None else "the current scope has no parameters"
+        warn_user(f"save_parameters: {below}, so {path} is empty")
 
 
 def load_parameters(path: str | Path, extension: str | None = None) -> OrderedDict[str, Variable]:
@@ -132,7 +132,7 @@ def _extension(path: str | Path, extension: str | None, formats: tuple[str, ...]
     """The extension of a file, which must be among `formats`; `done` is the verb for the error message."""
     given = extension if extension is not None else Path(path).suffix
     if given not in formats:
-        raise ValueError(f"{path}: extension {given!r} is not supported; files are {done} as {', '.join(formats)}")
+        raise ValueError(f"{path}: cannot be {done} as {given!r}; the extension must be one of {', '.join(formats)}")
     return given
 
 
@@ -144,7 +144,7 @@ def _read(path: str | Path, extension: str) -> tuple[list[str], dict[str, np.nda
     arrays, facts = read_arrays(path)
     flags = facts.get("need_grad", {})
     if not isinstance(flags, dict) or not all([isinstance(flag, bool) for flag in flags.values()]):
-        raise ValueError(f"{path}: a damaged file: need_grad must be true or false for each name, got {flags!r:.80}")
+        raise ValueError(f"{path}: damaged: need_grad must be true or false for each name, got {flags!r:.80}")
     order = [name for name in flags if name in arrays] + [name for name in arrays if name not in flags]
     return order, arrays, flags
 
@@ -155,7 +155,7 @@ def _tree_of(names: Iterable[str], path: str | Path) -> Names:
     for name in names:
         *scopes, last = _parts(name, "params") or [""]
         if last in ("", RESERVED):
-            raise ValueError(f"{path}: a parameter cannot have the name {name!r}")
+            raise ValueError(f"{path}: a parameter cannot be named {name!r}")
         inner = tree
         for part in scopes:
             inner = inner.setdefault(part, OrderedDict())
@@ -165,7 +165,7 @@ def _tree_of(names: Iterable[str], path: str | Path) -> Names:
         if isinstance(other, dict):
             raise ValueError(f"{path}: {_name_below(other)!r} needs {name!r} as a scope, but that is a parameter")
         if other != name:
-            raise ValueError(f"{path}: {other!r} and {name!r} are names of the same parameter")
+            raise ValueError(f"{path}: {other!r} and {name!r} name the same parameter")
     return tree
 
 
@@ -189,7 +189,7 @@ def _parameter_for(
         path: The file.
     """
     if isinstance(there, dict):
-        raise ValueError(f"{path}: {name!r} is a parameter in the file, but the name of a scope here")
+        raise ValueError(f"{path}: {name!r} is a parameter in the file, but a scope here")
     if there is None:
         param = leaf_of(NdArray.from_numpy_array(array, array.dtype), name)
         param.need_grad = param.spec.differentiable and flag is not False

@@ -39,9 +39,8 @@ def check_own_ending(path: str | Path, function: str, ending: str, instead: str)
     """
     found = Path(path).suffix.lower()
     if found in _OF_OTHERS:
-        raise ValueError(f"path: {str(path)!r} ends as {_OF_OTHERS[found]} files do, and {function} writes a format of "
-                         f"its own, which nothing else reads: give a path that ends in {ending}, or none of these. "
-                         f"{instead}")
+        raise ValueError(f"path: {str(path)!r} has the ending of {_OF_OTHERS[found]}, but {function} writes a format "
+                         f"of its own. Give a path that ends in {ending}. {instead}")
 
 
 def write_whole(path: str | Path, content: bytes) -> None:

@@ -47,9 +47,9 @@ def content_of(arrays: Mapping[str, Any], facts: Mapping[str, Any], path: str) -
     """
     for name in arrays:
         if name == RESERVED:
-            raise ValueError(f"{path}: an array cannot have the name {name!r}: files keep something else under it")
+            raise ValueError(f"{path}: an array cannot be named {name!r}, which the format reserves")
         if re.search("[\ud800-\udfff]", name):
-            raise ValueError(f"{path}: an array cannot have the name {name!r}, which is no Unicode text")
+            raise ValueError(f"{path}: an array cannot be named {name!r}, which is not valid Unicode")
     held = {name: np.asarray(array, order="C") for name, array in arrays.items()}
     return bytes(save(held, {_FACTS: json.dumps(facts)}))
 
@@ -99,7 +99,7 @@ def _facts_in(content: bytes) -> dict[str, Any]:
     metadata = json.loads(content[8 : 8 + size]).get(RESERVED) or {}
     facts = json.loads(metadata.get(_FACTS, "{}"))
     if not isinstance(facts, dict):
-        raise ValueError(f"its metadata {_FACTS!r} must be an object, got {type(facts).__name__}")
+        raise ValueError(f"the metadata {_FACTS!r} must be an object, got {type(facts).__name__}")
     return facts
 
 
@@ -109,8 +109,8 @@ def _array_of(entry: Mapping[str, Any], what: str) -> np.ndarray[Any, Any]:
         raise ValueError(f"{what} has dtype {entry['dtype']}, which is not supported")
     flat: np.ndarray[Any, Any] = np.frombuffer(entry["data"], dtype)
     if dtype == np.bool_ and flat.size and flat.view(np.uint8).max() > 1:
-        raise ValueError(f"{what} has dtype BOOL, but bytes that are neither 0 nor 1")
+        raise ValueError(f"{what} has dtype BOOL, but bytes other than 0 and 1")
     try:
         return flat.reshape(shape)
     except ValueError as error:  # too many axes, or an empty array with too long an axis
-        raise ValueError(f"{what} has {len(shape)} axes of sizes {shape[:8]}, which no array can have") from error
+        raise ValueError(f"{what} has {len(shape)} axes of sizes {shape[:8]}, more than an array can have") from error

@@ -28,7 +28,7 @@ from .step_graph import LeafSource, Place, StepGraph
 def check_count(arrays: Arrays, specs: list[Spec]) -> None:
     """Raise a TypeError unless there is one array for each input."""
     if len(arrays) != len(specs):
-        raise TypeError(f"{len(arrays)} arrays given for {len(specs)} inputs")
+        raise TypeError(f"expected {len(specs)} inputs, got {len(arrays)}")
 
 
 def input_array(value: Any, spec: Spec, name: str) -> Any:

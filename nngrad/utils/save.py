@@ -45,13 +45,13 @@ def save(
     """
     suffix = Path(filename).suffix or extension
     if suffix not in EXTENSIONS:
-        raise ValueError(f"filename: {str(filename)!r} does not end in '.nnp' or '.nntxt'; parameters alone are "
-                         "written by nn.save_parameters, and graphs of any functions by nn.save_graph")
+        raise ValueError(f"filename: must end in '.nnp', '.nntxt' or '.prototxt', got {str(filename)!r}; for "
+                         "parameters alone use nn.save_parameters, for graphs of any functions nn.save_graph")
     unknown = contents.keys() - {"networks", "executors"}
     if unknown:
-        raise ValueError(f"contents: {', '.join(sorted(map(repr, unknown)))} cannot be written, only 'networks' and "
-                         "'executors'")
-    text_format = package_for("google.protobuf.text_format", "protobuf", f"{filename}: networks of nnabla's")
+        raise ValueError(f"contents: only 'networks' and 'executors' can be saved, got "
+                         f"{', '.join(sorted(map(repr, unknown)))}")
+    text_format = package_for("google.protobuf.text_format", "protobuf", f"{filename}: nnabla networks")
     chosen = get_parameters(grad_only=False) if parameters is None else dict(parameters)
     message = network_message()()
     names = {x: name for name, x in chosen.items()}
@@ -87,8 +87,8 @@ def _write_executor(message: Any, executor: Mapping[str, Any]) -> None:
     for names, rows in ((executor["data"], written.data_variable), (executor["output"], written.output_variable)):
         for name in names:
             if name not in known:
-                raise ValueError(f"contents: the executor {executor['name']!r} has {name!r}, which is no Variable of "
-                                 f"the network {executor['network']!r}")
+                raise ValueError(f"contents: the executor {executor['name']!r} has {name!r}, which is not a Variable "
+                                 f"of the network {executor['network']!r}")
             rows.add(variable_name=name, data_name=name)
     for name, kind in known.items():
         if kind == "Parameter":

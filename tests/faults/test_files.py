@@ -54,13 +54,13 @@ def in_file(path: Path) -> set[float]:
 @pytest.mark.parametrize(
     ("names", "message"),
     [
-        (["a//b", "a/b"], "'a//b' and 'a/b' are names of the same parameter"),
-        (["/a/", "a"], "'/a/' and 'a' are names of the same parameter"),
+        (["a//b", "a/b"], "'a//b' and 'a/b' name the same parameter"),
+        (["/a/", "a"], "'/a/' and 'a' name the same parameter"),
         (["a", "a/b"], "'a/b' needs 'a' as a scope, but that is a parameter"),
         (["a/b/c", "a/b"], "'a/b/c' needs 'a/b' as a scope, but that is a parameter"),
-        ([""], "a parameter cannot have the name ''"),
-        (["/"], "a parameter cannot have the name '/'"),
-        (["a/__metadata__"], "a parameter cannot have the name 'a/__metadata__'"),
+        ([""], "a parameter cannot be named ''"),
+        (["/"], "a parameter cannot be named '/'"),
+        (["a/__metadata__"], "a parameter cannot be named 'a/__metadata__'"),
     ],
 )
 def test_names_that_cannot_be_there_side_by_side(tmp_path: Path, names: list[str], message: str) -> None:
@@ -78,9 +78,9 @@ def test_names_that_cannot_be_there_side_by_side(tmp_path: Path, names: list[str
 
 def test_names_that_files_change_or_cannot_hold(tmp_path: Path) -> None:
     path = tmp_path / "p.safetensors"
-    with pytest.raises(ValueError, match=r"'a//b' would be loaded as 'a/b'; give it that name"):
+    with pytest.raises(ValueError, match=r"'a//b' would be loaded as 'a/b'; save it by that name"):
         nn.save_parameters(path, {"a//b": Variable(())})
-    with pytest.raises(ValueError, match=r"p\.safetensors.*is no Unicode text"):
+    with pytest.raises(ValueError, match=r"p\.safetensors.*is not valid Unicode"):
         nn.save_parameters(path, {"a\ud800": Variable(())})
     with pytest.raises(TypeError, match="must be a str, got 3"):
         nn.save_parameters(path, {3: Variable(())})

@@ -114,11 +114,11 @@ def export(
         OSError: The file cannot be written; the message names it.
     """
     check_installed("nn.export")
-    check_own_ending(path, "nn.export", ".nnx", "Other programs take what nn.to_jax returns, by converters for JAX")
+    check_own_ending(path, "nn.export", ".nnx", "For other formats use nn.to_jax and a converter for JAX functions")
     wanted = _wanted(inputs, callable(outputs))
     names = list(dict.fromkeys([n for each in wanted for n in each.shape if isinstance(n, str)]))
     if len(names) > 1:
-        raise ValueError(f"inputs: one size may have a name, and here {' and '.join(names)} have; fix the others")
+        raise ValueError(f"inputs: only one size may have a name, got {', '.join(names)}; give numbers for the others")
     known = [each.size for each in wanted if each.size is not None]
     sizes = known[:1] or (jax_export.symbolic_shape(names[0]) if names else ())
     made = _for_any_size(outputs, wanted, sizes[0], leave_updates_out) if names else _fixed(
@@ -127,8 +127,8 @@ def export(
     platforms = _platforms(platforms)
     draws = any([x._source is not None for x in made.leaves])
     if draws and "seed" in [each.name for each in wanted]:
-        raise ValueError("inputs: a graph that draws at random takes its seed by the name 'seed'; give that input "
-                         "another name")
+        raise ValueError("inputs: 'seed' is the name under which a graph with random functions takes its seed; "
+                         "give that input another name")
     exported = _exported(made, wanted, sizes, arrays, platforms, parameters_inside, draws)
     given = [Named(each.name, each.shape, each.dtype) for each in wanted]
     results = [Named(name, tuple([n if type(n) is int else str(n) for n in aval.shape]), np.dtype(aval.dtype))
@@ -145,8 +145,8 @@ def _platforms(given: Any) -> tuple[str, ...]:
     names = tuple([given] if isinstance(given, str) else given)
     for name in names:
         if name not in PLATFORMS:
-            raise ValueError(f"platforms: there is no {name!r}{did_you_mean(name, PLATFORMS)}; there are "
-                             f"{', '.join(PLATFORMS)}")
+            raise ValueError(f"platforms: must be among {', '.join(PLATFORMS)}, got {name!r}"
+                             f"{did_you_mean(name, PLATFORMS)}")
     if not names:
         raise ValueError("platforms: give at least one")
     return names
@@ -164,8 +164,8 @@ def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
     elif isinstance(inputs, list | tuple) and not any([isinstance(x, int | str) for x in inputs]):
         each = [("", x) for x in inputs]
     else:
-        raise TypeError("inputs: expected Variables in a list, or in a dict by name; beside a function also shapes, as "
-                        f"in {{'x': ('batch', 784)}}; got {inputs!r:.80}")
+        raise TypeError("inputs: expected a list of Variables or a dict of them by name, or, with a function as "
+                        f"outputs, shapes such as {{'x': ('batch', 784)}}; got {inputs!r:.80}")
     found = [_input(name or getattr(x, "name", "") or f"input{i}", x, builds) for i, (name, x) in enumerate(each)]
     _check_names([x.name for x in found], "inputs")
     variables = [x.variable for x in found if x.variable is not None]
@@ -176,21 +176,21 @@ def _wanted(inputs: Any, builds: bool) -> list[_Wanted]:
 
 def _input(name: Any, x: Any, builds: bool) -> _Wanted:
     if not isinstance(name, str):
-        raise TypeError(f"inputs: names are text, got {name!r:.40}")
+        raise TypeError(f"inputs: names must be strings, got {name!r:.40}")
     if isinstance(x, Variable):
         return _Wanted(name, x.shape, x.dtype, x)
     if not builds:
-        raise TypeError(f"inputs: {name!r} must be a Variable of the graph, got {x!r:.80}; shapes may be given "
-                        "beside a function that builds the graph")
+        raise TypeError(f"inputs: {name!r} must be a Variable of the graph, got {x!r:.80}; to give shapes instead, "
+                        "pass a function that builds the graph as outputs")
     dtype = dtype_of(getattr(x, "dtype", FLOAT32))
     given = getattr(x, "shape", x)
     if not isinstance(given, list | tuple):
-        raise TypeError(f"inputs: the shape of {name!r} must be a list or a tuple of sizes, got {given!r:.80}")
+        raise TypeError(f"inputs: the shape of {name!r} must be a list or tuple of sizes, got {given!r:.80}")
     shape = tuple([int(n) if isinstance(n, np.integer) else n for n in given])
     sizes = tuple([n if isinstance(n, int) else str(n) for n in shape])
     unknown = any([n is None for n in shape])
     if unknown or not all([n.isidentifier() if isinstance(n, str) else n >= 0 for n in sizes]):
-        raise ValueError(f"inputs: the shape of {name!r} must have sizes, or a name for one, got {shape!r:.80}")
+        raise ValueError(f"inputs: the shape of {name!r} must consist of sizes and at most one name, got {shape!r:.80}")
     named = [n for n in shape if jax_export.is_symbolic_dim(n)]
     return _Wanted(name, sizes, dtype, None, named[0] if named else None)
 
@@ -215,7 +215,7 @@ def _results(outputs: Any) -> _Results:
 def _check_names(names: list[str], what: str) -> None:
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"{what}: two have the name {twice[0]!r}; give them in a dict, each with a name of its own")
+        raise ValueError(f"{what}: {twice[0]!r} is the name of two; pass a dict with a different name for each")
 
 
 def _parameters(leaves: Sequence[Variable]) -> tuple[list[Any], list[Named]]:
@@ -280,15 +280,14 @@ def _check_updates(outputs: Sequence[Variable], inputs: Sequence[Variable], leav
     for f in functions_of(outputs, through=lambda x: id(x) not in given):
         if f.effects:
             raise ValueError(
-                f"the graph updates the leaf {f.effects[0][0]!r:.80} at each forward, which a program in a file "
-                "cannot. Build it without that (batch_stat=False), or give leave_updates_out=True to export the rest"
+                f"cannot export the update of {f.effects[0][0]!r:.80}, which the graph makes at each forward. Build "
+                "the graph without it (batch_stat=False), or pass leave_updates_out=True to export the rest"
             )
 
 
 def _check_program(program: Program) -> None:
     if program.mesh is not None:
-        raise ValueError(f"a graph that runs on {program.mesh!r} cannot be exported; build and export it outside "
-                         "of the mesh")
+        raise ValueError(f"cannot export a graph that runs on {program.mesh!r}; build and export it outside the mesh")
 
 
 def _exported(
@@ -320,4 +319,4 @@ def _exported(
         except NotForAnySize:
             raise
         except (NotImplementedError, ValueError, TypeError) as error:
-            raise ValueError(f"the graph cannot be exported for {', '.join(platforms)}: {error}") from error
+            raise ValueError(f"cannot export the graph for {', '.join(platforms)}: {error}") from error

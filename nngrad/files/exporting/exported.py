@@ -20,7 +20,7 @@ from jax import export as jax_export
 from ...graph.spec import array_of, converted, dtype_of, x64_if
 from ...graph.spelling import did_you_mean
 from ..archives import archive_of, members_of
-from ..checked import NotKnownHere, boolean, integer, text
+from ..checked import NotAvailable, boolean, integer, text
 from ..replacing import read_whole, write_whole
 from ..storage import Arrays, arrays_from, content_of
 
@@ -123,12 +123,12 @@ class ExportedFunction:
         """The checked arrays for the inputs, in order."""
         names = [each.name for each in self.inputs]
         if len(arrays) > len(names):
-            raise TypeError(f"{len(arrays)} arrays given for {len(names)} inputs: {', '.join(names)}")
+            raise TypeError(f"expected {len(names)} inputs ({', '.join(names)}), got {len(arrays)} arrays")
         for name in named:
             if name not in names:
-                raise TypeError(f"there is no input {name!r}{did_you_mean(name, names)}; inputs are {', '.join(names)}")
+                raise TypeError(f"unknown input {name!r}{did_you_mean(name, names)}; expected {', '.join(names)}")
             if name in names[: len(arrays)]:
-                raise TypeError(f"the input {name!r} is given twice, by its place and by its name")
+                raise TypeError(f"the input {name!r} is given twice, by position and by name")
         given = dict(zip(names, arrays, strict=False)) | dict(named)
         missing = [str(each) for each in self.inputs if each.name not in given]
         if missing:
@@ -139,10 +139,10 @@ class ExportedFunction:
     def _seed(self, seed: int | None) -> list[Any]:
         if not self.draws:
             if seed is not None:
-                raise TypeError("seed: nothing is drawn at random here; leave it out")
+                raise TypeError("seed: this graph has no random functions; leave it out")
             return []
         if seed is None:
-            raise ValueError("seed: the graph has random functions; pass seed=, a whole number from 0 to 2**32 - 1")
+            raise ValueError("seed: required, because the graph has random functions; pass an int from 0 to 2**32 - 1")
         return [converted(np.asarray(seed), np.dtype(np.uint32), "seed")]
 
     def _check_platform(self, given: Sequence[Any]) -> None:
@@ -150,8 +150,8 @@ class ExportedFunction:
         platform = next(iter(places[0])).platform if places else jax.default_backend()
         names = ("cuda", "rocm") if platform == "gpu" else (platform,)
         if not set(names) & set(self.platforms):
-            raise ValueError(f"{self._path}: was exported for {', '.join(self.platforms)}, and arrays are on "
-                             f"{platform}; export it with that among platforms=")
+            raise ValueError(f"{self._path}: was exported for {', '.join(self.platforms)}, but the arrays are on "
+                             f"{platform}; export it again with {platform!r} in platforms=")
 
     def __repr__(self) -> str:
         inputs = ", ".join(map(str, self.inputs)) + (", seed" if self.draws else "")
@@ -176,21 +176,21 @@ def load_exported(path: str | Path, parameters: Mapping[str, Any] | None = None)
     try:
         exported = jax_export.deserialize(bytearray(program))
     except Exception as error:  # flatbuffers may raise anything
-        raise ValueError(f"{path}: JAX {jax.__version__} cannot read its program, which JAX {described.jax} has "
-                         f"written ({error!r:.200})") from error
+        raise ValueError(f"{path}: JAX {jax.__version__} cannot read its program, which was written by JAX "
+                         f"{described.jax} ({error!r:.200})") from error
     if exported.nr_devices != 1:  # an older JAX misreads fields that a newer one has moved
-        raise ValueError(f"{path}: was made by JAX {described.jax}, and JAX {jax.__version__} cannot read it: upgrade "
-                         "JAX")
+        raise ValueError(f"{path}: was written by JAX {described.jax}, and JAX {jax.__version__} cannot read it; "
+                         "upgrade JAX")
     arrays = {each.name: held[each.name] for each in described.parameters}
     specs = {each.name: each for each in described.parameters}
     for name, array in (parameters or {}).items():
         if name not in specs:
-            raise ValueError(f"parameters: {path} has no parameter {name!r} beside its program"
+            raise ValueError(f"parameters: {path} has no parameter {name!r} outside its program"
                              f"{did_you_mean(name, list(specs))}")
         arrays[name] = _fitted(array, specs[name], {})
     count = len(described.inputs) + len(arrays) + described.draws
     if len(exported.in_avals) != count or len(exported.out_avals) != len(described.outputs):
-        raise ValueError(f"{path}: a damaged file: its program takes {len(exported.in_avals)} arrays, and not {count}")
+        raise ValueError(f"{path}: damaged: its program takes {len(exported.in_avals)} arrays, expected {count}")
     return ExportedFunction(str(path), described, exported, arrays)
 
 
@@ -208,13 +208,13 @@ def _fitted(value: Any, each: Named, sizes: dict[str, tuple[int, str]]) -> Any:
         if isinstance(wanted, str):
             known, seen = sizes.setdefault(wanted, (size, each.name))
             if known != size:
-                raise ValueError(f"{each.name} has shape {tuple(array.shape)}, so {wanted} is {size} there, and "
-                                 f"{known} in {seen}")
+                raise ValueError(f"{each.name}: has shape {tuple(array.shape)}, so {wanted} is {size}, but in {seen} "
+                                 f"it is {known}")
             fits = fits and size > 0
         else:
             fits = fits and size == wanted
     if not fits:
-        raise ValueError(f"{each.name} has shape {tuple(array.shape)}; expected {each}")
+        raise ValueError(f"expected {each}, got shape {tuple(array.shape)}")
     if isinstance(array, jax.core.Tracer):
         return array.astype(jax.dtypes.canonicalize_dtype(each.dtype))
     return converted(array, each.dtype, each.name)
@@ -253,40 +253,40 @@ def read_exported(path: str | Path) -> tuple[Described, bytes, Arrays]:
         ValueError: It is not an exported function, is damaged, or was made by a newer version; the message names it.
     """
     members = members_of(read_whole(path), {_METADATA, _PROGRAM}, _MEMBERS,
-                         f"{path}: not a file that nn.export has written")
+                         f"{path}: not a file written by nn.export")
     try:
         described = _described(json.loads(members[_METADATA].decode()), path)
-    except NotKnownHere as newer:
+    except NotAvailable as newer:
         raise ValueError(str(newer)) from None
     except (KeyError, TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"{path}: a damaged file: its {_METADATA} is wrong ({error!r:.200})") from error
+        raise ValueError(f"{path}: damaged: its {_METADATA} is invalid ({error!r:.200})") from error
     arrays: Arrays = {}
     if _PARAMETERS in members:
         arrays, _ = arrays_from(members[_PARAMETERS], f"{path}: {_PARAMETERS}")
     wanted = {n.name: (n.shape, n.dtype) for n in described.parameters}
     if {name: (array.shape, array.dtype) for name, array in arrays.items()} != wanted:
-        raise ValueError(f"{path}: a damaged file: {_PARAMETERS} has not the arrays that {_METADATA} names")
+        raise ValueError(f"{path}: damaged: {_PARAMETERS} does not hold the arrays that {_METADATA} lists")
     return described, members[_PROGRAM], arrays
 
 
 def _described(facts: Any, path: str | Path) -> Described:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
-        raise ValueError(f"its format is not {FORMAT!r}")
+        raise ValueError(f"the format is not {FORMAT!r}")
     if integer(facts["format_version"], 1) > VERSION:
-        raise NotKnownHere(f"{path}: was written in version {facts['format_version']} of the format, by nngrad "
-                           f"{facts.get('nngrad')!r:.20}; this nngrad reads up to version {VERSION}: upgrade nngrad")
+        raise NotAvailable(f"{path}: has version {facts['format_version']} of the format, written by nngrad "
+                           f"{facts.get('nngrad')!r:.20}; this nngrad reads versions up to {VERSION}; upgrade nngrad")
     calling = integer(facts["calling_convention"], 0)
     least = jax_export.minimum_supported_calling_convention_version
     most = jax_export.maximum_supported_calling_convention_version
     if not least <= calling <= most:
         change = "upgrade JAX" if calling > most else "export the graph again"
-        raise NotKnownHere(f"{path}: was made by JAX {facts.get('jax')!r:.20}, in version {calling} of its calling "
-                           f"convention; JAX {jax.__version__} knows {least} to {most}: {change}")
+        raise NotAvailable(f"{path}: was written by JAX {facts.get('jax')!r:.20} with version {calling} of its calling "
+                           f"convention; JAX {jax.__version__} reads {least} to {most}; {change}")
     named = {key: tuple([_named(each) for each in facts[key]]) for key in ("inputs", "outputs", "parameters")}
     if facts["arranged"] not in ARRANGEMENTS or (facts["arranged"] == "one" and len(named["outputs"]) != 1):
-        raise ValueError(f"arranged is {facts['arranged']!r:.20}")
+        raise ValueError(f"invalid 'arranged': {facts['arranged']!r:.20}")
     if any([len({n.name for n in each}) != len(each) for each in named.values()]):
-        raise ValueError("a name is there twice")
+        raise ValueError("duplicate names")
     platforms = tuple(map(text, facts["platforms"]))
     return Described(**named, arranged=facts["arranged"], platforms=platforms, draws=boolean(facts["draws"]),
                      x64=boolean(facts["x64"]), nngrad=text(facts["nngrad"]), jax=text(facts["jax"]),

@@ -96,9 +96,9 @@ class AnySize(NamedTuple):
         try:
             values = run_steps(watched(), arrays)
         except Exception as error:
-            raise NotForAnySize(f"{at[0].name} cannot be exported for any batch size: {str(error).splitlines()[0]}\n"
-                                "Export it with a fixed size, write that part in another way, or give the size with "
-                                "constraints, as jax.export.symbolic_shape takes them") from error
+            raise NotForAnySize(f"cannot export {at[0].name} for any batch size: {str(error).splitlines()[0]}\n"
+                                "Export it with a fixed size, write that part differently, or give the size with "
+                                "constraints, by jax.export.symbolic_shape") from error
         return self.program.block.picked(arrays, values)
 
 
@@ -120,7 +120,7 @@ def for_any_size(build: Callable[[int], tuple[list[Variable], list[Variable]]], 
     try:
         _check_structure(blocks)
     except Differs as differs:
-        raise ValueError(f"the structure of the graph depends on the batch size, {differs}; export it with a fixed "
+        raise ValueError(f"the structure of the graph depends on the batch size: {differs}; export it with a fixed "
                          "size") from None
     for leaves in zip(*[each.leaves[count:] for each in linear], strict=True):
         _check_leaf(leaves)
@@ -141,12 +141,11 @@ def _check_structure(blocks: Sequence[Block]) -> None:
     for block in blocks[1:]:
         for (op, _, ins), (other, _, others) in zip(first.steps, block.steps, strict=False):
             if op is not other or ins != others:
-                raise Differs(f"from {op.name} on: with {SIZES[0]} there is {op.name}, and with another size "
-                              f"{other.name} at its place")
+                raise Differs(f"where size {SIZES[0]} has {op.name}, another has {other.name}")
         if len(first.steps) != len(block.steps) or first.outputs != block.outputs:
-            raise Differs(f"it has {len(first.steps)} functions for one and {len(block.steps)} for another")
+            raise Differs(f"it has {len(first.steps)} functions for one size and {len(block.steps)} for another")
         if first.orders != block.orders or first.stop_gradients != block.stop_gradients:
-            raise Differs("what is differentiated in it does")
+            raise Differs("it differentiates other values for another size")
 
 
 def _check_leaf(leaves: Sequence[Variable]) -> None:
@@ -158,8 +157,8 @@ def _check_leaf(leaves: Sequence[Variable]) -> None:
         return
     drawn = any([x._source is not None for x in leaves])
     if drawn or any([x.spec is not first.spec for x in leaves]) or len({x.d.tobytes() for x in leaves}) > 1:
-        raise ValueError(f"the array of the leaf {first!r:.80} is a new one for each batch size, and depends on it; "
-                         "make it once, outside of the function, or compute it from the inputs with F")
+        raise ValueError(f"the leaf {first!r:.80} has another array for each batch size; make it once, outside the "
+                         "function, or compute it from the inputs with F")
 
 
 class _Fitting:
@@ -186,8 +185,8 @@ class _Fitting:
             try:
                 found.append(self.value(each, name in op.numbers and floats))
             except Differs as differs:
-                raise ValueError(f"{op.name}: its argument {name} depends on the batch size: {differs}; export the "
-                                 "graph with a fixed size, or write that part in another way") from None
+                raise ValueError(f"{op.name}: the argument {name} depends on the batch size: {differs}; export the "
+                                 "graph with a fixed size, or write that part differently") from None
         return tuple(found)
 
     def value(self, each: Sequence[Any], free: bool) -> Any:

@@ -15,11 +15,11 @@ from ...graph.closing import Closing
 from ...graph.output_group import together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
-from ..checked import NotKnownHere, integer, list_of, text
+from ..checked import NotAvailable, integer, list_of, text
 from ..replacing import check_own_ending, read_whole, write_whole
 from ..storage import arrays_from, content_of
 from .reading import GraphReader
-from .static_arguments import CannotBeKept
+from .static_arguments import NotSerializable
 from .writing import GraphWriter
 
 FORMAT, VERSION = "nngrad graph", 2
@@ -70,16 +70,16 @@ def save_graph(
             it. Or `path` has the ending of another format.
         OSError: The file cannot be written; the message names it.
     """
-    check_own_ending(path, "nn.save_graph", ".graph", "Parameters alone are written by nn.save_parameters")
+    check_own_ending(path, "nn.save_graph", ".graph", "For parameters alone use nn.save_parameters")
     given = {"outputs": _checked(outputs, "outputs"), "inputs": _checked(inputs, "inputs")}
     chosen = get_parameters(grad_only=False) if parameters is None else _by_name(parameters, "parameters")
     try:
         writer = GraphWriter([x for each in given.values() for x in _listed(each)])
         tables, arrays = writer.written()
-    except CannotBeKept as error:
+    except NotSerializable as error:
         raise ValueError(
-            f"{path}: the graph cannot be kept, because of {error}. Build it of nngrad's functions (nn.from_jax opens "
-            "functions of JAX), or keep what it computes as a program: nn.export"
+            f"{path}: cannot save {error}. Build the graph from nngrad's functions (nn.from_jax opens JAX functions), "
+            "or save it as a program with nn.export"
         ) from None
     numbers = {id(x): i for i, x in enumerate(writer.closing.leaves)}
     named = {name: numbers[id(x)] for name, x in chosen.items() if id(x) in numbers}
@@ -116,25 +116,25 @@ def load_graph(path: str | Path) -> KeptGraph:
         OSError: The file cannot be read.
     """
     members = members_of(read_whole(path), {_GRAPH, _ARRAYS}, {_GRAPH, _ARRAYS},
-                         f"{path}: not a file that nn.save_graph has written")
+                         f"{path}: not a file written by nn.save_graph")
     arrays, _ = arrays_from(members[_ARRAYS], f"{path}: {_ARRAYS}")
     writer = ""
     try:
         tables = json.loads(members[_GRAPH].decode(), object_pairs_hook=_object)
         if tables.get("format") != FORMAT:
-            raise ValueError(f"its format is not {FORMAT!r}")
+            raise ValueError(f"the format is not {FORMAT!r}")
         writer = text(tables.get("nngrad"))
         if integer(tables.get("format_version"), 1, 2**63 - 1) > VERSION:
-            raise NotKnownHere(f"it is in version {tables['format_version']} of the format, and this nngrad reads up "
-                               f"to {VERSION}")
+            raise NotAvailable(f"it has version {tables['format_version']} of the format, and this nngrad reads "
+                               f"versions up to {VERSION}")
         reader = GraphReader(tables, arrays)
         outputs, inputs = [_each(reader.value, tables[name]) for name in ("outputs", "inputs")]
         parameters = _parameters(tables, reader, inputs)
-    except NotKnownHere as error:
-        raise ValueError(f"{path}: cannot be read: {error}. nngrad {writer:.20} wrote it, and this is {__version__}: "
-                         "upgrade nngrad, or import what defines the function") from None
+    except NotAvailable as error:
+        raise ValueError(f"{path}: cannot be read: {error}. It was written by nngrad {writer:.20}, and this is "
+                         f"{__version__}. Upgrade nngrad, or import the module that defines the function") from None
     except Exception as error:  # invalid tables may raise anything
-        raise ValueError(f"{path}: a damaged file ({type(error).__name__}: {error!s:.300})") from error
+        raise ValueError(f"{path}: damaged ({type(error).__name__}: {error!s:.300})") from error
     results, closing = _listed(outputs), Closing()
     closing.write(functions_of(results))
     together(results, functools.partial(closing.block(closing.numbers(results)).placed, closing.leaves))
@@ -145,7 +145,7 @@ def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """A JSON object without duplicate names."""
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a name is there twice")
+        raise ValueError("duplicate names")
     return found
 
 
@@ -167,7 +167,7 @@ def _by_name(given: Any, name: str) -> dict[str, Variable]:
         raise TypeError(f"{name}: expected Variables by name, got {type(given).__name__}")
     for key, x in given.items():
         if not isinstance(key, str):
-            raise TypeError(f"{name}: {key!r} is no text, so it cannot be a name")
+            raise TypeError(f"{name}: names must be strings, got {key!r}")
         if not isinstance(x, Variable):
             raise TypeError(f"{name}[{key!r}]: expected a Variable, got {type(x).__name__}")
     return dict(given)
@@ -189,7 +189,7 @@ def _parameters(tables: Mapping[str, Any], reader: GraphReader, inputs: Any) -> 
     pairs = [(text(name), reader.leaf(number)) for name, number in list_of(tables, "parameters")]
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("two parameters have one name")
+        raise ValueError("two parameters have the same name")
     known = {id(x) for x in (*found.values(), *_listed(inputs))}
     for i, x in enumerate(reader.leaves):
         if x.need_grad and id(x) not in known:

@@ -24,7 +24,7 @@ from ...graph.spec import dtype_of, spec_of
 from ...graph.traverse import Form
 from ...graph.variable import leaf_of
 from ...random import key_source, source_at
-from ..checked import NotKnownHere, boolean, integer, list_of, text, whole_numbers
+from ..checked import NotAvailable, boolean, integer, list_of, text, whole_numbers
 from .static_arguments import argument_from_json, read_policy
 from .writing import bodies_within
 
@@ -127,7 +127,7 @@ class GraphReader:
         op, names = self._ops[integer(row["op"], 0, len(self._ops) - 1)]
         given = list_of(row, "arguments")
         if len(given) != len(names):
-            raise ValueError(f"{op.name} has {len(given)} arguments")
+            raise ValueError(f"{op.name}: expected {len(names)} arguments, got {len(given)}")
         found = [argument_from_json(each, self._definitions, self._op) for each in given]
         by_name = dict(zip(names, found, strict=True))
         values = [by_name.get(name, default) for name, default in zip(op.argument_names, op.defaults, strict=True)]
@@ -139,7 +139,7 @@ class GraphReader:
     def _kind_at(self, number: Any) -> _Kind:
         kind = self._definitions[integer(number, 0, len(self._definitions) - 1)]
         if not isinstance(kind, _Kind):
-            raise ValueError(f"definition {number} is a body, and no function")
+            raise ValueError(f"definition {number} is a body, not a function")
         return kind
 
     def _body(self, row: Any, leaves: Sequence[Spec] = ()) -> Block:
@@ -157,12 +157,12 @@ class GraphReader:
                 extent += self._extents[id(inner)].steps
             extent += 1
             if depth >= _MOST_NESTED or extent > _MOST_STEPS:
-                raise ValueError(f"bodies are more than {_MOST_NESTED} deep in one another, or too long")
+                raise ValueError(f"bodies are nested more than {_MOST_NESTED} deep, or too long")
             steps.append((kind.op, arguments, ins))
             specs += made
         orders = whole_numbers(row["orders"], 0)
         if len(orders) != len(steps):
-            raise ValueError("a body has more or fewer orders than steps")
+            raise ValueError(f"a body has {len(steps)} steps but {len(orders)} orders")
         body = Block(inputs, tuple(steps), orders, whole_numbers(row["outputs"], -len(specs), len(inputs) - 1),
                      frozenset(whole_numbers(row["stops"], -len(specs), -1)))
         self._extents[id(body)] = _Extent(depth + 1, extent)
@@ -176,12 +176,12 @@ class GraphReader:
             spec = self._spec(number)
             array = arrays.get(str(i))
             if array is not None and spec_of(array.shape, array.dtype) is not spec:
-                raise ValueError(f"array {i} is {array.dtype.name}{list(array.shape)}, and should be {spec}")
+                raise ValueError(f"array {i}: expected {spec}, got {array.dtype.name}{list(array.shape)}")
             cell = NdArray.of_spec(spec) if array is None else NdArray.of_host_array(array)
             cell.axes = _axes(argument_from_json(axes, (), self._op))
             cells.append(cell)
         if not set(arrays) <= {str(i) for i in range(len(cells))}:
-            raise ValueError("there are arrays that no leaf has")
+            raise ValueError("some arrays belong to no leaf")
         leaves = []
         for number, name, need_grad, persistent, source in list_of(self._tables, "leaves"):
             cell = cells[integer(number, 0, len(cells) - 1)]
@@ -190,7 +190,7 @@ class GraphReader:
             else:
                 x = drawn_leaf(cell.spec, _source(source), text(name))
                 if cell.shape != (2,) or cell.dtype != np.uint32:
-                    raise ValueError(f"a key of random numbers is {cell.spec}")
+                    raise ValueError(f"a random key must be uint32[2], got {cell.spec}")
                 x._data = cell
             x.need_grad, x.persistent = boolean(need_grad), boolean(persistent)
             leaves.append(x)
@@ -209,7 +209,7 @@ class GraphReader:
         }, [x.spec for x in self._values])  # fmt: skip
         for (op, _, _), row, specs in zip(block.steps, results, block.results, strict=True):
             if tuple(map(self._spec, row)) != specs:
-                raise ValueError(f"{op.name} does not give what the file says")
+                raise ValueError(f"{op.name}: the results have other shapes or dtypes than the file says")
         contexts = [*[_context(*row) for row in list_of(self._tables, "contexts")], None]
         made = block.instantiate(self._values)
         self._values += made
@@ -232,7 +232,7 @@ class GraphReader:
             f = self._function(number)
             pairs = [(self.leaf(leaf), integer(k, 0, len(f.specs) - 1)) for leaf, k in effects]
             if any([leaf.spec is not f.specs[k] for leaf, k in pairs]):
-                raise ValueError(f"{f.op.name} updates a leaf with what does not fit")
+                raise ValueError(f"{f.op.name}: an update has another shape or dtype than its leaf")
             f.effects = tuple(pairs)
         scopes: dict[int, RecomputeScope] = {}
         for number, mark in list_of(self._tables, "marks"):
@@ -260,12 +260,12 @@ class GraphReader:
                                     self.values(stops), [x for x in found if x is not None])
             derivation.results = [_gone() if x is None else weakref.ref(x) for x in found]
             if len(derivation.seeds) != len(derivation.outputs) or len(found) != len(derivation.inputs):
-                raise ValueError("a derivation has more or fewer seeds than outputs, or results than inputs")
+                raise ValueError("a derivation must have a seed for each output and a result for each input")
             for numbers, own in filter(None, rest):  # none in version 1 of the format
                 functions = frozenset(map(self._function, own))
                 derivation.forms = tuple([Form(y, functions) for y in self.values(numbers)])
                 if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
-                    raise ValueError("a derivation has forms of its results that do not fit")
+                    raise ValueError("a derivation has forms of other shapes or dtypes than its inputs")
             derivations.append(derivation)
         for number, of, x, mode, order, unknown, before, of_y in list_of(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]
@@ -291,16 +291,16 @@ def _op(row: Any) -> tuple[Op, list[str]]:
     try:
         op = registry.op(name)
     except KeyError:
-        raise NotKnownHere(f"it has the function {name!r:.80}, which is not known here") from None
+        raise NotAvailable(f"it uses the function {name!r:.80}, which is not registered") from None
     if op.name != name or op.tables is not None:
-        raise ValueError(f"{name!r:.80} is no function")
+        raise ValueError(f"{name!r:.80} is not a function")
     if len(set(given)) != len(given):
-        raise ValueError(f"{name} has an argument twice")
+        raise ValueError(f"{name}: duplicate arguments")
     new = [each for each in given if each not in op.argument_names]
     gone = [each for each, default in zip(op.argument_names, op.defaults, strict=True)
             if each not in given and default is inspect.Parameter.empty]
     if new or gone:
-        raise NotKnownHere(f"its function {name!r} has other arguments than here ({', '.join(new + gone):.80})")
+        raise NotAvailable(f"its function {name!r} has other arguments in this version ({', '.join(new + gone):.80})")
     return op, given
 
 
@@ -309,7 +309,7 @@ def _axes(value: Any) -> Any:
     for each in value if isinstance(value, tuple) else (value,):
         for name in each if isinstance(each, tuple) else (each,):
             if name is not None and not isinstance(name, str):
-                raise ValueError(f"axes of a mesh are {value!r:.60}")
+                raise ValueError(f"mesh axes must be names, got {value!r:.60}")
     return value
 
 
@@ -325,10 +325,10 @@ def _context(backend: Any, device: Any) -> Context:
     try:
         return Context(text(backend), device_id=text(device))
     except ValueError as error:
-        raise NotKnownHere(f"it was built for a device that is not here: {error}") from None
+        raise NotAvailable(f"it was built for a device that is not available: {error}") from None
 
 
 def _mode(name: Any, reason: Any) -> Mode:
     if name not in ("reverse", "forward", "symmetric"):
-        raise ValueError(f"a gradient was built by {name!r:.40}")
+        raise ValueError(f"unknown mode of a gradient: {name!r:.40}")
     return Mode(name, text(reason))

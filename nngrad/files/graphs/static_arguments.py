@@ -26,7 +26,7 @@ _MOST_DEEP = 32
 """The limit on the nesting of tuples."""
 
 
-class CannotBeKept(TypeError):
+class NotSerializable(TypeError):
     """A value that has no meaning outside this process."""
 
 
@@ -42,7 +42,7 @@ def argument_to_json(
         depth: The number of enclosing tuples.
 
     Raises:
-        CannotBeKept: The argument has another type.
+        NotSerializable: The argument has another type.
     """
     kind = value.__class__
     if value is None or kind is bool or kind is int or kind is str:
@@ -66,7 +66,7 @@ def argument_to_json(
         return {"slice": [argument_to_json(each, op, body, _MOST_DEEP) for each in bounds]}
     if value is Ellipsis:
         return {"ellipsis": None}
-    raise CannotBeKept(f"{kind.__module__}.{kind.__qualname__}")
+    raise NotSerializable(f"{kind.__module__}.{kind.__qualname__}")
 
 
 def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any], Op], depth: int = 0) -> Any:
@@ -107,7 +107,7 @@ def argument_from_json(given: Any, definitions: Sequence[Any], op: Callable[[Any
             return slice(*[argument_from_json(each, definitions, op, _MOST_DEEP) for each in value])
         if key == "ellipsis":
             return Ellipsis
-    raise ValueError(f"an argument is {given!r:.60}")
+    raise ValueError(f"invalid static argument: {given!r:.60}")
 
 
 _KEPT = {kind.__name__: kind for kind in (LeastMemory, MemoryBudget, Segments)}
@@ -117,11 +117,11 @@ def written_policy(policy: Policy) -> list[Any]:
     """A policy as its name and settings.
 
     Raises:
-        CannotBeKept: The policy contains a predicate or Variables.
+        NotSerializable: The policy contains a predicate or Variables.
     """
     name = type(policy).__name__
     if _KEPT.get(name) is not type(policy):
-        raise CannotBeKept("gradients with recompute= as a predicate or a list of Variables")
+        raise NotSerializable("gradients with recompute= as a predicate or a list of Variables")
     return [name, dataclasses.asdict(policy)]
 
 
@@ -133,6 +133,6 @@ def read_policy(given: Any) -> Policy:
     """
     name, settings = given
     if name not in _KEPT:
-        raise ValueError(f"a policy is called {name!r:.40}")
+        raise ValueError(f"unknown policy {name!r:.40}")
     found: Policy = _KEPT[name](**settings)
     return found

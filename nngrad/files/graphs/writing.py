@@ -24,7 +24,7 @@ from ...graph.leaf import arrays_in
 from ...graph.traverse import operands_first
 from ...graph.value import on_host
 from ...random import place_of_source
-from .static_arguments import CannotBeKept, argument_to_json, written_policy
+from .static_arguments import NotSerializable, argument_to_json, written_policy
 
 
 def bodies_within(arguments: Iterable[Any]) -> list[Block]:
@@ -55,7 +55,7 @@ class _Tables:
         """The number of an op.
 
         Raises:
-            CannotBeKept: Another process could not find it by name.
+            NotSerializable: Another process could not find it by name.
         """
         number = self.ops.get(op)
         if number is None:
@@ -64,7 +64,7 @@ class _Tables:
             except KeyError:
                 known = False
             if not known or op.tables is not None:
-                raise CannotBeKept(f"the function {op.name}, which is not registered under that name")
+                raise NotSerializable(f"the function {op.name}, which is not registered by that name")
             number = self.ops[op] = len(self.ops)
         return number
 
@@ -106,8 +106,8 @@ class _Tables:
         for name, argument in zip(op.argument_names, arguments, strict=True):
             try:
                 row.append(argument_to_json(argument, self.op, self._bodies.__getitem__))
-            except CannotBeKept as error:
-                raise CannotBeKept(f"{op.name}, whose argument {name!r} holds {error}") from None
+            except NotSerializable as error:
+                raise NotSerializable(f"{op.name}, whose argument {name!r} has {error}") from None
         return row
 
     def rows(self) -> dict[str, Any]:
@@ -143,7 +143,7 @@ class GraphWriter:
         """The JSON tables, and the arrays by name.
 
         Raises:
-            CannotBeKept: Something in the graph cannot be stored in a file.
+            NotSerializable: Something in the graph cannot be stored in a file.
         """
         tables, closing = self._tables, self.closing
         functions = closing.functions
@@ -215,10 +215,10 @@ class GraphWriter:
         for i, tags in [(i, tags) for i, f in enumerate(self.closing.functions) if (tags := f.tags)]:
             try:
                 if not all([isinstance(name, str) for name in tags]):
-                    raise CannotBeKept("names that are no texts")
+                    raise NotSerializable("names that are not strings")
                 rows.append([i, {name: self._plain(tag) for name, tag in tags.items()}])
-            except CannotBeKept as error:
-                raise CannotBeKept(f"the tags of {self.closing.functions[i].op.name}, with {error}") from None
+            except NotSerializable as error:
+                raise NotSerializable(f"the tags of {self.closing.functions[i].op.name}, which have {error}") from None
         return rows
 
     def _plain(self, value: Any) -> Any:
@@ -233,7 +233,7 @@ class GraphWriter:
             if x._source is not None:
                 source = place_of_source(x._source)
                 if source is None:
-                    raise CannotBeKept("a leaf that is drawn by a function of the user's at each forward()")
+                    raise NotSerializable("a leaf that a user's function draws at each forward()")
             cell = cells.setdefault(x.cell, len(cells))
             leaves.append([cell, x.name, bool(x._need_grad), bool(x.persistent), source])
         held = [(i, cell) for cell, i in cells.items() if not cell.is_zero]
