@@ -22,6 +22,8 @@ _DIFFERENTIABLE = frozenset(
     np.dtype(t) for t in (np.float16, ml_dtypes.bfloat16, np.float32, np.float64)
 )
 SUPPORTED = _DIFFERENTIABLE | {np.dtype(t) for t in ("?", "i1", "i2", "i4", "i8", "u1", "u2", "u4", "u8")}
+_BUILT_IN = {dtype: dtype for dtype in SUPPORTED}
+"""NumPy's own dtypes; those of pickled and byte-swapped arrays are equal to them, but other objects."""
 
 
 class Spec:
@@ -84,7 +86,7 @@ def spec_of(shape: Shape, dtype: DType) -> Spec:
     spec = _specs.get((shape, dtype))
     if spec is None:
         with _lock:
-            spec = _specs.setdefault((shape, dtype), Spec(shape, dtype))
+            spec = _specs.setdefault((shape, dtype), Spec(shape, _BUILT_IN.get(dtype, dtype)))
     return spec
 
 
@@ -98,10 +100,11 @@ def dtype_of(dtype: object) -> DType:
         raise TypeError(f"dtype: {dtype!r} is not a dtype; give e.g. 'float32' or np.float64") from error
     if not result.isnative:
         result = result.newbyteorder("=")
-    if result not in SUPPORTED:
+    found = _BUILT_IN.get(result)
+    if found is None:
         raise TypeError(f"dtype: {result.name!r} is not supported; use a real, integer or bool dtype of up to 64 bits"
                         f"{complex_hint(result)}")
-    return result
+    return found
 
 
 def complex_hint(dtype: Any) -> str:
