@@ -280,7 +280,7 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
         return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
 
     if name not in registry and _has_parts(name):
-        from nngrad.graph.source_location import warn_user
+        from nngrad.graph.messages import warn_user
 
         warn_user(f"register: {name} is made of functions here that have rules, so it has derivatives of all orders, "
                   "and the rule that is given is not used; for a gradient of another kind use nn.custom_gradient")

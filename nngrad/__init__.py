@@ -65,9 +65,9 @@ from .files.graphs import load_graph, save_graph
 from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
+from .graph.messages import ImportsLeadOn as _ImportsLeadOn
+from .graph.messages import no_attribute as _no_attribute
 from .graph.refusals import explained as _explained
-from .graph.spelling import ImportsLeadOn as _ImportsLeadOn
-from .graph.spelling import no_attribute as _no_attribute
 from .inspection import checks as checks
 from .inspection import count, explain, find_nan, memory_report, show, show_passes, source_locations
 from .inspection import hooks as hooks

@@ -12,7 +12,7 @@ import numpy as np
 from .distributed.hosts.joining import launcher_of
 from .graph import build_options, set_switches
 from .graph.options import Switched, switched
-from .graph.processes import several_processes
+from .graph.process import several_processes
 from .graph.refusals import explained
 from .graph.spec import FLOAT32
 

@@ -25,7 +25,7 @@ import nngrad.communicators as C
 import nngrad.functions as F
 import nngrad.parametric_functions as PF
 from nngrad.communicators.exchanges import packs_of
-from nngrad.graph.processes import AXIS
+from nngrad.graph.process import AXIS
 from nngrad.graph.spec import spec_of
 from nngrad_command.launched import COORDINATOR, INDEX
 from nngrad_command.launched import COUNT as PROCESSES

@@ -23,7 +23,7 @@ import nngrad.solvers as S
 from docs_site.peers.differentiable import PEERS, capability, peers_of
 from docs_site.peers.facts import nnabla_names, resolve
 from docs_site.peers.pages import pages
-from nngrad.graph.spelling import others, peers
+from nngrad.graph.messages import others, peers
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITE = "python -m docs_site.peers"

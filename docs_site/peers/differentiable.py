@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from nngrad.graph.spelling import peers
+from nngrad.graph.messages import peers
 
 PEERS = {"nnabla": "nnabla", "chainer": "Chainer", "pytorch": "PyTorch", "jax": "JAX"}
 """The libraries: the columns of the table, and their names."""

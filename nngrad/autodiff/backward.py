@@ -21,9 +21,9 @@ from ..execution.plans import RunPlan, Snapshot, is_watched, numbers_of, plan_of
 from ..execution.program import digest_of
 from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
 from ..graph import NdArray, Variable, build_options, leaves_of
+from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
 from ..graph.process import unharmed
-from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
 from ..graph.value import put_together

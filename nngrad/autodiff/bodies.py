@@ -27,8 +27,7 @@ from backward_registry import registry
 from ..functions.array import zeros_like
 from ..graph import NdArray, Variable, build_options, functions_of, path_between
 from ..graph.block import Block, BlockGradient, BlockTangent, OpenedBlock, new_leaves
-from ..graph.closing import close
-from ..graph.derived import derived_once
+from ..graph.closing import close, derived_once
 from ..graph.origins import GradientTaken
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of

@@ -22,9 +22,9 @@ from ..execution.program import Program
 from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, set_switches
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
-from ..graph.output_group import together
 from ..graph.thresholds import FEWEST_ASKED
 from ..graph.traverse import functions_to_results
+from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated

@@ -12,7 +12,7 @@ from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.closing import Bookmark
 from ..graph.function import watched
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 from ..graph.traverse import Form, forms_within, seen_through
 from ..rewrite.builder import emitting
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of

@@ -12,7 +12,7 @@ import nngrad.functions as F
 
 from ..functions.array import in_dtype
 from ..graph import NdArray, Variable, as_variable, contained
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 from ..graph.spec import DType, x64_if
 from ..graph.variable import leaf_of
 from ..rewrite.builder import emitting

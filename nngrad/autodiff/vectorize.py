@@ -26,7 +26,7 @@ from ..graph import (
 )
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Kinds, dependence
-from ..graph.derived import derived_once
+from ..graph.closing import derived_once
 from ..graph.options import Builder
 from ..rewrite.builder import emitting
 from .along import Along, Diagonals, carried_to, factored, moved_out, shared_diagonals, spread_out, with_one_index

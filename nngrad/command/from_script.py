@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 from ..files.graphs import load_graph
 from ..graph import Variable
-from ..graph.spelling import did_you_mean
+from ..graph.messages import did_you_mean
 from ..inspection import source_locations
 
 _ZIP = b"PK\x03\x04"

@@ -17,7 +17,7 @@ from nngrad_command.outcome import reported
 
 from ..files.exporting import ExportedFunction, load_exported
 from ..files.replacing import write_whole
-from ..graph.spelling import did_you_mean
+from ..graph.messages import did_you_mean
 from .console import console_of_output, plain_table
 
 DESCRIPTION = ("Run a function that nn.export has written, on arrays in '.npy' files, and show its outputs. The graph "

@@ -13,7 +13,7 @@ from nngrad_command.installation import missing
 from nngrad_command.outcome import complain, has_devices, reported
 
 from ..distributed import hosts
-from ..graph.spelling import did_you_mean
+from ..graph.messages import did_you_mean
 from .console import complain_of_import, console_of_output, lacks
 from .recipes import NAMES
 

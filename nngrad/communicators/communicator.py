@@ -19,7 +19,7 @@ from ..distributed import hosts
 from ..execution.across import gathered
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
-from ..graph.processes import Processes, several_processes
+from ..graph.process import Processes, several_processes
 from .exchanges import (
     AllReduceCallback,
     Exchange,

@@ -17,7 +17,7 @@ from ..execution.across import Across
 from ..execution.compiled import BoundedCache, bytes_of, executables
 from ..functions.collectives import from_process
 from ..graph import NdArray, Spec, Variable
-from ..graph.processes import AXIS, Processes, as_one_of
+from ..graph.process import AXIS, Processes, as_one_of
 from ..graph.spec import x64_if
 from ..graph.value import put_together
 

@@ -12,7 +12,7 @@ from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable, contained, functions_of, path_between
 from ..graph.arguments import checked_count
-from ..graph.output_group import together
+from ..graph.value import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows
 from .parts import built, one_floating, pushed

@@ -17,7 +17,7 @@ from ..graph import Variable, build_options, contained, engine, functions_of, se
 from ..graph.arguments import checked_count
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
-from ..graph.output_group import together
+from ..graph.value import together
 from ..rewrite.builder import emitting
 from .directions import independent_rows, over_directions
 

@@ -4,7 +4,7 @@ from typing import Any, Unpack
 
 from ..graph import Variable, engine
 from ..graph.engine import ForwardOptions, forward_named
-from ..graph.spelling import raise_misspelt
+from ..graph.messages import raise_misspelt
 from .compiled import executables
 from .compiling import RecompilationWarning
 from .convert import CompiledByShape, CompiledFunction, compile, to_jax

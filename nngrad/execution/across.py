@@ -19,9 +19,8 @@ import numpy as np
 from jax import lax
 from jax.sharding import Mesh, NamedSharding, PartitionSpec
 
-from ..graph import processes
-from ..graph.process import check_process
-from ..graph.processes import AXIS, Processes, joint_computation
+from ..graph import process
+from ..graph.process import AXIS, Processes, check_process, joint_computation
 
 _ALONG = PartitionSpec(AXIS)
 
@@ -72,8 +71,8 @@ class Across:
             own = tuple(map(_own, results)) if isinstance(results, tuple) else _own(results)
             if self._waits:
                 jax.block_until_ready(own)
-            elif self._is_of_all and processes.watch is not None:
-                processes.watch.running(own)
+            elif self._is_of_all and process.watch is not None:
+                process.watch.running(own)
         return own
 
     def lowered(self, *arrays: Any) -> Any:

@@ -24,7 +24,7 @@ from typing import Any, NamedTuple
 import jax
 
 from ..graph.body_op import ControlOp
-from ..graph.source_location import users_location
+from ..graph.messages import users_location
 from ..graph.spec import Spec
 from ..graph.thresholds import LARGE, SECONDS_OF_A_CALL, SECONDS_OF_A_KIND, SECONDS_OF_AN_ELEMENT, SHARE_LOST
 from .program import Program

@@ -24,7 +24,7 @@ from typing import NamedTuple, TypeVar
 from platformdirs import user_cache_dir
 
 from ..graph.arguments import checked_count
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 
 T = TypeVar("T")
 

@@ -20,8 +20,8 @@ import jax
 from ..graph import build_options
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
+from ..graph.messages import warn_user
 from ..graph.process import check_process, go_on_in, has_met_half_made, trace_of_now, unharmed
-from ..graph.source_location import warn_user
 from ..graph.spec import x64_if
 from .compiling import (
     PLATFORM,

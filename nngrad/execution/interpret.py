@@ -17,7 +17,7 @@ from ..graph.function import function_hooks
 from ..graph.leaf import arrays_of
 from ..graph.mesh import Mesh
 from ..graph.op import arguments_need_x64
-from ..graph.processes import group_of, groups_of, several_processes
+from ..graph.process import group_of, groups_of, several_processes
 from ..graph.thresholds import MOST_INPUTS_OF_AN_OP
 from ..graph.value import put_together
 from .across import Across

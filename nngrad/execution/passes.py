@@ -14,8 +14,8 @@ from typing import NamedTuple
 from ..graph import Op
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, in_place_of
+from ..graph.messages import left_out
 from ..graph.options import Switched, switched
-from ..graph.spelling import left_out
 from ..graph.thresholds import LEAST_CALLS, MOST_SOURCES
 from ..graph.traverse import operands_first
 from .cpu.layouts import with_channels_last, with_substitutes

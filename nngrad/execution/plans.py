@@ -17,11 +17,9 @@ import numpy as np
 from ..graph import Function, NdArray, Variable, build_options, functions_of
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
-from ..graph.output_group import OutputGroup
-from ..graph.process import check_process
-from ..graph.processes import groups_of, several_processes
+from ..graph.process import check_process, groups_of, several_processes
 from ..graph.thresholds import DEEP, MOST_BYTES_PASSING, MOST_PASSING, SMALL_RESULT, STRIDE
-from ..graph.value import Deferred, hold_together
+from ..graph.value import Deferred, OutputGroup, hold_together
 from .compiled import executable_of
 from .interpret import any_watched
 from .lower import Program, linearize

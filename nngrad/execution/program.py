@@ -28,7 +28,7 @@ from ..graph import Op, Spec
 from ..graph.arguments import NegativeZero
 from ..graph.block import Block, Step
 from ..graph.mesh import Axes, Mesh, running_on
-from ..graph.processes import Processes, group_of, several_processes
+from ..graph.process import Processes, group_of, several_processes
 from ..graph.shown import html_table, titled
 from ..graph.traverse import operands_first
 

@@ -13,9 +13,8 @@ from typing import Any, NamedTuple
 
 from ..graph import Function, Variable, build_options, functions_of
 from ..graph.leaf import arrays_of
-from ..graph.output_group import OutputGroup
-from ..graph.processes import several_processes
-from ..graph.value import Deferred, put_together
+from ..graph.process import several_processes
+from ..graph.value import Deferred, OutputGroup, put_together
 from .compiled import executable_of
 from .interpret import Hook, interpret
 from .lower import Linearized, linearize

@@ -13,7 +13,7 @@ import numpy as np
 
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 from ..graph.value import writing
 from ..graph.variable import leaf_of
 from ..parameter import RESERVED, _lock, _parts, get_current_parameter_scope, get_parameters

@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from ..graph import Composite, Op
-from ..graph.spelling import no_attribute
+from ..graph.messages import no_attribute
 
 FAMILIES = (
     "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "incomplete",

@@ -17,7 +17,7 @@ from jax import lax
 
 from ..graph import Array, op
 from ..graph.arguments import Ints, as_ints
-from ..graph.processes import AXIS, Processes
+from ..graph.process import AXIS, Processes
 
 
 def _several(arguments: tuple[Any, ...]) -> Processes | None:

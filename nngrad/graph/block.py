@@ -16,13 +16,12 @@ from typing import Any, NamedTuple, TypeVar
 from .body_op import dependence
 from .engine import engine
 from .function import next_serials
-from .making import make
+from .messages import SourceLocation
 from .ndarray import NdArray
 from .op import Op, arguments_need_x64
 from .options import build_options
-from .origins import GradientsTaken, Instance
-from .processes import Processes, groups_of
-from .source_location import SourceLocation
+from .origins import GradientsTaken, Instance, make
+from .process import Processes, groups_of
 from .spec import Spec
 from .variable import Variable, leaf_of
 

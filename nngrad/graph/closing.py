@@ -1,21 +1,24 @@
 """Closing: convert a graph to a Block.
 
 Every closed graph is numbered here: the body of a loop, the program of a graph to run, a request for a gradient and the
-graph emitted for it.
+graph emitted for it. Also the cache for results that are derived from Blocks.
 """
 
 from __future__ import annotations
 
+import functools
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
-from .block import Block, Step
+from .block import Block, Step, bodies_in
 from .function import Function
+from .messages import SourceLocation
+from .options import build_options, contained, switch_to, watching_for_users_code
 from .origins import GradientsTaken, GradientTaken
-from .source_location import SourceLocation
 from .spec import Spec
+from .thresholds import MOST_DERIVED
 from .traverse import functions_of
 from .variable import Variable
 
@@ -234,3 +237,47 @@ def source_location_of(f: Function) -> SourceLocation | None:
     """Where the user wrote `f`, or the function whose derivative it belongs to; None if that is unknown."""
     place: SourceLocation | None = getattr(f, "location", None)
     return getattr(f.origin, "location", None) if place is None else place
+
+
+# ---------------------------------------------------------------- results derived from blocks
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+
+class _NotKept(Exception):
+    """Carries an answer past the cache."""
+
+
+def derived_once(derive: Callable[P, R]) -> Callable[P, R]:
+    """Cache a function that derives something from bodies, its only arguments. An answer in which user code took part
+    is not cached.
+
+    The function runs with none of the caller's switches in force, except the rules that simplify gradients. Equal
+    bodies written in different places have separate entries.
+    """
+
+    @contained
+    def derived(simplify: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        switch_to(simplify=simplify)
+        return derive(*args, **kwargs)
+
+    @functools.lru_cache(maxsize=MOST_DERIVED)
+    def derivation(simplify: Any, locations: Any, *args: P.args, **kwargs: P.kwargs) -> R:
+        del locations
+        answer, is_users = watching_for_users_code(lambda: derived(simplify, *args, **kwargs))
+        if is_users:
+            raise _NotKept(answer)  # a raised answer is not cached
+        return answer
+
+    @functools.wraps(derive)
+    def ask(*args: P.args, **kwargs: P.kwargs) -> R:
+        locations = tuple([body.locations for body in bodies_in(args)])
+        try:
+            return derivation(build_options().emitting.simplify, locations, *args, **kwargs)  # type: ignore[arg-type]  # hashable
+        except _NotKept as given:
+            answer: R = given.args[0]
+            return answer
+
+    return ask

@@ -7,9 +7,9 @@ import weakref
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from .engine import engine
+from .messages import users_location
 from .options import BuildOptions, build_options
 from .shown import ShownFunction
-from .source_location import users_location
 from .spec import Spec
 from .variable import Variable, new_variable
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Iterable
 from typing import TYPE_CHECKING, Any, cast
 
 from .engine import engine
+from .messages import warn_user
 from .ndarray import NdArray
 from .shown import ShownFunction
-from .source_location import warn_user
 from .traverse import by_rank, functions_of, operands_first
 from .value import Deferred
 

@@ -18,7 +18,7 @@ import jax
 import numpy as np
 from jax.sharding import NamedSharding, PartitionSpec
 
-from . import processes
+from . import process
 from .spec import Shape, x64_if
 
 if TYPE_CHECKING:
@@ -143,14 +143,14 @@ class Mesh:
                 return jax.device_put(array, sharding, may_alias=False)  # an update may donate it
             if isinstance(array, jax.Array) and not array.is_fully_addressable:
                 return jax.device_put(array, sharding)
-            return processes.shared(np.asarray(array), sharding, name)
+            return process.shared(np.asarray(array), sharding, name)
 
     def placed(self, leaves: Sequence[Variable], arrays: list[Any]) -> list[Any]:
         """The arrays of leaves, moved to their placements; from now on the leaves' cells hold these. Keys of random
         functions are not moved: JAX copies them to all devices."""
         if self.spans_processes and not self._keys_agree and (keys := [arrays[i] for i, x in enumerate(leaves)
                                                                        if x._source is not None]):
-            processes.check_equal(np.stack(keys), "random numbers: the keys")
+            process.check_equal(np.stack(keys), "random numbers: the keys")
             self._keys_agree = True  # from now on, provided that all processes run the same program
         for i, x in enumerate(leaves):
             if x._source is None:
@@ -186,7 +186,7 @@ class Mesh:
             return self.put(array, self.sharding(self.axes_of(x)), name)
         if self.spans_processes:
             whole = x.shape if shape is None and x is not None else shape
-            return processes.global_batch(np.asarray(array), self, name, whole)
+            return process.global_batch(np.asarray(array), self, name, whole)
         return self.put(array, self.of_batch(array.shape), name)
 
     # ---------------------------------------------------------------- within programs
@@ -217,7 +217,7 @@ class Mesh:
 
     @contextlib.contextmanager
     def _turn_of_all(self) -> Iterator[None]:
-        with _turns if self._waits else _AT_ONCE, processes.joint_computation():
+        with _turns if self._waits else _AT_ONCE, process.joint_computation():
             yield
 
     def finished(self, results: Any) -> Any:
@@ -228,8 +228,8 @@ class Mesh:
         """
         if self._waits and not any([isinstance(each, jax.core.Tracer) for each in jax.tree.leaves(results)]):
             jax.block_until_ready(results)
-        elif self.spans_processes and processes.watch is not None:
-            processes.watch.running(results)
+        elif self.spans_processes and process.watch is not None:
+            process.watch.running(results)
         return results
 
 

@@ -12,15 +12,13 @@ import numpy as np
 
 from .arguments import NegativeZero, text_of_kind
 from .docstrings import Completed, completed_docstring, refused_by, usual_of
-from .facts import Facts, unknown
+from .facts import Facts, Schema, unknown
 from .jaxpr import does_much
 from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
-from .process import unharmed
-from .processes import as_one_of, groups_of
+from .messages import no_such_argument
+from .process import as_one_of, groups_of, unharmed
 from .refusals import REFUSALS, raise_by_name
-from .schema import Schema
 from .spec import Spec, spec_of, x64_if
-from .spelling import no_such_argument
 from .thresholds import MOST_ANSWERS
 from .variable import Variable
 

@@ -1,22 +1,31 @@
 """The state of the process: refuse to compute in forked children, which lack JAX's threads; refuse to change stored
-values while JAX traces; and repair what an interrupt leaves behind in JAX.
+values while JAX traces; repair what an interrupt leaves behind in JAX; and exchange arrays with other processes.
 
-The private names of JAX that nngrad uses; any version may move them.
-
-No other file in nngrad names them. Without any of them, nngrad computes the same results; `without` says what becomes
-slower or is refused.
+Also the private names of JAX that nngrad uses, which no other file names. Without any of them, nngrad computes the same
+results; `without` says what becomes slower or is refused.
 """
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import hashlib
 import importlib
 import os
 import threading
-from collections.abc import Callable
-from typing import Any, NamedTuple
+from collections.abc import Callable, Iterable, Iterator
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import jax
+import numpy as np
+from jax.experimental import multihost_utils
+from jax.sharding import NamedSharding, PartitionSpec
+
+from .spec import Shape
+
+if TYPE_CHECKING:
+    from .mesh import Mesh
+    from .op import Op
 
 
 class Use(NamedTuple):
@@ -189,3 +198,202 @@ def _fell_into_a_cache(error: BaseException) -> bool:
             return True
         at = at.tb_next
     return False
+
+# ---------------------------------------------------------------- several processes
+
+# Each process has a graph and arrays of its own. A function that exchanges arrays has a JAX collective as its forward,
+# along an axis of processes; the engine puts the arrays of the processes side by side along that axis.
+
+
+Processes = tuple[int, ...]
+"""The indices of processes, in their order along the axis."""
+
+AXIS = "processes"
+"""The name of the axis."""
+
+
+def several_processes() -> bool:
+    """Whether this process has joined others; the check does not initialise JAX."""
+    return bool(jax.distributed.is_initialized())
+
+
+def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
+    """The groups of processes among which a function exchanges arrays, by itself or in its bodies.
+
+    Raises:
+        ValueError: Its bodies exchange arrays, but each process decides by itself how often it runs them.
+    """
+    found = groups_within(arguments)
+    if found and not op.lockstep:
+        raise ValueError(
+            f"{op.name}: its body exchanges arrays with other processes, but how often it runs may differ from process "
+            "to process, and one would wait for another for ever; exchange before or after it"
+        )
+    own = None if op.exchanges is None else op.exchanges(arguments)
+    return found if own is None else found | {own}
+
+
+def groups_within(arguments: tuple[Any, ...]) -> frozenset[Processes]:
+    """The groups among which bodies in the static arguments, including those in tuples, exchange arrays."""
+    found: frozenset[Processes] = frozenset()
+    for each in arguments:
+        groups = groups_within(each) if isinstance(each, tuple) else getattr(each, "groups", None)
+        if isinstance(groups, frozenset) and groups:
+            found |= groups
+    return found
+
+
+def group_of(groups: Iterable[Processes]) -> Processes | None:
+    """The only one of `groups`, among which a program exchanges arrays; None if there is none.
+
+    Raises:
+        ValueError: There are several.
+    """
+    listed = sorted(groups)
+    if len(listed) > 1:
+        raise ValueError(
+            f"the graph exchanges among the processes {listed[0]} and among {listed[1]}; one graph can do so among one "
+            "group only: compute it in parts, and hand over values from one to the next"
+        )
+    return listed[0] if listed else None
+
+
+def as_one_of(function: Callable[..., Any], groups: Iterable[Processes]) -> Callable[..., Any]:
+    """`function` for tracing, as one process of a group runs it, if there is a group."""
+    group = group_of(groups)
+    if group is None:
+        return function
+
+    def one(*arrays: Any) -> Any:
+        run: Callable[[int], Any] = jax.vmap(
+            lambda _: function(*arrays), axis_name=AXIS, axis_size=len(group), in_axes=None, out_axes=0
+        )
+        return jax.tree.map(lambda y: y[0], run(0))
+
+    return one
+
+
+_DIGEST = 32
+
+
+class Watch(Protocol):
+    """Notified when this process computes together with others, so that it can name one that is missing."""
+
+    def begin(self) -> None:
+        """A computation begins; raises an error if another process has failed."""
+
+    def running(self, results: Any) -> None:
+        """It has returned `results`, which may not be ready yet."""
+
+    def end(self) -> None:
+        """It is finished."""
+
+    def lost(self, error: Exception) -> Exception | None:
+        """The failure of another process that caused `error`, or None."""
+
+
+watch: Watch | None = None
+"""Set once, when this process joins others."""
+terminations = 0
+"""How many blocks that handle SIGTERM themselves are entered. JAX tells all processes when one receives it, and each
+continues; outside of such blocks `watch` ends them, as SIGTERM usually does."""
+
+
+@contextlib.contextmanager
+def joint_computation() -> Iterator[None]:
+    """Surrounds a collective computation: if a process is missing, raise the error of `watch`, which names it."""
+    if watch is None:
+        yield
+        return
+    watch.begin()
+    try:
+        yield
+    except Exception as error:
+        named = watch.lost(error)
+        if named is None or named is error:
+            raise
+        raise named from error
+    finally:
+        watch.end()
+
+
+def gathered_rows(array: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Gather an array from each process, as rows. All processes must call it."""
+    with joint_computation():
+        rows: np.ndarray[Any, Any] = multihost_utils.process_allgather(array)
+        return rows
+
+
+def shared(array: np.ndarray[Any, Any], sharding: NamedSharding, name: str) -> jax.Array:
+    """A global array from equal arrays in all processes. All processes must call it.
+
+    Raises:
+        ValueError: The arrays differ. The message begins with `name`.
+    """
+    check_equal(array, f"{name}: the values")
+    made: jax.Array = jax.make_array_from_callback(array.shape, sharding, lambda index: np.array(array[index]))
+    return made
+
+
+def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
+    """Raise a ValueError, beginning with `what`, unless the array is equal in all processes, which must all call it."""
+    digest = hashlib.blake2b(array.tobytes(), digest_size=_DIGEST)
+    digest.update(f"{array.shape}{array.dtype}".encode())
+    found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
+    others = [i for i in range(len(found)) if not np.array_equal(found[i], found[0])]
+    if others:
+        raise ValueError(f"{what} differ between process {others[0]} and process 0; let all processes start from "
+                         "the same seed (nn.seed, and that of NumPy for initial values), or load the same file")
+
+
+def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
+    """The global batch, from each process's part. All processes must call it.
+
+    Args:
+        part: This process's part.
+        mesh: The devices.
+        name: How messages begin.
+        shape: The shape of the batch; None to infer it from the parts, whose shapes must then agree.
+
+    Raises:
+        ValueError: Shapes of parts differ, or cannot be divided over this process's devices.
+    """
+    count = parts_of(mesh)
+    if shape is None:
+        _check_equal(part, name)
+    elif part.ndim and count > 1 and (part.shape[0] * count, *part.shape[1:]) != shape:
+        raise ValueError(f"{name}: the graph was built for shape {shape}, of which each of {count} processes gives a "
+                         f"part of {shape[0] / count:g} rows; got a part of shape {part.shape}")
+    if part.ndim == 0 or count == 1:
+        return shared(part, mesh.sharding(), name)
+    whole = (part.shape[0] * count, *part.shape[1:])
+    sharding = mesh.of_batch(whole)
+    if sharding.is_fully_replicated:
+        # Replicate each process's part over its own devices; programs divide it as far as possible.
+        devices = mesh.grid.devices.reshape(count, -1)
+        if mesh.grid.axis_names[0] != "data":
+            size = mesh.sizes["data"]
+            raise ValueError(f"{name}: {whole[0]} rows, {part.shape[0]} from each of {count} processes, cannot be "
+                             f"divided over the {size} devices of 'data', which is not the first axis of the mesh; let "
+                             f"it be the first, or each process give a multiple of {size // count}")
+        sharding = NamedSharding(jax.sharding.Mesh(devices, ("process", "device")), PartitionSpec("process"))
+    made: jax.Array = jax.make_array_from_process_local_data(sharding, part, whole)
+    return made
+
+
+def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
+    """Raise a ValueError unless all processes have parts of the same shape."""
+    found = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
+    if not (found == found[0]).all():
+        shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(found)])
+        raise ValueError(f"{name}: each process has to give a part of the same shape, got {shapes}")
+
+
+def parts_of(mesh: Mesh) -> int:
+    """The number of parts, one per process, in which batches arrive."""
+    axis = mesh.grid.axis_names.index("data") if "data" in mesh.sizes else None
+    if axis is None:
+        return 1
+    rows = np.moveaxis(mesh.grid.devices, axis, 0).reshape(mesh.sizes["data"], -1)
+    own = sum([any([d.process_index == jax.process_index() for d in row]) for row in rows])
+    return len(rows) // max(own, 1)

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Literal, Never, ParamSpec, TypeVar, get_args,
 import numpy as np
 
 from .arguments import COERCERS, is_union
-from .spelling import no_such_argument
+from .messages import no_such_argument
 
 P = ParamSpec("P")
 R = TypeVar("R")

@@ -10,9 +10,8 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from .source_location import SourceLocation
+from .messages import SourceLocation, no_attribute
 from .spec import Spec
-from .spelling import no_attribute
 from .traverse import functions_of
 from .value import is_shared, on_host
 

@@ -9,17 +9,17 @@ import numpy as np
 
 from .engine import BackwardOptions, ForwardOptions, KeySource, Operators, backward_named, engine, forward_named
 from .links import Links, become, keep_gradient
+from .messages import no_such_argument, raise_misspelt
 from .ndarray import NOT_KEPT, NdArray, checked_spec
 from .shown import ShownVariable
 from .spec import FLOAT32, DType, Shape, Spec
-from .spelling import no_such_argument, raise_misspelt
 from .traverse import needs_gradient
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
     from .function import Function
-    from .output_group import OutputGroup
+    from .value import OutputGroup
 
 
 class Variable(ShownVariable, Operators, Links):

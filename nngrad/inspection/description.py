@@ -14,8 +14,8 @@ from ..graph import Function, Op, Spec, Variable, functions_of
 from ..graph.block import Block
 from ..graph.body_op import ControlOp, Within
 from ..graph.closing import Closing
+from ..graph.messages import SourceLocation
 from ..graph.shown import argument_text
-from ..graph.source_location import SourceLocation
 from .cost import Cost, applications_of
 from .naming import Names, Parameters, formula_of, parameter_names, scopes_of
 from .recomputation import State, states_of

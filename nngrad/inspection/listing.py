@@ -10,7 +10,7 @@ from typing import Any
 
 from ..graph import Variable
 from ..graph.arguments import checked_count
-from ..graph.spelling import did_you_mean
+from ..graph.messages import did_you_mean
 from .cost import Tally, applications_in, short_number, tally_of
 from .description import Description, describe
 from .folding import folds_of

@@ -14,8 +14,8 @@ from ..distributed.devices.mesh import Spec, shard_parameters
 from ..graph import Variable
 from ..graph.docstrings import completed_docstring
 from ..graph.leaf import as_variable
+from ..graph.messages import no_such_argument
 from ..graph.refusals import explained_by_name
-from ..graph.spelling import no_such_argument
 from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer, get_parameter_or_create, in_scopes
 

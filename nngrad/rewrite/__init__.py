@@ -1,18 +1,16 @@
 """Algebra on graphs: common subexpressions merged, exact numbers, products and sums as polynomials, masks outermost.
 
-    rules.py        the list of rewriting rules, which can be printed, and switched off one by one
     numbers.py      exact numbers, and the constants that stand for them
     products.py     products as monomials
     sums.py         sums as linear combinations
     linear.py       numbers move out of linear functions, movements compose, sums of broadcast values, slices of joined
                     ones
-    masks.py        selections of gradients stay outermost
-    loops.py        equal carries of loops are merged
-    builder.py      the gradient builder: a hash-consing table, which holds each distinct function once
+    masks.py        selections of gradients stay outermost; equal carries of loops are merged
+    builder.py      the rewriting rules, which can be printed, and switched off one by one; the gradient builder:
+                    a hash-consing table, which holds each distinct function once
 """
 
-from . import linear, loops, masks  # noqa: F401 - their rules
-from .builder import simplify
-from .rules import RULES, show_rewrites
+from . import linear, masks  # noqa: F401 - their rules
+from .builder import RULES, show_rewrites, simplify
 
 __all__ = ["RULES", "show_rewrites", "simplify"]

@@ -12,9 +12,8 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.axes import axes_of
 from . import products, sums  # noqa: F401 - their rules come first in the list
-from .builder import HashConsTable
+from .builder import Arguments, HashConsTable, Inputs, Number, rule
 from .numbers import ZEROS, as_multiple, collectable, emitted_constant, is_zero, movable, multiple, number_of, simplest
-from .rules import Arguments, Inputs, Number, rule
 from .sums import SUMS
 
 MOVES = (F.reshape, F.broadcast, F.transpose)

@@ -12,8 +12,7 @@ from backward_registry import non_differentiable
 from ..graph import Op, Variable, op
 from ..graph.arguments import DTypeName, NegativeZero, Shape
 from ..graph.spec import Spec
-from .builder import HashConsTable
-from .rules import Arguments, Inputs, Number, declared, form
+from .builder import Arguments, HashConsTable, Inputs, Number, declared, form
 
 
 @op(type_name="GradEndFunction")

@@ -21,7 +21,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import MOST_POWER
-from .builder import HashConsTable
+from .builder import Arguments, HashConsTable, Inputs, Number, declared, rule
 from .numbers import (
     ONES,
     WITH_NUMBERS,
@@ -35,7 +35,6 @@ from .numbers import (
     of_float,
     to_power,
 )
-from .rules import Arguments, Inputs, Number, declared, rule
 
 Factors = dict[Variable, int]
 """The power of each factor of a product."""

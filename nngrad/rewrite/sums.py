@@ -23,7 +23,7 @@ import nngrad.functions as F
 from ..graph import Op, Variable
 from ..graph.spec import Spec
 from ..graph.thresholds import DEEPEST_SUM, MOST_TERMS
-from .builder import HashConsTable
+from .builder import Arguments, HashConsTable, Inputs, Number, declared, rule
 from .numbers import (
     WITH_NUMBERS,
     as_multiple,
@@ -35,7 +35,6 @@ from .numbers import (
     ratio,
     simplest,
 )
-from .rules import Arguments, Inputs, Number, declared, rule
 
 Terms = dict[Variable, Number]
 """The coefficient of each term of a sum."""

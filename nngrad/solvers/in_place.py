@@ -15,8 +15,7 @@ from ..execution.compiling import QuickExecutable
 from ..execution.executable import Executable
 from ..execution.on_disk import on_disk_of_trees
 from ..graph import Variable
-from ..graph.in_place import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host
-from ..graph.leaf import raw_together
+from ..graph.leaf import InPlace, InPlaceTuple, InPlaceValue, copied_together, donated, from_host, raw_together
 from ..graph.mesh import Mesh, mesh_of
 from ..graph.process import check_process
 from ..graph.spec import Shape, x64_if

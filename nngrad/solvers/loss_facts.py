@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import optax
 
 from ..graph import NdArray, Variable
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 from .gradients import Arrays
 
 if TYPE_CHECKING:

@@ -15,7 +15,7 @@ from jax.extend.core import ClosedJaxpr, Literal
 from ..execution.compiling import PLATFORM, quick_options
 from ..execution.executable import Executable, default_platform
 from ..graph import NdArray, Variable
-from ..graph.in_place import from_host
+from ..graph.leaf import from_host
 from ..graph.process import unharmed
 from ..graph.variable import leaf_of
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState

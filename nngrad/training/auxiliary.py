@@ -9,7 +9,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph import Variable
-from ..graph.spelling import did_you_mean
+from ..graph.messages import did_you_mean
 from ..solvers.gradients import Arrays, norm_of
 
 MEASURES = ("gradient_norm", "gradient_norms", "parameter_norm", "finite")

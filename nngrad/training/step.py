@@ -17,8 +17,8 @@ from ..execution.program import digest_of, digest_of_program
 from ..graph import Variable, leaves_of, switched
 from ..graph.leaf import arrays_in, arrays_of
 from ..graph.mesh import Mesh
+from ..graph.messages import warn_user
 from ..graph.process import check_not_traced
-from ..graph.source_location import warn_user
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate

@@ -15,7 +15,7 @@ from ..execution.lower import Linearized, linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
 from ..graph import NdArray, Variable, functions_of, leaves_of, switched
-from ..graph.source_location import warn_user
+from ..graph.messages import warn_user
 from ..graph.spec import spec_of
 from ..graph.variable import leaf_of
 from ..solvers.loss_scale import DynamicLossScale

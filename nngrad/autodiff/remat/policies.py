@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from ...graph import Function, Variable
 from ...graph.engine import Operators, provide
+from ...graph.messages import warn_user
 from ...graph.options import Switched
-from ...graph.source_location import warn_user
 
 if TYPE_CHECKING:
     from .candidates import Candidate

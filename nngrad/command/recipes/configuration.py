@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 from ...files.replacing import read_whole
-from ...graph.spelling import did_you_mean
+from ...graph.messages import did_you_mean
 
 C = TypeVar("C")
 KINDS = {bool: "true or false", int: "a whole number", float: "a number", str: "a text in quotation marks"}

@@ -24,7 +24,7 @@ import jax
 from nngrad_command.launched import ANOTHER_FAILED
 from nngrad_command.outcome import error_line, raised_at
 
-from ...graph import processes
+from ...graph import process
 from .leaving import HostError, LastWords, leave, say, show_where_it_is
 from .store import KeyValueStore
 
@@ -146,7 +146,7 @@ CONNECTIONS = ("gloo", "nccl", "connection", "peer", "unavailable", "aborted", "
 
 
 class HostWatch:
-    """The watchdog in each process of a run; the `watch` of `graph/processes.py`."""
+    """The watchdog in each process of a run; the `watch` of `graph/process.py`."""
 
     def __init__(self, index: int, count: int, heartbeat_timeout: float, step_timeout: float) -> None:
         self.step_timeout = step_timeout
@@ -263,7 +263,7 @@ class HostWatch:
         for text in self._store.read("failure").values():  # the first failure that any process wrote
             index, _, reason = text.partition(" ")
             self._adopt(Failure(int(index), reason))
-        if self.failure is None and not processes.terminations and self._store.is_terminated():
+        if self.failure is None and not process.terminations and self._store.is_terminated():
             self._code = TERMINATED
             self._adopt(Failure(-1, "a process was sent SIGTERM"))
         if self._state == DONE and self._store.read("done"):

@@ -17,8 +17,8 @@ from ...execution.lower import linearize, lower
 from ...execution.program import Program
 from ...graph import Spec, Variable, contained, functions_of, switched
 from ...graph.capture import placeholder
+from ...graph.messages import did_you_mean
 from ...graph.spec import FLOAT32, dtype_of, spec_of, x64_if
-from ...graph.spelling import did_you_mean
 from ...parameter import get_parameters
 from ..replacing import check_own_ending
 from .exported import Described, Named, check_installed, write_exported

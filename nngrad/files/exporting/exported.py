@@ -17,8 +17,8 @@ import jax
 import numpy as np
 from jax import export as jax_export
 
+from ...graph.messages import did_you_mean
 from ...graph.spec import array_of, converted, dtype_of, x64_if
-from ...graph.spelling import did_you_mean
 from ..archives import archive_of, members_of
 from ..checked import NotAvailable, boolean, integer, text
 from ..replacing import read_whole, write_whole

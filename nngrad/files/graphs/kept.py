@@ -12,7 +12,7 @@ from nngrad_command import __version__
 
 from ...graph import Variable, contained, functions_of
 from ...graph.closing import Closing
-from ...graph.output_group import together
+from ...graph.value import together
 from ...parameter import get_parameters
 from ..archives import archive_of, members_of
 from ..checked import NotAvailable, integer, list_of, text

@@ -19,8 +19,7 @@ from ...graph import Array, Function, Spec, Variable, apply, create, functions_o
 from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import Axes, ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from .. import array, comparison, control, indexing, reduction
 from ..control import Recomputation
 from ..inlining import inlined

@@ -8,8 +8,7 @@ from typing import NamedTuple
 from ...graph import Spec, Variable, create
 from ...graph.block import Block
 from ...graph.body_op import Axes, Followed, Kinds, Numbers, Results, Walk
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from ..array import constant, zeros_like
 
 

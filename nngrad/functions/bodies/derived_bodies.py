@@ -11,8 +11,7 @@ from typing import NamedTuple
 from ...graph import Spec
 from ...graph.block import Block, new_leaves
 from ...graph.body_op import Numbers
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from .carries import zeros_of
 
 Gives = tuple[tuple[int | None, ...], ...]

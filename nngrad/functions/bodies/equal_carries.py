@@ -11,8 +11,7 @@ import itertools
 
 from ...graph import Variable
 from ...graph.body_op import Anew, Numbers, Smaller
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from .loop import Loop, Settled
 
 

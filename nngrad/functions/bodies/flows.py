@@ -20,8 +20,7 @@ from ...graph import Array, Function, Spec, Variable, apply, spec_of
 from ...graph.arguments import Static
 from ...graph.block import Block, new_leaves
 from ...graph.body_op import BodyOp, Gradients, Numbers, Results
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from ...graph.spec import DType
 from ..array import constant, in_dtype
 from ..flows import FlowSteps, integrated

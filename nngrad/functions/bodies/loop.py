@@ -6,7 +6,7 @@ from typing import NamedTuple
 
 from ...graph import Function, Spec, Variable, spec_of
 from ...graph.block import Block
-from ...graph.derived import derived_once
+from ...graph.closing import derived_once
 from .carries import Carried
 
 

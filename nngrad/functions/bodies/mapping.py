@@ -12,7 +12,7 @@ from ...graph.arguments import Static
 from ...graph.axes import AxisMap, Places, row_places
 from ...graph.block import Block
 from ...graph.body_op import BodyOp, Gradients, Numbers
-from ...graph.processes import Processes, group_of, groups_of
+from ...graph.process import Processes, group_of, groups_of
 from ..inlining import inlined
 from ..operands import Operand
 from .carries import kinds_of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 from ...graph import Spec, Variable
 from ...graph.block import Block
 from ...graph.body_op import Results
-from ...graph.derived import derived_once
+from ...graph.closing import derived_once
 from ..array import constant
 from ..inlining import inlined
 

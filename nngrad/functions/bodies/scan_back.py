@@ -13,8 +13,7 @@ from typing import Any, NamedTuple
 from ...graph import Function, Op, Variable, apply, create, functions_of
 from ...graph.block import Block, BlockGradient, new_leaves
 from ...graph.body_op import Gradients, Numbers
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from ..arithmetic import add2
 from ..array import zeros_like
 from ..contractions import contraction

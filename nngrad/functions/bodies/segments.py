@@ -12,8 +12,7 @@ from typing import NamedTuple
 from ...graph import Function, Op, Variable, apply, create
 from ...graph.block import Block, new_leaves
 from ...graph.body_op import Gradients, Numbers
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from ..arithmetic import add2
 from ..array import constant, zeros_like
 from ..movement import concatenate, reshape

@@ -14,8 +14,7 @@ from ...graph import Array, Function, Spec, Variable, apply, create
 from ...graph.arguments import Static
 from ...graph.block import Block
 from ...graph.body_op import ControlOp, Followed, Given, Gradients, Numbers, Results, Steps, Walk, Within
-from ...graph.closing import close
-from ...graph.derived import derived_once
+from ...graph.closing import close, derived_once
 from ..array import cast
 from ..indexing import where
 from ..operands import Operand, size_of

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ...graph import Op, Spec
-from ...graph.source_location import SourceLocation
+from ...graph.messages import SourceLocation
 from ..description import Description, Kind
 from ..naming import formula_of
 from .first_sight import first_sight

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...autodiff.request import variables
 from ...files.replacing import write_whole
 from ...graph import Variable, functions_of
-from ...graph.spelling import did_you_mean
+from ...graph.messages import did_you_mean
 from ..description import describe
 from .draw_contents import Box, Choices, contents_of
 from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout

@@ -15,8 +15,8 @@ import numpy as np
 from ...autodiff import grad
 from ...graph import Variable
 from ...graph.arguments import checked_count
+from ...graph.messages import did_you_mean
 from ...graph.shown import unit_of_bytes
-from ...graph.spelling import did_you_mean
 from .. import MemoryReport, count, memory_report
 from .spectrum import Spectrum, hessian_spectrum_of
 

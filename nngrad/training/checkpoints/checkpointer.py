@@ -13,7 +13,7 @@ from typing import Any
 import jax
 from jax.experimental import multihost_utils
 
-from ...graph import Variable, processes
+from ...graph import Variable, process
 from ...graph.arguments import checked_count
 from ...graph.refusals import explained
 from ...solvers import Solver
@@ -315,7 +315,7 @@ class NotedSignals:
             raise RuntimeError("saving_on_signals: Python gives signals to the main thread; enter it there")
         if self._are_several:
             multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
-            processes.terminations += 1
+            process.terminations += 1
             return
         for number in self._signals:
             self._before[number] = signal.signal(number, self._note)
@@ -323,7 +323,7 @@ class NotedSignals:
     def leave(self) -> None:
         """Restore the previous signal handlers."""
         if self._are_several:
-            processes.terminations -= 1
+            process.terminations -= 1
         for number, handler in self._before.items():
             signal.signal(number, signal.SIG_DFL if handler is None else handler)
 

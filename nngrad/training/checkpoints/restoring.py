@@ -12,7 +12,7 @@ import numpy as np
 from ...execution.executable import continue_counts
 from ...files.parameter_files import Change, _make
 from ...graph import NdArray, Variable, build_options
-from ...graph.source_location import warn_user
+from ...graph.messages import warn_user
 from ...graph.spec import x64_if
 from ...graph.value import Value
 from ...graph.variable import leaf_of

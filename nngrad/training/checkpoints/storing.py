@@ -17,7 +17,7 @@ import jax
 import numpy as np
 from jax.experimental import multihost_utils
 
-from ...graph.source_location import warn_user
+from ...graph.messages import warn_user
 from ..own_thread import OwnThread
 from .seal import DamagedCheckpoint, check_files, read_facts, write_seal
 

@@ -16,7 +16,7 @@ import numpy as np
 from ...graph import build_options
 from ...graph.arguments import checked_count
 from ...graph.mesh import Mesh
-from ...graph.processes import parts_of
+from ...graph.process import parts_of
 from ...graph.spec import x64_if
 from ..own_thread import OwnThread
 from .sources import BatchSource, Position, source_of
