@@ -48,7 +48,7 @@ class Context:
         self.backend, _, self.type_config = names[0].partition(":") if names else ("cpu", "", "")
         if self.type_config not in ("", "float", "double"):
             raise ValueError(
-                f"type_config: {self.type_config!r} is not supported, only 'float' and 'double'; for 16 bits, build "
+                f"type_config: must be 'float' or 'double', got {self.type_config!r}; for 16 bits, build "
                 "within nn.precision('float16') or nn.precision('bfloat16')"
             )
         self.device_id = str(device_id)
@@ -108,7 +108,7 @@ class Context:
 def _find_device(backend: str, device_id: str) -> jax.Device:
     platform = PLATFORMS.get(backend)
     if platform is None:
-        raise ValueError(f"backend: {backend!r} is not one of {', '.join(map(repr, PLATFORMS))}")
+        raise ValueError(f"backend: must be one of {', '.join(map(repr, PLATFORMS))}, got {backend!r}")
     try:
         devices = jax.local_devices(backend=platform)
     except RuntimeError:
@@ -119,7 +119,7 @@ def _find_device(backend: str, device_id: str) -> jax.Device:
         return devices[0]
     raise ValueError(
         f"no device {device_id!r} of backend {backend!r}; JAX has {', '.join(_available())}"
-        + ("" if devices else f" (install JAX with support for it to use {backend!r})")
+        + ("" if devices else f" (install JAX with support for {backend!r} to use it)")
     )
 
 
@@ -169,7 +169,7 @@ def device(device: str | jax.Device) -> Switched:
             raise ValueError(f"device: {device} belongs to another process; this one has {', '.join(map(str, local))}")
         return context_scope(Context(device.platform, device_id=local.index(device)))
     if not isinstance(device, str):
-        raise TypeError(f"device: expected a name such as 'cpu' or 'gpu:1', or a device of JAX's, got {device!r}")
+        raise TypeError(f"device: expected a name such as 'cpu' or 'gpu:1', or a JAX device, got {device!r}")
     backend, _, number = device.partition(":")
     return context_scope(Context(backend, device_id=number or "0"))
 

@@ -23,7 +23,7 @@ class Extension:
 
     def __init__(self, name: str) -> None:
         if name not in PLATFORMS:
-            raise ImportError(f"ext_name: there is no extension {name!r}; there are {', '.join(list_extensions())}")
+            raise ImportError(f"ext_name: must be one of {', '.join(list_extensions())}, got {name!r}")
         self.name = name
 
     def context(self, **options: Any) -> Context:

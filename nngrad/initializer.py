@@ -164,7 +164,7 @@ class OrthogonalInitializer(RandomInitializer):
     def __call__(self, shape: Shape) -> Array:
         shape = tuple(shape)
         if len(shape) < 2:
-            raise ValueError(f"OrthogonalInitializer: the shape must have two axes or more, got {shape}")
+            raise ValueError(f"OrthogonalInitializer: shape must have at least two axes, got {shape}")
         rows, columns = shape[0], math.prod(shape[1:])
         drawn = self.rng.standard_normal((max(rows, columns), min(rows, columns)))
         q, r = np.linalg.qr(drawn)

@@ -40,7 +40,7 @@ class ParameterScope(WithBlock):
         super().__init__()
         _check_name(name)
         if scope is not None and not isinstance(scope, dict):
-            raise TypeError(f"parameter_scope: scope must be a scope as `with parameter_scope(...) as scope` gives it, "
+            raise TypeError(f"parameter_scope: scope must come from `with parameter_scope(...) as scope`, "
                             f"got {type(scope).__name__}")
         self._name = name
         self._scope = scope
@@ -106,7 +106,7 @@ def _descend(scope: Scope, names: list[str]) -> Scope:
             if inner is None:
                 inner = scope[name] = OrderedDict()
             elif isinstance(inner, Variable):
-                raise ValueError(f"{'/'.join(names[: i + 1])!r} is a parameter, so it cannot be a scope as well")
+                raise ValueError(f"{'/'.join(names[: i + 1])!r} is a parameter, so it cannot also be a scope")
             scope = inner
     return scope
 
@@ -157,7 +157,7 @@ def _put(path: list[str], param: Variable, made: list[tuple[Scope, str, Variable
     with _lock:
         scope = _descend(get_current_parameter_scope(), path[:-1])
         if isinstance(scope.get(name), dict):
-            raise ValueError(f"{'/'.join(path)!r} is a scope with parameters of its own, so it cannot be a parameter")
+            raise ValueError(f"{'/'.join(path)!r} is a scope with parameters, so it cannot also be a parameter")
         if made is not None:
             made.append((scope, name, param))
         scope[name] = param
@@ -329,7 +329,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     is_array = hasattr(initializer, "shape") and not callable(initializer)
     if shape is None:
         if not is_array:
-            raise ValueError(f"parameter {_full_name(name)!r} does not exist yet: give its shape, or an array as "
+            raise ValueError(f"parameter {_full_name(name)!r} does not exist yet: pass its shape, or an array as "
                              "initializer")
         shape = initializer.shape
     param = Variable(shape, False, name, dtype)
@@ -352,7 +352,7 @@ def _check_shape(name: str, param: Variable, shape: Any) -> None:
     wanted = Variable(shape).shape
     if param.shape != wanted:
         raise ValueError(
-            f"parameter {_full_name(name)!r} exists with shape {param.shape}, but {wanted} was requested. Two layers "
-            "must not share it: give name= to one (PF.affine(x, 10, name='out')) or put it in a scope of its own; "
+            f"parameter {_full_name(name)!r} exists with shape {param.shape}, but {wanted} was requested. If two "
+            "layers share this name, pass name= to one (PF.affine(x, 10, name='out')) or put it in its own scope; "
             "nn.clear_parameters() starts afresh"
         )

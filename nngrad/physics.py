@@ -50,7 +50,7 @@ def fourier_features(x: Any, frequencies: Any) -> Any:
     matrix = frequencies if isinstance(frequencies, Variable) else _like(frequencies, x)
     if x.ndim < 1 or matrix.ndim != 2 or matrix.shape[0] != x.shape[-1]:
         raise ValueError(f"fourier_features: frequencies must be a matrix with a row for each coordinate of x, the "
-                         f"last axis of {tuple(x.shape)}; got shape {tuple(matrix.shape)}")
+                         f"last axis of {tuple(x.shape)}, got shape {tuple(matrix.shape)}")
     angles = 2 * np.pi * (x @ matrix)
     m = _functions_of(angles)
     return _joined([m.cos(angles), m.sin(angles)], -1)
@@ -79,8 +79,8 @@ def periodic_features(x: Any, period: float | Sequence[float], harmonics: int) -
     count = checked_count(harmonics, "periodic_features: harmonics")
     periods = np.asarray(period, np.float64)
     if x.ndim < 1 or periods.shape not in ((), (x.shape[-1],)) or not (periods > 0).all():
-        raise ValueError(f"periodic_features: period must be a positive number, or one for each coordinate of x, which "
-                         f"is the last axis of {tuple(x.shape)}; got {period!r}")
+        raise ValueError(f"periodic_features: period must be a positive number, or one for each coordinate of x, the "
+                         f"last axis of {tuple(x.shape)}, got {period!r}")
     return fourier_features(x, np.kron(np.eye(x.shape[-1]) / periods, np.arange(1.0, count + 1)))
 
 
@@ -107,7 +107,7 @@ def causal_weights(residuals: Any, tolerance: float) -> Any:
     """
     residuals = _floating(residuals, "causal_weights: residuals")
     if residuals.ndim < 1:
-        raise ValueError("causal_weights: residuals must have a first axis of times, got a single number")
+        raise ValueError("causal_weights: residuals must have times along the first axis, got a single number")
     if not tolerance >= 0:
         raise ValueError(f"causal_weights: tolerance must not be negative, got {tolerance!r}")
     m, squares = _functions_of(residuals), _constant(residuals) ** 2
@@ -136,10 +136,10 @@ def residual_attention(weights: Any, residuals: Any, decay: float = 0.999, rate:
     """
     residuals, weights = _floating(residuals, "residual_attention: residuals"), _in_its_bits(weights)
     if tuple(weights.shape) != tuple(residuals.shape):
-        raise ValueError(f"residual_attention: weights must have the shape of the residuals {tuple(residuals.shape)}, "
+        raise ValueError(f"residual_attention: weights must have the shape of residuals, {tuple(residuals.shape)}, "
                          f"got {tuple(weights.shape)}")
     if not 0 <= decay < 1 or not rate > 0:
-        raise ValueError(f"residual_attention: decay must be at least 0 and below 1, and rate positive, got "
+        raise ValueError(f"residual_attention: decay must be at least 0 and below 1, and rate must be positive, got "
                          f"{decay!r} and {rate!r}")
     m = _functions_of(residuals)
     size = m.abs(_constant(residuals))
@@ -203,8 +203,8 @@ def resample(rng: Any, residuals: Any, count: int, k: float = 1.0, c: float = 1.
     m = np if by_numpy else jnp
     given = m.asarray(residuals.d if isinstance(residuals, Variable) else residuals)
     if given.ndim < 1 or not 1 <= count <= len(given):
-        raise ValueError(f"resample: count must be between 1 and the number of candidates, which is the first axis of "
-                         f"{given.shape}; got {count!r}")
+        raise ValueError(f"resample: count must be between 1 and the number of candidates, the first axis of "
+                         f"{given.shape}, got {count!r}")
     if not k >= 0 or not c >= 0:
         raise ValueError(f"resample: k and c must not be negative, got {k!r} and {c!r}")
     given = m.abs(given.reshape(len(given), -1))
@@ -217,8 +217,8 @@ def resample(rng: Any, residuals: Any, count: int, k: float = 1.0, c: float = 1.
     if not np.isfinite(density).all():
         raise ValueError("resample: residuals must be finite")
     if np.count_nonzero(density) < count:
-        raise ValueError(f"resample: c=0 leaves {np.count_nonzero(density)} candidates with a residual, fewer than "
-                         f"count={count}; give a positive c")
+        raise ValueError(f"resample: with c=0, only {np.count_nonzero(density)} candidates have a nonzero residual, "
+                         f"fewer than count={count}; use a positive c")
     return rng.choice(len(given), count, replace=False, p=density.astype(np.float64) / density.sum(dtype=np.float64))
 
 

@@ -88,7 +88,7 @@ def checked_seed(value: Any, name: str = "seed") -> int:
         raise TypeError(f"{name}: expected an int, got {value!r}")
     result = int(value.__index__())
     if not 0 <= result <= _MASK:
-        raise ValueError(f"{name}: expected an int from 0 to 2**64 - 1, got {result}")
+        raise ValueError(f"{name}: must be between 0 and 2**64 - 1, got {result}")
     return result
 
 

@@ -142,7 +142,7 @@ test_bad_arguments = refused([
     (lambda: F.random_flip(IMAGES, axes=0), "^random_flip: axes 0 must be those of a sample, from axis 1 on"),
     (lambda: F.random_erase(IMAGES[0]), "^random_erase: x .* must have three axes"),
     (lambda: F.random_erase(IMAGES, area_ratios=(0.5, 0.1)), "^random_erase: area_ratios must be a least and a"),
-    (lambda: F.random_erase(IMAGES, prob=2), "^random_erase: prob must be from 0 to 1"),
+    (lambda: F.random_erase(IMAGES, prob=2), "^random_erase: prob must be between 0 and 1"),
     (lambda: F.random_erase(IMAGES, seed=-3), "^random_erase: seed must be -1"),
     (lambda: F.image_augmentation(IMAGES, shape=(1, 3, 3)), "^image_augmentation: shape .* with the channels of x"),
     (lambda: F.image_augmentation(IMAGES, contrast=0.5), "^image_augmentation: contrast must be at least 1"),

@@ -112,9 +112,9 @@ def test_narrow_dtypes_are_checked_as_well_as_they_allow(dtype: Any) -> None:
         ("factor", 1, "x[0]", "The gradient is 0.666667 times the differences in every element"),
         ("sign", 1, "x[0]", "The gradient is -1 times"),
         ("one element", 1, "x[0]", "x[0]: 1 of 6 elements are wrong"),
-        ("none", 1, "x[0]", "The gradient is zero throughout"),
+        ("none", 1, "x[0]", "The gradient is zero everywhere"),
         ("nan", 1, "x[0]", "The gradient is not finite"),
-        ("cut", 2, "x[0]", "The gradient is zero throughout: does something cut the graph off"),
+        ("cut", 2, "x[0]", "The gradient is zero everywhere: does something cut the graph"),
         ("half cut", 2, "x[0]", "The gradient is 0.5 times the differences in every element"),
         ("quadratic in gy", 2, "y_grad[0]", "The gradient is 2 times the differences in every element"),
         ("wrong later", 3, "x[0]", "6 of 6 elements are wrong"),
@@ -127,7 +127,7 @@ def test_what_is_wrong_is_reported_at_its_order(fault: str, order: int, inputs: 
     assert f"Cube(fault={fault!r}): the gradient of order {order} is wrong at {inputs}." in report
     assert says in report
     assert "direction 1 of 2, seed 0" in report
-    assert "Functions with rules of yours on the way: Cube" in report
+    assert "Functions on the path with rules of your own: Cube" in report
     for lower in range(1, order):
         nn.checks.check_nth_backward(Cube(fault), A, lower)
 
@@ -137,8 +137,8 @@ def test_a_gradient_that_is_made_of_values_is_found_out(dtype: Any) -> None:
     with pytest.raises(nn.checks.GradientMismatch) as caught:
         nn.checks.check_backward(Cube("read"), A, dtype=dtype)
     report = str(caught.value)
-    assert "Cube(fault='read'): the gradient of order 1 is right at this point, but wrong beside it." in report
-    assert "is one read in backward, with .d or .data?" in report
+    assert "Cube(fault='read'): the gradient of order 1 is right at this point, but wrong next to it." in report
+    assert "Does backward read values, with .d or .data?" in report
     for right in (lambda x: x**4, F.sin, F.exp):
         nn.checks.check_backward(right, np.array([0.0, 1.0, 1e-4, -1e-9]), dtype=dtype)
 
@@ -219,13 +219,13 @@ def test_gradients_that_have_no_rule_say_so() -> None:
         (lambda x: F.max(x), [1.0, 1.0], 1, "a kink"),
         (lambda x: F.round(x) * x, [0.2, 0.5], 1, "x[0][1]: a jump"),
         (lambda x: F.abs(x) * x, [1.0, 0.0], 2, "x[0][1]: a kink"),
-        (F.sqrt, [1.0, 0.0], 1, "x[0][1]: an edge, beside which the function is not finite"),
+        (F.sqrt, [1.0, 0.0], 1, "x[0][1]: an edge, next to which the function is not finite"),
     ],
 )
 def test_kinks_and_jumps_are_told_from_wrong_rules(func: Any, x: Any, order: int, says: str) -> None:
     with pytest.raises(nn.checks.NondifferentiableError) as caught:
         nn.checks.check_nth_backward(func, np.array(x), 2)
-    assert f"there is no gradient of order {order} to compare with" in str(caught.value)
+    assert f"cannot check the gradient of order {order}, because this point is at" in str(caught.value)
     assert says in str(caught.value)
 
 
@@ -249,21 +249,23 @@ def test_slopes_of_smooth_functions_and_of_kinks(a: float, b: float, c: float, j
 test_errors_of_arguments = refused([
     (lambda: nn.checks.check_nth_backward(F.sin, A, 0), ValueError, "order: must be 1 or more, got 0"),
     (lambda: nn.checks.check_backward(F.sin, A, directions=0), ValueError, "directions: must be 1 or more, got 0"),
-    (lambda: nn.checks.check_backward(F.sin, A, eps=0), ValueError, "eps: expected a finite number above 0, got 0"),
-    (lambda: nn.checks.check_backward(F.sin, A, atol=-1.0), ValueError, "atol: expected a finite number from 0 on"),
+    (lambda: nn.checks.check_backward(F.sin, A, eps=0), ValueError, "eps: must be a finite positive number, got 0"),
+    (lambda: nn.checks.check_backward(F.sin, A, atol=-1.0), ValueError, "atol: must be a finite non-negative number"),
     (lambda: nn.checks.check_backward(F.sin, A, rtol="1"), TypeError, "rtol: expected a number, got '1'"),
     (lambda: nn.checks.check_nth_backward(F.sin, A, True), TypeError, "order: expected .* got True"),
     (lambda: nn.checks.check_backward(A, A), TypeError, "func: expected a function of Variables"),
     (lambda: nn.checks.check_backward(F.sin, A, dtype="int32"), TypeError, "dtype: expected a floating dtype"),
     (lambda: nn.checks.check_backward(lambda x: F.cast(x, dtype="int32"), A), TypeError,
-     "func: <lambda> returns nothing of a floating dtype"),
-    (lambda: nn.checks.check_backward(F.sin, np.arange(3)), ValueError, "no array of a floating dtype"),
-    (lambda: nn.checks.check_backward(F.sin, A, no_grads=[True, False]), ValueError, "no_grads: 2 given for 1"),
-    (lambda: nn.checks.check_backward(F.sin, A, [A, A]), ValueError, "y_grad: 2 given, 1 needed"),
-    (lambda: nn.checks.check_backward(F.sin, A, B), ValueError, r"y_grad\[0\]: shape \(3, 2\), expected \(2, 3\)"),
-    (lambda: nn.checks.check_double_backward(F.sin, A, None, B), ValueError, r"x_grad_grad\[0\]: shape \(3, 2\)"),
+     "func: <lambda> returns no result of a floating dtype"),
+    (lambda: nn.checks.check_backward(F.sin, np.arange(3)), ValueError, "at least one array of a floating dtype"),
+    (lambda: nn.checks.check_backward(F.sin, A, no_grads=[True, False]), ValueError,
+     "no_grads: expected one for each of 1 arguments, got 2"),
+    (lambda: nn.checks.check_backward(F.sin, A, [A, A]), ValueError, "y_grad: expected 1, got 2"),
+    (lambda: nn.checks.check_backward(F.sin, A, B), ValueError, r"y_grad\[0\]: expected shape \(2, 3\), got \(3, 2\)"),
+    (lambda: nn.checks.check_double_backward(F.sin, A, None, B), ValueError,
+     r"x_grad_grad\[0\]: expected shape \(2, 3\), got \(3, 2\)"),
     (lambda: nn.checks.check_backward(np.sin, A), TypeError, "loop of ufunc|Variable"),
-    (lambda: nn.checks.check_backward(lambda x: x.d, A), TypeError, "output 0 is no Variable but ndarray"),
+    (lambda: nn.checks.check_backward(lambda x: x.d, A), TypeError, "output 0 must be a Variable, got ndarray"),
     (lambda: nn.checks.check_backward(F.sin, A, params=[A]), TypeError, r"params\[0\]: expected a leaf"),
 ])
 

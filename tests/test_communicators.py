@@ -173,8 +173,8 @@ test_what_is_wrong_is_named = refused([
     (TypeError, "name_ranks: the name must be a str", lambda comm: comm.new_group((1, [0]))),
     (ValueError, "name_ranks: expected different ranks from 0 to 0", lambda comm: comm.new_group(("a", [1]))),
     (TypeError, "ctx_param_dict: expected a pair", lambda comm: comm.add_context_and_parameters({})),
-    (TypeError, "communicator_callbacks: expected what", lambda comm: F.sum(nn.Variable((2,), need_grad=True)).backward(
-        communicator_callbacks=[CELL])),
+    (TypeError, "communicator_callbacks: expected a result of",
+     lambda comm: F.sum(nn.Variable((2,), need_grad=True)).backward(communicator_callbacks=[CELL])),
     (ValueError, "group: comm has none called 'x'", lambda comm: F.sync_batch_normalization(
         nn.Variable((2, 3)), comm=comm, group="x")),
 ], given=lambda: communicator())
@@ -316,10 +316,10 @@ REFUSED = {
     "shapes": r"ValueError: the processes \[.*\] run a different program from process",
     "numbers": r"ValueError: the processes \[.*\] run a different program",
     "lists": r"ValueError: the processes \[.*\] run a different program",
-    "two groups": r"among the processes \(0, 1.*\) and among \(.*1, 0\); one graph can do so among one group only",
-    "stranger": r"there are no processes \[.*\]; this run has",
-    "loop": "while_of_bodies: .* may differ from process to process",
-    "branch": "switch_of_bodies: .* may differ from process to process",
+    "two groups": r"among the processes \(0, 1.*\) and among \(.*1, 0\), but a graph supports one group only",
+    "stranger": r"processes: must be between 0 and .*, got \[",
+    "loop": "while_of_bodies: .* each process may run it a different number of times",
+    "branch": "switch_of_bodies: .* each process may run it a different number of times",
     "train_step": "loss: its graph exchanges arrays with other processes",
     "to_jax": "all_reduce exchanges arrays with the processes .* nn.to_jax and nn.train_step take no such graph",
 }

@@ -308,24 +308,24 @@ def test_what_is_refused() -> None:
     y = F.affine(x, *p)
     matrix = nn.gauss_newton(y, p)
     for call, error, message in [
-        (lambda: nn.gauss_newton(y, []), ValueError, "parameters: there are none"),
+        (lambda: nn.gauss_newton(y, []), ValueError, "parameters: expected at least one Variable, got none"),
         (lambda: nn.gauss_newton(y, p, chunk=0), ValueError, "chunk"),
         (lambda: nn.fisher(y, p, "poisson"), ValueError, "likelihood must be one of 'gaussian', 'categorical'"),
         (lambda: nn.fisher(y, p, reduction="none"), ValueError, "reduction must be"),
         (lambda: nn.fisher(F.sum(y), p), ValueError, "too few axes"),
         (lambda: matrix @ np.ones(5), ValueError, r"expected a vector of shape \(6,\)"),
-        (lambda: matrix @ [np.ones((2, 2))], ValueError, "1 given for 2"),
-        (lambda: matrix.solve(np.ones(6), -1.0), ValueError, "damping must be a number that is not negative"),
+        (lambda: matrix @ [np.ones((2, 2))], ValueError, "a list with one for each of 2 Variables, got 1"),
+        (lambda: matrix.solve(np.ones(6), -1.0), ValueError, "damping must be a non-negative number"),
         (lambda: matrix.solve(np.ones(6), method="lu"), ValueError, "method must be one of 'residual'"),
-        (lambda: nn.natural_gradient(y), TypeError, "metric: expected what nn.gauss_newton"),
-        (lambda: nn.natural_gradient(nn.fisher(y, p)), ValueError, "give the loss"),
-        (lambda: nn.natural_gradient(matrix, y), ValueError, r"expected one of shape \(\)"),
-        (lambda: nn.gauss_newton(F.sum(y, axis=0), p).kronecker(), ValueError, "cannot be shown that row b"),
+        (lambda: nn.natural_gradient(y), TypeError, "metric: expected a result of nn.gauss_newton"),
+        (lambda: nn.natural_gradient(nn.fisher(y, p)), ValueError, "pass the loss"),
+        (lambda: nn.natural_gradient(matrix, y), ValueError, r"loss: must have shape \(\)"),
+        (lambda: nn.gauss_newton(F.sum(y, axis=0), p).kronecker(), ValueError, "row b of .* cannot be shown"),
         (lambda: nn.gauss_newton(F.affine(F.tanh(y), *p), p).kronecker(), ValueError, "used once"),
-        (lambda: nn.gauss_newton([y, y], p).kronecker(), ValueError, "join several"),
-        (lambda: nn.lanczos(F.sum), ValueError, "needs a vector to begin with"),
+        (lambda: nn.gauss_newton([y, y], p).kronecker(), ValueError, "expected one output, got 2; join them with"),
+        (lambda: nn.lanczos(F.sum), ValueError, "start: expected a vector, because matrix is a function"),
         (lambda: nn.lanczos(3), TypeError, "expected a loss, a curvature matrix or a function"),
-        (lambda: nn.lanczos(F.sum(y), p, start=np.zeros(6)), ValueError, "not zero"),
+        (lambda: nn.lanczos(F.sum(y), p, start=np.zeros(6)), ValueError, "expected a nonzero vector"),
     ]:
         with pytest.raises(error, match=message):
             call()
@@ -337,5 +337,5 @@ def test_one_set_of_outputs_and_one_loss_are_asked_for() -> None:
         nn.fisher([x * 2, x], [x])
     with pytest.raises(ValueError, match="natural_gradient: loss: expected one Variable, got a list of 2"):
         nn.natural_gradient(nn.fisher(x * 2, [x]), [F.sum(x), F.sum(x)])
-    with pytest.raises(ValueError, match="gauss_newton: residuals: there are none"):
+    with pytest.raises(ValueError, match="gauss_newton: residuals: expected at least one Variable, got none"):
         nn.gauss_newton([], [x])

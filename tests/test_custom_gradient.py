@@ -125,7 +125,7 @@ def test_bad_input_is_refused() -> None:
         nn.custom_gradient(lambda x: x)(x)
     with pytest.raises(ValueError, match="must return 1 gradients, got 2"):
         nn.custom_gradient(lambda x: (x, lambda gy: (gy, gy)))(x)
-    with pytest.raises(ValueError, match=r"gradient 0 is .*, but argument 0 is"):
+    with pytest.raises(ValueError, match=r"gradient 0 must be .*, like argument 0, got"):
         nn.custom_gradient(lambda x: (x, lambda gy: F.sum(gy)))(x)
     with pytest.raises(ValueError, match=r"reads a Variable of shape .* from outside that needs a gradient"):
         nn.custom_gradient(lambda x: (x * w, lambda gy: gy))(x)

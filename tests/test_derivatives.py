@@ -231,7 +231,7 @@ def test_blocks_are_arranged_as_lists_are_given() -> None:
     }  # fmt: skip
     assert len(nn.hessian(ys[1], [x])) == len(nn.hessian(ys[1], [x])[0]) == 1
     for operator, name in [(lambda: nn.jacobian([], x), "jacobian: y"), (lambda: nn.hessian(ys[1], []), "hessian: x")]:
-        with pytest.raises(ValueError, match=f"{name}: the list is empty"):
+        with pytest.raises(ValueError, match=f"{name}: expected at least one Variable, got an empty list"):
             operator()
     with pytest.raises(TypeError, match="jacobian: x: expected a Variable, got ndarray"):
         nn.jacobian(ys[0], [x, POINTS])
@@ -496,10 +496,10 @@ def test_rows_that_are_not_independent_are_refused() -> None:
     x = Variable.from_numpy_array(POINTS)
     for y in (x - F.mean(x, axis=0), F.cumsum(x), x[::-1], F.transpose(x @ POINTS.T)):
         for operator in (nn.jacobian, nn.laplacian, nn.bilaplacian, nn.divergence):
-            with pytest.raises(ValueError, match=r"cannot be shown that row b of y.*batched=False"):
+            with pytest.raises(ValueError, match=r"row b of y.* cannot be shown.*batched=False"):
                 operator(y, x)
     for y in (F.sum(x), x[:2]):
-        with pytest.raises(ValueError, match=r"have no first axis in common.*batched=False"):
+        with pytest.raises(ValueError, match=r"must have the same first axis.*batched=False"):
             nn.jacobian(y, x)
 
 
@@ -519,9 +519,9 @@ def test_wrong_arguments_are_named() -> None:
         nn.derivatives(x, None)
     with pytest.raises(TypeError, match="chunk: expected an int or None, got 'auto'"):
         nn.hessian(F.sum(x, axis=1), x, chunk="auto")
-    with pytest.raises(ValueError, match=r"hessian: y of shape \(4, 3\) must hold one number for each row"):
+    with pytest.raises(ValueError, match=r"hessian: y must hold one number per row, .*, got shape \(4, 3\)"):
         nn.hessian(x * 2, x)
-    with pytest.raises(ValueError, match="hessian_diagonal: y of shape"):
+    with pytest.raises(ValueError, match=r"hessian_diagonal: y must hold one number.*, got shape"):
         nn.hessian_diagonal(x, x, batched=False)
     with pytest.raises(ValueError, match="chunk: must be 1 or more, got 0"):
         nn.laplacian(x, x, chunk=0)
@@ -533,17 +533,17 @@ def test_wrong_arguments_are_named() -> None:
         nn.jacobian(x, Variable.from_numpy_array(np.zeros((4, 3), np.int32)))
     with pytest.raises(ValueError, match="curl: y"):
         nn.curl(F.concatenate(x, x, axis=1), x)
-    with pytest.raises(ValueError, match="divergence: the field y of shape"):
+    with pytest.raises(ValueError, match="divergence: the field y must have the shape of x"):
         nn.divergence(F.sum(x, axis=1), x)
-    with pytest.raises(ValueError, match=r"tangents\[0\]: shape \(2,\) is not the shape \(4, 3\)"):
+    with pytest.raises(ValueError, match=r"tangents\[0\]: must have the shape of its Variable, \(4, 3\), got \(2,\)"):
         nn.jvp(x * x, x, np.zeros(2))
-    with pytest.raises(ValueError, match="vectors: 2 given for 1"):
+    with pytest.raises(ValueError, match="vectors: expected a list with one for each of 1 Variables, got 2"):
         nn.hvp(x * x, x, [1.0, 1.0])
     with pytest.raises(TypeError, match=r"cotangents\[0\]: expected a number"):
         nn.vjp(x * x, x, None)
     with pytest.raises(ValueError, match=r"wanted\[1\] is empty"):
         nn.derivatives(x, [(x,), ()])
-    with pytest.raises(ValueError, match=r"wanted\[0\] has Variables of shapes"):
+    with pytest.raises(ValueError, match=r"wanted\[0\]: Variables must have the same shape, got"):
         nn.derivatives(F.sum(x), [(x, Variable((2,), dtype=np.float64))])
     with pytest.raises(ValueError, match="has several values for each element of a variable of shape"):
         nn.derivatives(F.cumsum(column, axis=0) + x, [(column,)])

@@ -370,13 +370,13 @@ def test_a_folder_in_the_place_of_an_entry_costs_that_entry_alone(folder: Path) 
 def test_somebody_elses_files_are_not_read(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     slope()
     mine = os.geteuid()
-    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="a folder of your own"):
+    with monkeypatch.context() as patched, pytest.warns(UserWarning, match="the folder must be your own"):
         patched.setattr(os, "geteuid", lambda: mine + 1)
         np.testing.assert_allclose(again(), expected(), rtol=1e-6)
         assert DISK.hits == 0
         assert not DISK.is_on
-        assert "a folder of your own" in DISK.info().trouble
-        with pytest.raises(PermissionError, match="a folder of your own"):
+        assert "the folder must be your own" in DISK.info().trouble
+        with pytest.raises(PermissionError, match="the folder must be your own"):
             DISK.clear()
     DISK.switch(True)
     again()
@@ -759,7 +759,7 @@ def test_the_module_says_what_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     DISK.switch(True)
     try:
         assert not DISK.is_on
-        assert "whose a file is" in DISK.info().trouble
+        assert "does not support file owners" in DISK.info().trouble
     finally:
         monkeypatch.undo()
         DISK.switch(False)

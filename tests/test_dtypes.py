@@ -159,7 +159,7 @@ def test_types_of_contexts() -> None:
 
 def test_data_that_widen_parameters_are_warned_of_at_the_users_line() -> None:
     data = from_(np.ones((3, 2)))
-    message = r"a is data of float64\[3, 2\].*b \('affine/W'\) is float32\[2, 4\].*np.float32"
+    message = r"a is float64\[3, 2\].*b \('affine/W'\) is float32\[2, 4\].*np.float32"
     with pytest.warns(UserWarning, match=message) as caught:
         PF.affine(data / 255, 4)
     (warning,) = caught

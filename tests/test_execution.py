@@ -314,7 +314,7 @@ def test_backward_and_forward_of_a_leaf() -> None:
     x.backward(np.array([1.0, 5.0]))
     assert x.g.tolist() == [2, 6]
     constant = vector(2.0, need_grad=False)
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+    with pytest.warns(UserWarning, match="backward: no leaf needs a gradient"):
         constant.backward()
     assert constant.g == 0
     x.forward()
@@ -326,7 +326,7 @@ def test_backward_reaches_only_what_needs_it() -> None:
     (x * w).backward()
     assert (x.g, w.g) == (0, 2)
     y = x * 2
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+    with pytest.warns(UserWarning, match="backward: no leaf needs a gradient"):
         y.backward()
     assert not y.need_grad and x.g == 0
     x = vector(2.0)
@@ -334,7 +334,7 @@ def test_backward_reaches_only_what_needs_it() -> None:
     y.backward()
     assert x.g == 4
     y.need_grad = False
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+    with pytest.warns(UserWarning, match="backward: no leaf needs a gradient"):
         y.backward()
     assert x.g == 4
 
@@ -530,7 +530,7 @@ def test_errors_of_graphs_as_functions(make: Any) -> None:
     with pytest.raises(ValueError, match="inputs: the same Variable is given twice"):
         make(y, [x, x])
     f = make(y, [x, w])
-    with pytest.raises(TypeError, match="1 arrays given for 2 inputs"):
+    with pytest.raises(TypeError, match="expected 2 arrays, one for each input, got 1"):
         f(np.ones(2))
     with pytest.raises(ValueError, match=r"array 1 has shape \(3,\)"):
         f(np.ones(2), np.ones(3))
@@ -635,7 +635,7 @@ def test_forward_and_backward_of_several_outputs() -> None:
     p.need_grad = False
     (p * q).backward()
     assert x.g.tolist() == [6, 12]
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+    with pytest.warns(UserWarning, match="backward: no leaf needs a gradient"):
         p.backward()
     assert x.g.tolist() == [6, 12]
 
@@ -681,7 +681,7 @@ def test_errors_of_python_functions() -> None:
         Wrong()(x)
     with pytest.raises(NotImplementedError, match="Bare has no forward"):
         Bare()(x)
-    with pytest.raises(TypeError, match="is a base"):
+    with pytest.raises(TypeError, match="is a base class"):
         nn.PythonFunction()(x)
     with pytest.raises(TypeError, match=r"inputs\[1\]"):
         OneWay()(x, None)
@@ -694,7 +694,7 @@ def test_errors_of_python_functions() -> None:
 
 
 def test_values_in_the_place_of_a_shape() -> None:
-    with pytest.raises(TypeError, match=r"got \[1.0, 2.0\]; nn.Variable.from_numpy_array\(values\) holds values"):
+    with pytest.raises(TypeError, match=r"got \[1.0, 2.0\]; to hold values, use nn.Variable.from_numpy_array"):
         nn.Variable([1.0, 2.0])  # type: ignore[list-item]
 
 
@@ -754,7 +754,7 @@ def test_gradients_run_on_the_device_of_their_graph() -> None:
 def test_devices_that_are_not_there() -> None:
     with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
         nn.device("cpu:99")
-    with pytest.raises(ValueError, match="backend: 'cpus' is not one of 'cpu'"):
+    with pytest.raises(ValueError, match=r"backend: must be one of 'cpu'.*, got 'cpus'"):
         nn.device("cpus")
     with pytest.raises(TypeError, match=r"device: expected a name such as 'cpu' or 'gpu:1', .* got 0"):
         nn.device(0)  # type: ignore[arg-type]

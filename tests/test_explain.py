@@ -147,7 +147,7 @@ def test_stops_within_a_gradient_are_kept() -> None:
     with nn.simplify(False):
         (plain,) = nn.grad(gx, x, stop_gradients=[h])
     np.testing.assert_allclose(ggx.d, plain.d, rtol=1e-12, atol=1e-12)
-    assert nn.explain(ggx).orders[1].reason == "stop_gradients are on the way within a gradient"
+    assert nn.explain(ggx).orders[1].reason == "stop_gradients are on the path of a gradient in it"
 
 
 def test_an_aggregate_that_is_not_the_sum_takes_effect_at_every_order() -> None:
@@ -156,7 +156,7 @@ def test_an_aggregate_that_is_not_the_sum_takes_effect_at_every_order() -> None:
     (gx,) = nn.grad(y, x, aggregate=largest)
     (ggx,) = nn.grad(gx * gx, x, aggregate=largest)
     np.testing.assert_allclose(gx.d, np.exp(x.d))
-    assert nn.explain(ggx).orders[0].reason == "aggregate is not seen to make the sum"
+    assert nn.explain(ggx).orders[0].reason == "aggregate may compute something other than the sum"
     x, y = network()
     gradients = nested(y, x, 4, aggregate=largest)
     assert sizes(gradients)[1] > GROWTH[1]
@@ -223,13 +223,13 @@ def cut(y: Variable, x: Variable) -> list[Variable]:
 @pytest.mark.parametrize(
     ("build", "reason"),
     [
-        (watched, "hooks watch"),
-        (hooked, "a hook watches a function"),
+        (watched, "hooks are in force"),
+        (hooked, "a function has a hook"),
         (unsimplified, "simplification is off"),
         (debugged, "debug mode is on"),
         (lambda y, x: nested(F.sum(F.round(y) * y), x, 2), "the rule of round is not its derivative"),
-        (of_a_loss, "a gradient that was given at an output depends on the inputs"),
-        (of_parameters, "the gradient in it is one with respect to other Variables"),
+        (of_a_loss, "the grad_outputs of a gradient in it depend on the inputs"),
+        (of_parameters, "it contains a gradient with respect to other Variables"),
         (cut, "need_grad is False at an output of mul_scalar"),
     ],
 )
@@ -252,7 +252,7 @@ def test_explain_says_where_a_rule_is_no_derivative_in_debug_mode() -> None:
     ("y", "reason"),
     [
         (lambda x, w: F.tanh(x @ w), "there are 2 inputs"),
-        (lambda x, w: F.tanh(x * w), "no product of matrices is on the way"),
+        (lambda x, w: F.tanh(x * w), "there is no matrix product on the path"),
     ],
 )
 def test_explain_of_a_first_gradient(y: Callable[..., Variable], reason: str) -> None:
@@ -291,7 +291,7 @@ def test_explain_says_that_an_array_given_to_many_calls_is_many_leaves(made_once
 
 def test_explain_checks_what_it_is_given() -> None:
     x, y = network()
-    with pytest.raises(ValueError, match=r"gradients\[1\] is no result of nn.grad"):
+    with pytest.raises(ValueError, match=r"gradients\[1\] is not a result of nn.grad"):
         nn.explain([nn.grad(y, x)[0], y])
     with pytest.raises(TypeError, match=r"gradients\[0\]: expected a Variable"):
         nn.explain([1.0])  # type: ignore[list-item]
@@ -338,5 +338,5 @@ def test_explain_says_that_layers_one_after_another_share_their_parameters(how: 
         "one module twice": [(("@layer/affine/W", "@layer/affine/b"), 2)],
     }
     assert [tuple(each) for each in explanation.shared_layers] == expected.get(how, [])
-    assert ("give each its own: name=" in str(explanation)) is (how in expected)
+    assert ("give each its own: use name=" in str(explanation)) is (how in expected)
     nn.clear_parameters()

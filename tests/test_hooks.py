@@ -210,16 +210,16 @@ def test_names_are_distinct() -> None:
     y = F.sin(vector(0.5))
     assert y.parent is not None
     y.parent.add_hook(Recorder())
-    with pytest.raises(KeyError, match="sin has a hook named 'Recorder' already; give another name"):
+    with pytest.raises(KeyError, match="sin already has a hook named 'Recorder'; choose another name"):
         y.parent.add_hook(Recorder())
     y.parent.add_hook(Recorder(), "another")
-    with pytest.raises(KeyError, match="sin has no hook named 'none'; it has 'Recorder', 'another'"):
+    with pytest.raises(KeyError, match="sin has no hook named 'none'; its hooks: 'Recorder', 'another'"):
         y.parent.delete_hook("none")
     y.parent.delete_hook("another")
     y.parent.delete_hook("Recorder")
-    with pytest.raises(KeyError, match="it has none"):
+    with pytest.raises(KeyError, match="its hooks: none"):
         y.parent.delete_hook("Recorder")
-    with Recorder(), pytest.raises(KeyError, match="a hook named 'Recorder' is in force already"), Recorder():
+    with Recorder(), pytest.raises(KeyError, match="a hook named 'Recorder' is already in force"), Recorder():
         pass
     with Recorder(), Recorder("another"):
         pass

@@ -225,7 +225,7 @@ def test_rewiring_that_cannot_be() -> None:
     y = F.tanh(F.tanh(x))
     with pytest.raises(ValueError, match="rewire_on: var depends on this Variable"):
         x.rewire_on(y)
-    with pytest.raises(ValueError, match="rewire_on: var is float32"):
+    with pytest.raises(ValueError, match=r"rewire_on: var must be float32.*, like this Variable, got float32"):
         x.rewire_on(F.sum(y))
     with pytest.raises(TypeError, match="rewire_on: var must be a Variable, got ndarray"):
         x.rewire_on(A)
@@ -262,9 +262,9 @@ def test_another_shape() -> None:
     x.reset_shape((4,), force=True)
     assert x.shape == x.g.shape == (4,) and not x.d.any()
     y = F.tanh(x)
-    with pytest.raises(ValueError, match="whose shape and dtype are fixed, since functions were applied to it"):
+    with pytest.raises(ValueError, match=r"shape and dtype are fixed at .*, because functions were applied to it"):
         x.reset_shape((2, 2))
-    with pytest.raises(ValueError, match="since it is the output of a function"):
+    with pytest.raises(ValueError, match="because it is the output of a function"):
         y.reset_shape((2, 2))
 
 
@@ -279,14 +279,14 @@ def test_a_leaf_takes_the_dtype_of_its_cell() -> None:
     assert x.d[0, 0] == 3
     y = Variable(A.shape, need_grad=True)
     after = F.tanh(y)
-    with pytest.raises(ValueError, match=r"data: float64.* does not fit .* functions were applied to it"):
+    with pytest.raises(ValueError, match=r"data: cannot make this Variable float64.* functions were applied to it"):
         y.data = cell
     assert y.dtype == after.dtype == np.float32
-    with pytest.raises(ValueError, match="since it is the output of a function"):
+    with pytest.raises(ValueError, match="because it is the output of a function"):
         after.data = cell
-    with pytest.raises(TypeError, match="data: a Variable with need_grad has a floating dtype"):
+    with pytest.raises(TypeError, match="data: a Variable with need_grad must have a floating dtype"):
         Variable(A.shape, need_grad=True).data = NdArray.from_numpy_array(A.astype(np.int32))
-    with pytest.raises(ValueError, match="the cell is float64"):
+    with pytest.raises(ValueError, match=r"the cell must be float32.*, got float64"):
         Variable((3,)).data = cell
 
 
@@ -315,7 +315,7 @@ def test_arithmetic_into_a_cell() -> None:
     cell **= 2.0
     assert cell is same
     np.testing.assert_allclose(cell.view, (((A + 1) * A - A) / 2) ** 2, rtol=1e-6)
-    with pytest.raises(ValueError, match="does not fit a cell"):
+    with pytest.raises(ValueError, match=r"expected an array of shape \(2, 3\), or one that broadcasts"):
         cell += np.ones((2, 2, 3), np.float32)
 
 
@@ -340,7 +340,7 @@ def test_data_of_a_cell_in_a_mode() -> None:
     assert cell.view[0, 0] == 7
     with pytest.raises(ValueError, match="mode: expected 'r', 'w' or 'rw', got 'x'"):
         cell.get_data("x")
-    with pytest.raises(ValueError, match="dtype: the cell is float32, and stays so"):
+    with pytest.raises(ValueError, match="dtype: the cell's dtype is fixed at float32"):
         cell.get_data(dtype=np.float64)
 
 

@@ -609,7 +609,7 @@ def bad(body: Callable[..., Any], init: Any = None, xs: Any = None, **options: A
         (lambda: F.scan(lambda h, x: (h, x), Variable(())), ValueError, "give the number of steps as length"),
         (bad(lambda h, x: (h, x), length=-1), ValueError, "length: must be 0 or more, got -1"),
         (bad(lambda h, x: (h, x), unroll=0), ValueError, "unroll: must be 1 or more, got 0"),
-        (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "in the body of scan there are no values to read"),
+        (bad(lambda h, x: (h * float(x.d[0]), x)), ValueError, "cannot read a value in the body of scan"),
         (
             bad(lambda h, x: (with_updates(h, {h: h + 1}), x)),
             ValueError, r"scan: update in the body \(.*test_loops.py:\d+\) updates an argument of the body",
@@ -634,7 +634,7 @@ def test_errors_say_where_the_body_is_written() -> None:
 def test_what_leaves_a_body_otherwise_has_no_value() -> None:
     left: list[Variable] = []
     F.scan(lambda h, x: (left.append(F.sin(h)) or h, None), leaf(C), leaf(X))  # type: ignore[func-returns-value]
-    with pytest.raises(ValueError, match="keep nothing of it in variables outside"):
+    with pytest.raises(ValueError, match="do not store Variables of the body outside it"):
         float(F.sum(left[0]))
 
 

@@ -303,7 +303,7 @@ def test_extensions_are_jax_s_platforms() -> None:
     assert cpu.get_device_count() == len(cpu.get_devices())
     cpu.device_synchronize("0")
     cpu.clear_memory_cache()
-    with pytest.raises(ImportError, match="there is no extension 'openvino'; there are cpu"):
+    with pytest.raises(ImportError, match=r"ext_name: must be one of cpu.*, got 'openvino'"):
         import_extension_module("openvino")
     assert import_extension_module("tpu").get_device_count() == 0
 
@@ -326,14 +326,14 @@ def test_values_are_broadcast_where_they_are_set() -> None:
         x.d, x.g = value, value
         np.testing.assert_array_equal(x.d, expected)
         np.testing.assert_array_equal(x.g, expected)
-    with pytest.raises(ValueError, match=r"shape \(2,\) does not fit a cell of shape \(2, 3\); give"):
+    with pytest.raises(ValueError, match=r"expected an array of shape \(2, 3\), or .*, got shape \(2,\)"):
         x.d = [1, 2]
 
 
 def test_cells_of_one_element_are_numbers() -> None:
     cell = nn.NdArray.from_numpy_array(np.array([[2.5]]))
     assert float(cell) == 2.5 and int(cell) == 2
-    with pytest.raises(TypeError, match="only a cell of one element is a number"):
+    with pytest.raises(TypeError, match="only a cell of one element converts to a number"):
         float(nn.NdArray((2,)))
     assert nn.Variable.from_numpy_array([1.0], name="x").name == "x"
 
@@ -402,7 +402,7 @@ PAGE = "docs/from_nnabla.md"
     ("from nngrad.variable import Variable", ["nnabla.variable is nn.Variable here", PAGE]),
     ("from nngrad import tensor", ["torch.tensor is nn.Variable.from_numpy_array(array) here"]),
     ("from nngrad.functions import silu", ["torch.nn.functional.silu is F.swish here"]),
-    ("import nngrad.auto_forward", ["no module but a function", "from nngrad import auto_forward"]),
+    ("import nngrad.auto_forward", ["is a function, not a module", "from nngrad import auto_forward"]),
 ])  # fmt: skip
 def test_imports_of_what_is_not_here_lead_on(program: str, said: list[str]) -> None:
     with pytest.raises(ImportError) as caught:

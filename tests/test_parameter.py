@@ -121,7 +121,7 @@ def test_name_of_parameter_is_no_scope_and_the_other_way_round() -> None:
         set_parameter("b", 1.0)
     with pytest.raises(TypeError, match="name must be a str"):
         parameter_scope(3)
-    with pytest.raises(TypeError, match="scope must be"):
+    with pytest.raises(TypeError, match="scope must come from"):
         parameter_scope("", Variable(()))
 
 
@@ -170,9 +170,9 @@ def test_shape_must_agree() -> None:
             get_parameter_or_create("b", (2,), np.zeros(3))
     w = pop_parameter("conv1/affine/W")
     for attribute in ("d", "g"):
-        with pytest.raises(ValueError, match=r"^conv1/affine/W: shape \(3,\) does not fit a cell of shape \(2,\)"):
+        with pytest.raises(ValueError, match=r"^conv1/affine/W: expected .* shape \(2,\), .* got shape \(3,\)"):
             setattr(w, attribute, np.zeros(3))
-    with pytest.raises(ValueError, match="give its shape"):
+    with pytest.raises(ValueError, match="pass its shape"):
         get_parameter_or_create("v")
     with pytest.raises(ValueError, match="initial value"):
         get_parameter_or_create("v", (2,), lambda _: np.zeros(3))

@@ -204,7 +204,7 @@ def test_fixed_parameters_share_data_but_get_no_gradient() -> None:
     w = get_parameter("affine/W")
     assert w.need_grad
     fixed.forward()
-    with pytest.warns(UserWarning, match="backward: nothing needs a gradient"):
+    with pytest.warns(UserWarning, match="backward: no leaf needs a gradient"):
         fixed.backward()
     assert w.grad.is_zero
     y.forward()

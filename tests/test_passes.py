@@ -187,5 +187,5 @@ def test_wrong_calls() -> None:
         nn.passes(without="roll")
     with pytest.raises(TypeError, match="outputs"):
         nn.show_passes(3)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match="platform: there is none called 'gpus'"):
+    with pytest.raises(ValueError, match="platform: must be 'cpu', 'gpu' or 'tpu', got 'gpus'"):
         nn.show_passes(leaf(2), "gpus")

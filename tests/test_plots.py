@@ -169,13 +169,14 @@ def test_new_axes() -> None:
 
 
 test_what_is_wrong_is_said = refused([
-    (lambda x: nn.plot.growth(x, x, quantity="function"), "quantity: there is no 'function'.*functions"),
-    (lambda x: nn.plot.growth(x, x, quantity=None), "quantity: there is no None; there are functions"),
+    (lambda x: nn.plot.growth(x, x, quantity="function"),
+     "quantity: must be one of functions.*, got 'function'; did you mean 'functions'"),
+    (lambda x: nn.plot.growth(x, x, quantity=None), "quantity: must be one of functions.*, got None"),
     (lambda x: nn.plot.growth(x, x, 0), "orders: must be 1 or more, got 0"),
-    (lambda x: nn.plot.hessian_spectrum(x, [x], ax=axes()), r"loss: expected one of shape \(\), got \(2,\)"),
-    (lambda x: nn.plot.hessian_spectrum(F.sum(x), [], ax=axes()), "parameters: there are none"),
+    (lambda x: nn.plot.hessian_spectrum(x, [x], ax=axes()), r"loss: must have shape \(\), got \(2,\)"),
+    (lambda x: nn.plot.hessian_spectrum(F.sum(x), [], ax=axes()), "parameters: expected at least one"),
     (lambda x: nn.plot.hessian_spectrum(F.sum(x), [x], vectors=0, ax=axes()), "vectors: must be 1 or more"),
-    (lambda x: nn.plot.gradient_norms({}), "norms: there are none"),
+    (lambda x: nn.plot.gradient_norms({}), "norms: expected at least one norm"),
     (lambda x: nn.plot.gradient_norms([{"a/W": 1.0}, {"b/W": 1.0}]), "the same parameters"),
     (lambda x: nn.plot.gradient_norms([{"a/W": 1.0}], steps=[1, 2], ax=axes()), "steps: expected 1 numbers"),
     (lambda x: nn.plot.gradient_norms({"a/W": 1.0}, depth=0), "depth: must be 1 or more, got 0"),
@@ -195,7 +196,7 @@ test_wrong_types = refused([
     (lambda: nn.plot.gradient_norms({"a/W": 1.0}, depth="1"), "depth: expected an int, got '1'"),
     (lambda: nn.plot.growth(variable([1.0]), variable([1.0]), 2.5), "orders: expected an int, got 2.5"),
     (lambda: nn.plot.growth(variable([1.0]), variable([1.0]), others=[1, 2]), "others: expected a dict.*got list"),
-    (lambda: nn.plot.gradient_norms({"a/W": 1.0}, ax=3), "ax: expected Axes"),
+    (lambda: nn.plot.gradient_norms({"a/W": 1.0}, ax=3), "ax: expected matplotlib Axes"),
 ], kind=TypeError)  # fmt: skip
 
 

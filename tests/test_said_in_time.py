@@ -58,11 +58,11 @@ DTYPES = ("?", "i1", "i2", "i4", "u1", "u2", "u4", "f4")
 @pytest.mark.parametrize(
     ("what", "build", "how"),
     [
-        ("a shape", lambda i: F.sum(F.sin(row(i + 1))), r"an array is float32\[6\] now, and was float32\[5\]"),
-        ("a dtype", lambda i: F.reshape(V.from_numpy_array(np.ones(3, DTYPES[i])), (3, 1)), "an array is uint16"),
-        ("a Python constant", lambda i: F.sin(F.pad(row(), (i, 0))), r"pad_width of F.pad is \(5, 0\) now"),
+        ("a shape", lambda i: F.sum(F.sin(row(i + 1))), r"an array was float32\[5\], and is float32\[6\] now"),
+        ("a dtype", lambda i: F.reshape(V.from_numpy_array(np.ones(3, DTYPES[i])), (3, 1)), "and is uint16"),
+        ("a Python constant", lambda i: F.sin(F.pad(row(), (i, 0))), r"pad_width of F.pad has changed to \(5, 0\)"),
         ("a function object", lambda i: F.jax_function(lambda a: a * i)(row()), "gets a new one each time"),
-        ("the number of functions", lambda i: chain(i + 1), "there are 6 now, and were 5"),
+        ("the number of functions", lambda i: chain(i + 1), "there were 5, and are 6 now"),
     ],
 )
 def test_similar_structures_from_one_line_are_told_once_with_what_differs(
@@ -71,7 +71,7 @@ def test_similar_structures_from_one_line_are_told_once_with_what_differs(
     (warning,) = said(lambda i: build(i).d)
     message = str(warning.message)
     assert warning.filename == __file__ and warning.category is RecompilationWarning
-    assert message.startswith(f"{HANDFUL + 1} structures that differ in {what} were compiled from this line")
+    assert message.startswith(f"this line has compiled {HANDFUL + 1} graphs that differ only in {what}")
     assert re.search(how, message) and compiling._ADVICE[what] in message
 
 

@@ -160,7 +160,7 @@ def test_wrong_rates() -> None:
     step = nn.train_step(loss, {"w": w}, S.Sgd(lr=halved))
     with pytest.raises(ValueError, match="to_jax: the solver's learning rate follows a schedule"):
         step.to_jax()
-    with pytest.raises(ValueError, match="given to set_learning_rate instead"):
+    with pytest.raises(ValueError, match="to set_learning_rate instead"):
         by_loop(S.AdamW(lr=optax.linear_schedule(0.0, 0.1, 5)), 1)
     warm = S.AdamW(lr=0.1)
     warm.set_learning_rate(optax.linear_schedule(0.0, 0.1, 5))
@@ -176,7 +176,7 @@ def test_lr_is_understood_everywhere(name: str) -> None:
     if kind.rate_name != "lr":
         for given in ((0.1,), ()):
             named = {} if given else {kind.rate_name: 0.1}
-            with pytest.raises(TypeError, match=f"lr: is the same as {kind.rate_name}, which is given too"):
+            with pytest.raises(TypeError, match=f"lr: is another name for {kind.rate_name}; give only one"):
                 kind(*given, lr=0.1, **named)
 
 
@@ -256,7 +256,7 @@ def test_unknown_extra_arguments_are_named() -> None:
     def update(grads: Any, state: Any, params: Any = None, *, temperature: float, **_: Any) -> Any:
         return grads, state
 
-    with pytest.raises(TypeError, match=r"asks for 'temperature', and this update gives it value, grad, value_fn and"):
+    with pytest.raises(TypeError, match=r"requires 'temperature', but this update passes only value, grad, value_fn"):
         by_step(optax.GradientTransformationExtraArgs(lambda params: (), update), 1)
-    with pytest.raises(TypeError, match=r"asks for 'value'.*nn\.train_step gives it value, grad and value_fn"):
+    with pytest.raises(TypeError, match=r"requires 'value'.*nn\.train_step passes value, grad and value_fn"):
         by_loop(S.Solver.from_optax(optax.lbfgs()), 1)

@@ -98,10 +98,10 @@ def test_columns_are_those_that_are_asked_for() -> None:
 
 @pytest.mark.parametrize(("arguments", "error", "message"), [
     ({"columns": "locatoin"}, ValueError, "columns: there is no column 'locatoin'; did you mean 'location'"),
-    ({"columns": ["x"]}, ValueError, "there are origin, state, scope, rule, location"),
+    ({"columns": ["x"]}, ValueError, "expected origin, state, scope, rule, location or"),
     ({"columns": 3}, TypeError, "columns: expected names of columns, got 3"),
-    ({"outputs": []}, ValueError, "outputs: there are none, and so no graph"),
-    ({"outputs": {"x": 1}}, TypeError, "outputs: expected a Variable or a list of them, got dict; give a list of its"),
+    ({"outputs": []}, ValueError, "outputs: expected at least one Variable, got none"),
+    ({"outputs": {"x": 1}}, TypeError, "outputs: expected a Variable or a list of them, got dict; pass a list of its"),
     ({"fold": 1}, TypeError, "fold: expected True or False, got 1"),
     ({"parameters": 1}, TypeError, "parameters: expected a dict"),
 ])

@@ -175,8 +175,9 @@ def test_what_cannot_be_a_state() -> None:
     updated(solver, 1)
     before = state_arrays(solver)
     states = solver.get_states()
-    for t, message in [(-1, "t of 'a' counts"), (1.5, "t of 'a' counts"), (True, "t of 'a' counts"),
-                       (2**31, "t of 'a' counts"), (4, "t is 1 for 'b' and 4 for 'a', but this solver counts")]:
+    wrong = "t of 'a' must be an int between 0 and"
+    for t, message in [(-1, wrong), (1.5, wrong), (True, wrong), (2**31, wrong),
+                       (4, "t is 1 for 'b' and 4 for 'a', but this solver has one count")]:
         with pytest.raises(ValueError, match=message):
             solver.set_states({**states, "a": SolverState(states["a"].pstate, t)})
     with pytest.raises(ValueError, match=r"missing .'mean:b', 'var:b'"):

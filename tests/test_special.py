@@ -107,5 +107,5 @@ test_bad_arguments = refused([
     (lambda x: F.polygamma(x, 1), TypeError, "n must be an int"),
     (lambda x: F.zeta(x, x), TypeError, "x must be a number"),
     (lambda x: F.zeta(1.0, x), ValueError, "x must be above 1"),
-    (lambda x: F.digamma_derivative(x, order=0), ValueError, "order must be from 1 to 100"),
+    (lambda x: F.digamma_derivative(x, order=0), ValueError, "order must be between 1 and 100"),
 ], given=lambda: leaf([0.5]))  # fmt: skip

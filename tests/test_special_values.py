@@ -332,7 +332,7 @@ def test_none_is_no_input(name: str) -> None:
     (lambda: F.prelu(np.zeros((2, 3)), np.zeros(2)), r"prelu\(.*x1 of shape \(2,\) must have one element, or the 3"),
     (lambda: F.prelu(np.zeros(3), np.zeros(3)), r"prelu\(.*base_axis 1 is out of range"),
     (lambda: F.softplus(np.zeros(3), beta=0.0), r"softplus\(.*beta must not be 0"),
-    (lambda: F.sinc_derivative(np.zeros(3), order=-1), "sinc_derivative: order must be from 0 to 200"),
+    (lambda: F.sinc_derivative(np.zeros(3), order=-1), "sinc_derivative: order must be between 0 and 200"),
 ])
 def test_errors(call: Callable[[], Any], message: str) -> None:
     with pytest.raises((TypeError, ValueError), match=message):

@@ -107,7 +107,7 @@ def test_state_is_saved_and_restored(tmp_path: Path) -> None:
     for kind, message, states in [
         (TypeError, "expected arrays by name, got list", []),
         (ValueError, r"missing \['count'\], unknown \[\]", {n: v for n, v in expected.items() if n != "count"}),
-        (ValueError, r"'count' counts, so it must not be negative", {**expected, "count": np.int32(-1)}),
+        (ValueError, r"'count' is a counter and must not be negative", {**expected, "count": np.int32(-1)}),
         (ValueError, r"'average:two/affine/b' must be float32\[2\]",
          {**expected, "average:two/affine/b": np.zeros(3, np.float32)}),
     ]:

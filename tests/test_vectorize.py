@@ -302,7 +302,7 @@ def test_emitted_functions_know_their_origin_and_order() -> None:
 def test_functions_with_effects_are_refused() -> None:
     x, mean, variance = leaf(4, 2, dtype=np.float32), Variable((1, 2)), Variable((1, 2))
     y = F.batch_normalization(x, None, None, mean, variance)
-    with pytest.raises(ValueError, match="updates a leaf at each forward"):
+    with pytest.raises(ValueError, match=r"cannot vectorize .*, which updates a leaf at each forward"):
         vectorize([y], {x: leaf(K, 4, 2, dtype=np.float32)})
     (gx,) = nn.grad(y, x)
     vectorize([gx], {x: leaf(K, 4, 2, dtype=np.float32)})
@@ -311,7 +311,7 @@ def test_functions_with_effects_are_refused() -> None:
 @pytest.mark.parametrize("value", [leaf(K, 2), leaf(2, 3), leaf(K, 2, 3, dtype=np.float32), leaf(K, 4, 3)], ids=repr)
 def test_values_that_do_not_fit_are_refused(value: Variable) -> None:
     x = leaf(2, 3)
-    with pytest.raises(ValueError, match=r"does not hold values of float64\[2, 3\]"):
+    with pytest.raises(ValueError, match=r"expected values of float64\[2, 3\] stacked along a first axis"):
         vectorize([x * 2], {x: value})
 
 

@@ -103,7 +103,7 @@ def _callbacks(given: Any) -> list[Callable[[], None]]:
     """The functions to call after a backward, as a list."""
     listed = [] if given is None else list(given) if isinstance(given, list | tuple) else [given]
     if not all(map(callable, listed)):
-        raise TypeError(f"communicator_callbacks: expected what comm.all_reduce_callback returns, or a list of such, "
+        raise TypeError(f"communicator_callbacks: expected a result of comm.all_reduce_callback, or a list of them, "
                         f"got {given!r}")
     return listed
 
@@ -156,7 +156,7 @@ def accumulate_gradients(
         arrived += found.arrived
         retained += found.retained
     if not arrived and not retained and outputs and not any([y.need_grad for y in outputs]):
-        warn_user("backward: nothing needs a gradient; make the leaves that do with need_grad=True")
+        warn_user("backward: no leaf needs a gradient; make the leaves to differentiate by with need_grad=True")
     accumulate(arrived, retained)
     for x, gx in kept:
         x.grad.variable = gx
@@ -174,8 +174,8 @@ def _without_sinks(outputs: list[Variable], grads: list[Any]) -> tuple[list[Vari
         elif y._need_grad is not False:
             inputs = [x for x in y.parent.inputs if x.spec.differentiable]
             if all([x.grad.is_zero for x in inputs]):
-                warn_user("backward: F.sink with one_input_grad=False takes what the .grad of its inputs holds, and "
-                          "those hold nothing; set them")
+                warn_user("backward: F.sink with one_input_grad=False starts from the .grad of its inputs, and none of "
+                          "them is set; set them first")
             waiting += [(x, x.grad) for x in inputs if x.parent is not None]
     return [y for y, _ in found], [gy for _, gy in found]
 

@@ -50,17 +50,17 @@ def in_batch(f: Function, operands: Sequence[Operand], read: Sequence[bool]) -> 
 def checked_count(batched: Mapping[Variable, Variable]) -> int:
     """The number K of values per leaf; raises unless it is the same for all leaves."""
     if not batched:
-        raise ValueError("batched: give at least one leaf with its values")
+        raise ValueError("batched: expected at least one leaf with its values")
     counts = set()
     for x, value in batched.items():
         own = value.shape[1:]
         if value.ndim != x.ndim + 1 or value.dtype != x.dtype or any(
             [n not in (1, m) for n, m in zip(own, x.shape, strict=True)]
         ):
-            raise ValueError(f"batched: {value.spec} does not hold values of {x.spec} along a first axis")
+            raise ValueError(f"batched: expected values of {x.spec} stacked along a first axis, got {value.spec}")
         counts.add(value.shape[0])
     if len(counts) > 1:
-        raise ValueError(f"batched: all must hold equally many values, got {sorted(counts)}")
+        raise ValueError(f"batched: all leaves must have the same number of values, got {sorted(counts)}")
     return int(counts.pop())
 
 

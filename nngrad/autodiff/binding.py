@@ -38,7 +38,7 @@ def unreachable_inputs(request: Request, owners: Sequence[Sequence[Variable]]) -
         if gx is None and not any(id(x) in reached for x in own)
     ]
     if lost and request.unreachable == "raise":
-        raise ValueError(f"inputs{lost}: no gradient of the outputs can reach them")
+        raise ValueError(f"inputs{lost}: the outputs do not depend on them, or gradients cannot reach them")
     return lost
 
 

@@ -75,7 +75,7 @@ def by_coordinates(task: Task) -> list[Variable]:
 def _opened(task: Task) -> tuple[Task, list[Variable], list[tuple[bool, list[Axes]]]]:
     """The task in forward form, the outputs that the inputs reach, and the result of `_apart` for each input."""
     if any([seed is not None for seed in task.seeds]):
-        raise NotApplicable("gradients are given to start with")
+        raise NotApplicable("grad_outputs are given")
     if least_coordinates(task.inputs) > MOST_COORDINATES:
         raise NotApplicable("there are too many coordinates")
     task = forward_task(task)
@@ -214,7 +214,7 @@ def _apart(task: Task, reached: list[Variable], x: Variable) -> tuple[bool, list
         found = [places.get(id(y), ()) for y in reached]
         if not any([each is None for each in found]) and all([id(y) in places for y in reached]):
             return len(axes) != len(long_axes(x.spec)), [each or () for each in found]
-    raise NotApplicable("elements of an output depend on several of the input, as far as can be shown")
+    raise NotApplicable("an element of an output may depend on several elements of the input")
 
 
 def _columns(x: Variable) -> list[_Direction]:

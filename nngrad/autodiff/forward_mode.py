@@ -176,8 +176,8 @@ class Pushforward:
         if any([id(gu) in nonlinear for gu in gus]):
             raise NoForwardMode(
                 f"{f.op.name}: its backward rule is not linear in the incoming gradient, so forward mode cannot use "
-                "it; a rule must multiply the gradient by the Jacobian and do nothing else to it. (Whether that of a "
-                "JAX function with custom_vjp does so cannot be seen, and JAX has no forward mode for it.)"
+                "it; a rule must multiply the gradient by the Jacobian and do nothing else to it. (JAX functions with "
+                "custom_vjp have no forward mode in JAX either, and whether their rules are linear is unknown.)"
             )
         found = iter(gus)
         return [None if u is None else next(found) for u in marks]

@@ -348,7 +348,7 @@ def built_in_best_mode(
         # the next order builds on can be computed in a better mode.
         walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
         walked = in_reverse(task, walk)
-    unknown = "" if sums.are_sums else "aggregate is not seen to make the sum"
+    unknown = "" if sums.are_sums else "aggregate may compute something other than the sum"
     reason = unknown or obstacle_to_all(task)
     if not reason:
         try:
@@ -377,13 +377,13 @@ def obstacle_to_all(task: Task) -> str:
     """Why no mode but the reverse pass applies; empty if others may."""
     options = build_options()
     if options.watching.hooks:
-        return "hooks watch"
+        return "hooks are in force"
     if options.watching.debug is not None:
         return "debug mode is on"
     if not options.emitting.simplify:
         return "simplification is off"
     if not any([f.order or f.op.cost is not None for f in task.functions]):
-        return "no product of matrices is on the way"  # this is what higher orders could share with the first
+        return "there is no matrix product on the path"  # this is what higher orders could share with the first
     return ""
 
 

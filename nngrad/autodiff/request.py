@@ -81,8 +81,8 @@ def requested(
         raise ValueError(f"unreachable: expected {' or '.join(map(repr, _UNREACHABLE))}, got {unreachable!r}")
     for i, x in enumerate(inputs):
         if not x.spec.differentiable and unreachable != "none":
-            raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, give its data a "
-                            "floating dtype, or have None in its place with unreachable='none'")
+            raise TypeError(f"inputs[{i}] is {x.dtype.name}, which has no gradient; leave it out, make its data "
+                            "floating, or get None for it with unreachable='none'")
     seeds: Seeds = [None] * len(outputs)
     initial: Seeds = ()
     if grad_outputs is not None or loss_scale is not None or grad_inputs is not None:
@@ -107,7 +107,7 @@ def variables(given: Any, name: str) -> list[Variable]:
     listed = [given] if isinstance(given, Variable) else given
     if isinstance(listed, Mapping) and listed:  # its keys are not Variables
         raise TypeError(
-            f"{name}: expected a Variable or a list of them, got {type(given).__name__}; give a list of its values"
+            f"{name}: expected a Variable or a list of them, got {type(given).__name__}; pass a list of its values"
         )
     try:
         listed = list(listed)
@@ -138,7 +138,7 @@ def checked_aggregate(aggregate: Any) -> Aggregate:
         if not isinstance(result, Variable):
             raise TypeError(f"aggregate: must return a Variable, got {type(result).__name__}")
         if result.spec is not gradients[0].spec:
-            raise ValueError(f"aggregate: returned {result.spec} for gradients of {gradients[0].spec}")
+            raise ValueError(f"aggregate: must return {gradients[0].spec}, like the gradients, got {result.spec}")
         return result
 
     return checked
@@ -149,7 +149,7 @@ def checked_persistent(given: Iterable[bool], outputs: Sequence[Variable]) -> li
     persistent = list(map(bool, given))
     if persistent and len(persistent) != len(outputs):
         raise ValueError(
-            f"persistent_outputs: {len(persistent)} given for {len(outputs)} outputs; give one each or none"
+            f"persistent_outputs: expected one for each of the {len(outputs)} outputs, or none, got {len(persistent)}"
         )
     return persistent
 
@@ -164,7 +164,7 @@ def given_gradients(outputs: Any, grad_outputs: Any) -> tuple[list[Variable], li
         return listed, one_each(listed, grad_outputs)
     for i, y in enumerate(listed):
         if y.grad.is_zero:
-            warn_user(f"outputs[{i}] has no gradient in its .grad and counts for nothing; set it, or give grad_outputs",
+            warn_user(f"outputs[{i}] has no gradient in its .grad and counts as zero; set it, or give grad_outputs",
                       RuntimeWarning)
     found = [y for y in listed if not y.grad.is_zero]
     return found, [y.grad for y in found]
@@ -382,6 +382,6 @@ def check_updates(path: Sequence[Function]) -> None:
     for f in path:
         if f.effects and body is not None and f.serial > body:
             raise ValueError(
-                f"{f.op.name} updates a Variable at each run of a body, and the body takes a derivative through it; "
-                "use one that updates none (batch_stat=False, or batch normalisation without running statistics)"
+                f"{f.op.name} updates a Variable at each run of a body, so the body cannot differentiate it; use a "
+                "function that updates nothing (batch_stat=False, or batch normalisation without running statistics)"
             )

@@ -34,7 +34,7 @@ def one_each(outputs: list[Variable], grad_outputs: Any) -> list[Any]:
         grad_outputs = [grad_outputs]
     if len(grad_outputs) != len(outputs):
         raise ValueError(
-            f"grad_outputs: {len(grad_outputs)} given for {len(outputs)} outputs; give a list with one each"
+            f"grad_outputs: expected a list with one for each of the {len(outputs)} outputs, got {len(grad_outputs)}"
         )
     return list(grad_outputs)
 
@@ -49,13 +49,13 @@ def seed_of(y: Variable, gy: Any, name: str, role: str = "output") -> Variable |
         try:
             seed: Variable = F.constant(val=float(gy), shape=y.shape, dtype=y.dtype)
         except OverflowError:
-            raise ValueError(f"{name}: {gy!r:.80} is too large a number") from None
+            raise ValueError(f"{name}: {gy!r:.80} is too large") from None
         return seed
     seed = leaf_of(gy) if isinstance(gy, NdArray) else as_variable(gy, name, floating=y.dtype)
     if seed.shape == () and seed.parent is None and not isinstance(gy, Variable):
         seed = F.broadcast(seed, shape=y.shape)
     if seed.shape != y.shape:
-        raise ValueError(f"{name}: shape {seed.shape} is not the shape {y.shape} of its {role}")
+        raise ValueError(f"{name}: must have the shape of its {role}, {y.shape}, got {seed.shape}")
     return in_dtype(seed, y.dtype)
 
 
@@ -67,11 +67,11 @@ def initial_gradients(inputs: list[Variable], grad_inputs: Any) -> list[Variable
         grad_inputs = [grad_inputs]
     if len(grad_inputs) != len(inputs):
         raise ValueError(
-            f"grad_inputs: {len(grad_inputs)} given for {len(inputs)} inputs; give one each, None for nothing"
+            f"grad_inputs: expected one for each of the {len(inputs)} inputs, None for zero, got {len(grad_inputs)}"
         )
     for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True)):
         if gx is not None and not x.spec.differentiable:
-            raise TypeError(f"grad_inputs[{i}]: its input is {x.dtype.name}, which has no gradient; give None")
+            raise TypeError(f"grad_inputs[{i}]: must be None, because its input is {x.dtype.name}, without gradient")
     return [
         seed_of(x, gx, f"grad_inputs[{i}]", "input") for i, (x, gx) in enumerate(zip(inputs, grad_inputs, strict=True))
     ]
@@ -114,7 +114,7 @@ def held_scale(loss_scale: Any, dtype: DType) -> Any:
     with np.errstate(over="ignore"):
         scale = np.asarray(loss_scale).astype(dtype)
     if not 0 < float(scale) < float("inf"):
-        raise ValueError(f"loss_scale: {dtype.name} does not hold {loss_scale:g}; take the loss in float32")
+        raise ValueError(f"loss_scale: {loss_scale:g} does not fit in {dtype.name}; compute the loss in float32")
     return scale
 
 
@@ -144,7 +144,7 @@ def given_gradient(output: Variable, grad: Any) -> Any:
     """The gradient given to `Variable.backward`: None for ones, or a cell with the content of `.grad`."""
     if grad is None:
         if output.grad.is_zero:
-            warn_user("backward: grad=None takes what .grad holds, and that of this Variable holds nothing; set it")
+            warn_user("backward: grad=None starts from this Variable's .grad, which is not set; set it first")
         return output.grad
     is_one = isinstance(grad, int | float) and not isinstance(grad, bool) and grad == 1
     return None if is_one else grad

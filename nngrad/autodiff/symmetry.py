@@ -64,7 +64,7 @@ def obstacle(path: Sequence[Function]) -> str:
     """Why derivatives along a path are not true ones (an inexact rule, a stop, or a hook that watches); "" if they are.
     """
     if function_hooks and any_hooked(path):
-        return "a hook watches a function"
+        return "a function has a hook"
     for f in path:
         bodies = bodies_in(f.arguments)
         for op in {f.op}.union(*[body.ops for body in bodies]):
@@ -99,12 +99,12 @@ def forward(task: Task) -> list[Variable]:
         raise NotApplicable(f"there are {len(task.inputs)} inputs")
     (x,) = task.inputs
     if any([seed is not None for seed in task.seeds]):
-        raise NotApplicable("gradients are given to start with")
+        raise NotApplicable("grad_outputs are given")
     task = forward_task(task, x.size)
     places = followed_axes(task.path, x, long_axes(x.spec), task.stands_for)
     reached = [y for y in task.outputs if id(y) in task.active]
     if any([places.get(id(y)) is None for y in reached]):
-        raise NotApplicable("elements of an output depend on several of the input, as far as can be shown")
+        raise NotApplicable("an element of an output may depend on several elements of the input")
     with emitting(task.functions, order_of(task.path)) as builder:
         push = Pushforward(stop_ids=task.stop_ids, stands_for=task.stands_for)
         tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
@@ -128,7 +128,7 @@ def forward_task(task: Task, fewest: int = 0) -> Task:
     if not any([f.order or f.heavy for f in task.path]):
         # Higher orders would have nothing to share with the first, and the reverse pass adds all gradients that arrive
         # at a Variable in a single sum.
-        raise NotApplicable("no product of matrices is on the way")
+        raise NotApplicable("there is no matrix product on the path")
     found = obstacle(task.path)
     if found:
         raise NotApplicable(found)
@@ -195,7 +195,7 @@ def symmetric(task: Task) -> list[Variable]:
     found = [x for x in met.values() if obstacles.get(id(x)) == ""]
     if not found:
         reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
-        raise NotApplicable(reasons[0] if reasons else "it is not seen to be the derivative of a gradient")
+        raise NotApplicable(reasons[0] if reasons else "it is not recognised as the derivative of a gradient")
     calls: dict[Derivation, list[tuple[Variable, Variable]]] = {}
     for g in found:
         derived_by = derivation_of(g)
@@ -243,12 +243,12 @@ def obstacle_at(g: Variable, task: Task, direct: bool, known: dict[Derivation, s
         return "need_grad is False at a gradient"
     own = {id(each) for each in derivation.inputs}
     if not all([z is x or (z.parent is None and x.parent is None and (direct or id(z) in own)) for z in task.inputs]):
-        return "the gradient in it is one with respect to other Variables"
+        return "it contains a gradient with respect to other Variables"
     if derivation not in known:
         sources = [*derivation.inputs, *task.inputs]
         path, _, _ = path_between(derivation.outputs, sources, stop_ids=[id(y) for y in derivation.stop_gradients])
         depends = not unrelated(derivation.seeds, sources)
-        given = "a gradient that was given at an output depends on the inputs" if depends else ""
+        given = "the grad_outputs of a gradient in it depend on the inputs" if depends else ""
         known[derivation] = obstacle(path) or given
     return known[derivation] or other_stops(g, derivation, task)
 
@@ -259,11 +259,11 @@ def other_stops(g: Variable, derivation: Derivation, task: Task) -> str:
         return ""
     own = {id(x) for x in derivation.stop_gradients}
     if not own <= task.stop_ids:
-        return "the gradient in it was taken with stop_gradients that are not given now"
+        return "a gradient in it was taken with stop_gradients that are not given now"
     _, active, _ = path_between([g], task.inputs, stop_ids=own)
     active |= {id(derivation.gradient(z)) for z in task.inputs}  # these would also move
     added = [x for x in task.stop_gradients if x.parent is not None and id(x) not in own and id(x) in active]
-    return "stop_gradients are on the way within a gradient" if added else ""
+    return "stop_gradients are on the path of a gradient in it" if added else ""
 
 
 def first_gradients(derivation: Derivation, inputs: Sequence[Variable]) -> list[Variable]:

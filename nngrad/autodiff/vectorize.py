@@ -240,7 +240,7 @@ class _BatchedWalk:
             return
         if f.effects:
             raise ValueError(
-                f"a function that updates a leaf at each forward(), {f.op.name}, depends on what is vectorized; "
+                f"cannot vectorize {f.op.name}, which updates a leaf at each forward(); "
                 "switch its updates off (batch_stat=False in batch normalisation)"
             )
         moved = self.moved(f)

@@ -96,7 +96,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
     depending = body.depending([i for i, has_lead in enumerate(leading) if has_lead])
     for leaf, number in zip(returned, body.outputs, strict=True):
         if leaf.axis is None and number in depending:
-            raise ValueError(f"vmap: {leaf.name} is not the same for all rows; out_axes must say where they are put")
+            raise ValueError(f"vmap: {leaf.name} differs between rows, so out_axes must be an axis for it, not None")
     given_as = tuple(["each" if has_lead else "" for has_lead in leading])
     wanted_as = tuple(["" if leaf.axis is None else "each" for leaf in returned])
     batched = body.batched(given_as, count, body.outputs, wanted_as)
@@ -130,7 +130,7 @@ def _with_axes(tree: Any, axes: Any, argument: str, name: str) -> list[_Leaf]:
             lambda axis, below: [_Axis(axis)] * len(jax.tree.leaves(below)), axes, tree, is_leaf=lambda x: x is None
         )
     except ValueError as error:
-        raise ValueError(f"vmap: {argument} {axes!r} does not fit {name.strip()}: {error}") from None
+        raise ValueError(f"vmap: {argument} {axes!r} does not match {name.strip()}: {error}") from None
     found = [each.axis for each in jax.tree.leaves(nested)]
     for axis in found:
         if axis is not None and (isinstance(axis, bool) or not hasattr(axis, "__index__")):
@@ -152,7 +152,7 @@ def _place(axis: int | None, ndim: int, name: str, shape: tuple[int, ...]) -> in
     """An axis as a non-negative number."""
     if axis is not None and not -ndim <= axis < ndim:
         raise ValueError(
-            f"vmap: {name}, of shape {shape}, has no axis {axis}; None is for an argument that all rows share"
+            f"vmap: {name}, of shape {shape}, has no axis {axis}; use None for an argument that all rows share"
         )
     return None if axis is None else axis % ndim
 
@@ -161,10 +161,10 @@ def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[in
     """The number of rows."""
     sizes = {leaf.name: x.shape[a] for leaf, x, a in zip(given, inputs, axes, strict=True) if a is not None}
     if not sizes:
-        raise ValueError("vmap: in_axes must give an axis of at least one argument, along which the rows are")
+        raise ValueError("vmap: in_axes must be an axis, not None, for at least one argument")
     if len(set(sizes.values())) > 1:
         listed = ", ".join([f"{name} has {size}" for name, size in sizes.items()])
-        raise ValueError(f"vmap: all must have equally many rows, but {listed}")
+        raise ValueError(f"vmap: all arguments must have the same number of rows, but {listed}")
     return next(iter(sizes.values()))
 
 

@@ -302,8 +302,8 @@ def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
     if len(gxs) != len(f.inputs):
         names = ", ".join(f.op.names_of(len(f.inputs)))
         raise ValueError(
-            f"{f.op.name}: its rule gave {len(gxs)} gradients for {len(f.inputs)} inputs ({names}); "
-            "expected one for each, None for zero"
+            f"{f.op.name}: its rule must return one gradient for each of its {len(f.inputs)} inputs ({names}), None "
+            f"for zero, got {len(gxs)}"
         )
     for i, (x, gx) in enumerate(zip(f.inputs, gxs, strict=True)):
         if gx is None or (gx.__class__ is Variable and gx.spec is x.spec):
@@ -314,9 +314,9 @@ def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
                 f"{f.op.name}: its rule must return Variables or None, got {type(gx).__name__} for {what}; use F"
             )
         if not gx.spec.differentiable:
-            raise TypeError(f"{f.op.name}: its rule gave {gx.spec} for {what}; expected a floating dtype")
+            raise TypeError(f"{f.op.name}: its rule must return a floating dtype for {what}, got {gx.spec}")
         if gx.shape != x.shape and not (f.op.broadcasts and gx.shape == f.specs[0].shape):
-            raise ValueError(f"{f.op.name}: its rule gave shape {gx.shape} for {what}; expected shape {x.shape}")
+            raise ValueError(f"{f.op.name}: its rule must return shape {x.shape} for {what}, got shape {gx.shape}")
 
 
 def in_form_of(spec: Spec, gx: Variable) -> Variable:

@@ -73,9 +73,9 @@ def bilaplacian_of(y: Variable, x: Variable, lead: int) -> Variable:
     if count == 0 or (many and values * len(path) > _MOST_VALUES):
         raise NotApplicable("the graph would be large")
     if many and not carries_products(path, active, linear):
-        raise NotApplicable("there is no matrix product to be saved")
+        raise NotApplicable("it would save no matrix product")
     if any([bodies_in(f.arguments) for f in path]):
-        raise NotApplicable("each direction would have a loop of its own")
+        raise NotApplicable("each direction would need its own loop")
     reason = obstacle(path)
     if reason:
         raise NotApplicable(reason)

@@ -98,7 +98,7 @@ class CurvatureMatrix:
                 of independent rows.
         """
         if len(self.outputs) != 1:
-            raise ValueError("kronecker: takes one Variable of outputs; join several by F.concatenate")
+            raise ValueError(f"kronecker: expected one output, got {len(self.outputs)}; join them with F.concatenate")
         (y,) = self.outputs
         found: list[KroneckerFactors] = []
 
@@ -222,8 +222,8 @@ class CurvatureMatrix:
         packing = self._packing()
         flat = as_variable(given, name, type(self).__name__, packing.dtype)
         if flat.shape != packing.spec.shape:
-            raise ValueError(f"{name}: expected a vector of shape {packing.spec.shape}, or a list with one for each of "
-                             f"{len(self.parameters)} parameters, got shape {flat.shape}")
+            raise ValueError(f"{name}: expected a vector of shape {packing.spec.shape}, or a list with one array for "
+                             f"each of {len(self.parameters)} parameters, got shape {flat.shape}")
         return list(packing.unpacked(flat)), lambda parts: packing.packed(parts, "the result has")
 
     def _method(self, method: str | None, owner: str) -> str:
@@ -236,7 +236,7 @@ class CurvatureMatrix:
 
     def _damping(self, damping: Any, owner: str) -> Variable:
         if not isinstance(damping, Variable) and not (np.isscalar(damping) and damping >= 0):  # type: ignore[operator]
-            raise ValueError(f"{owner}: damping must be a number that is not negative, or a Variable, got {damping!r}")
+            raise ValueError(f"{owner}: damping must be a non-negative number or a Variable, got {damping!r}")
         extra = as_variable(damping, "damping", owner, self.parameters[0].dtype)
         if extra.shape != ():
             raise ValueError(f"{owner}: damping must have shape (), got {extra.shape}")
@@ -265,7 +265,7 @@ def gauss_newton(
     """
     listed = differentiable(residuals, "gauss_newton: residuals")
     if not listed:
-        raise ValueError("gauss_newton: residuals: there are none")
+        raise ValueError("gauss_newton: residuals: expected at least one Variable, got none")
     return _matrix(listed, parameters, LIKELIHOODS["gaussian"], 1.0, chunk)
 
 
@@ -298,7 +298,7 @@ def fisher(
         raise ValueError(f"fisher: reduction must be 'mean' or 'sum', got {reduction!r}")
     known, y = LIKELIHOODS[likelihood], one_floating(outputs, "fisher: outputs")
     if y.ndim < 1 + known.has_classes:
-        raise ValueError(f"fisher: outputs of shape {y.shape} have too few axes; the first is that of the batch")
+        raise ValueError(f"fisher: outputs of shape {y.shape} have too few axes; the first must be the batch axis")
     samples = math.prod(y.shape[:-1]) if known.has_classes else y.shape[0]
     return _matrix([y], parameters, known, 1 / math.sqrt(max(samples, 1)) if reduction == "mean" else 1.0, chunk)
 
@@ -308,7 +308,7 @@ def _matrix(
 ) -> CurvatureMatrix:
     by = differentiable(listed_parameters(parameters), "parameters")
     if not by:
-        raise ValueError("parameters: there are none")
+        raise ValueError("parameters: expected at least one Variable, got none")
     if chunk is not None:
         checked_count(chunk, "chunk", others=" or None")
     return CurvatureMatrix(outputs, by, likelihood, scale, chunk)
@@ -349,16 +349,16 @@ def natural_gradient(
         ValueError: The loss is not a scalar, or missing with `nn.fisher`; or `method` or `damping` is out of range.
     """
     if not isinstance(metric, CurvatureMatrix):
-        raise TypeError(f"natural_gradient: metric: expected what nn.gauss_newton or nn.fisher gives, got {metric!r}")
+        raise TypeError(f"natural_gradient: metric: expected a result of nn.gauss_newton or nn.fisher, got {metric!r}")
     if loss is not None:
         y = one_floating(loss, "natural_gradient: loss")
         if y.shape != ():
-            raise ValueError(f"natural_gradient: loss: expected one of shape (), got {y.shape}")
+            raise ValueError(f"natural_gradient: loss: must have shape (), got {y.shape}")
         gradients = built([y, *metric.parameters], lambda: gradients_at([y], metric.parameters, [None]))
         solved: list[Variable] = metric.solve(gradients, damping, method, tol=tol, maxiter=maxiter)
         return solved
     if metric._likelihood is not LIKELIHOODS["gaussian"] or metric._scale != 1:
-        raise ValueError("natural_gradient: loss: give the loss; only nn.gauss_newton knows residuals")
+        raise ValueError("natural_gradient: loss: may be omitted only for a metric of nn.gauss_newton; pass the loss")
     by, extra = metric._method(method, "natural_gradient"), metric._damping(damping, "natural_gradient")
     if (by == "cg" and metric.rank >= metric.shape[0]) or by == "dense":
         gradients = metric._built(lambda: metric._back(metric.outputs))

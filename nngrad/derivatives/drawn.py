@@ -71,8 +71,8 @@ def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any
     count = checked_count(directions, f"{operator}: directions", others=" or None")
     if kind == "sparse" and count > size:
         raise ValueError(
-            f"{operator}: directions must not be more than the {size} coordinates of {of}, each drawn once, "
-            f"got {count}; directions=None takes all, and is exact"
+            f"{operator}: directions must be at most {size}, the number of coordinates of {of}, each drawn once, "
+            f"got {count}; directions=None takes all of them, and is exact"
         )
     return Draw(count, kind, checked_key(operator, seed))
 
@@ -81,7 +81,7 @@ def checked_key(operator: str, seed: Any) -> Variable:
     """The key: the given Variable, or a leaf that draws a new one at each forward pass."""
     if isinstance(seed, Variable):
         if seed.shape != (2,) or seed.dtype.name != "uint32":
-            raise TypeError(f"{operator}: seed, where it is a Variable, must be a key, uint32[2]; got {seed.spec}")
+            raise TypeError(f"{operator}: seed must be a key, uint32[2], if it is a Variable, got {seed.spec}")
         return seed
     try:
         number = None if isinstance(seed, bool) else index(seed)

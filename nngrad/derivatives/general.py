@@ -59,7 +59,7 @@ def diffusion(
         along = times(v)
         if not isinstance(along, Variable) or along.spec is not x.spec:
             shown = along.spec if isinstance(along, Variable) else repr(along)
-            raise ValueError(f"diffusion: factor must make vectors of {x.spec} of vectors, not {shown}")
+            raise ValueError(f"diffusion: factor must return vectors of {x.spec}, got {shown}")
         t = direction_leaf(x.spec)
         if draw is None:
             count, drawn = rank, _columns(np.arange(rank, dtype=np.int32), None, v, lead)
@@ -111,7 +111,7 @@ def differential_operator(
     count, order = terms.shape
     factors = _coefficients(coefficients, y, count, lead)
     if directions is not None and checked_count(directions, f"{name}: directions", others=" or None") > count:
-        raise ValueError(f"{name}: directions must not be more than the {count} terms, got {directions}")
+        raise ValueError(f"{name}: directions must be at most {count}, the number of terms, got {directions}")
     draw = checked_draw(name, count, directions, "sparse", seed, "the sum")
 
     def build() -> Variable:
@@ -133,7 +133,7 @@ def differential_operator(
 
 def _check_vectors(operator: str, x: Variable, lead: int) -> None:
     if x.ndim != lead + 1:
-        raise ValueError(f"{operator}: x of shape {x.shape} must be {'(B, d)' if lead else '(d,)'}")
+        raise ValueError(f"{operator}: x must have shape {'(B, d)' if lead else '(d,)'}, got {x.shape}")
 
 
 def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[Variable], Variable], int]:
@@ -144,7 +144,7 @@ def _multiplication(factor: Factor, x: Variable, lead: int) -> tuple[Callable[[V
     fits = matrix.ndim > 1 and matrix.shape[:-1] in ((x.shape[-1],), x.shape) and matrix.shape[-1]
     if not fits or matrix.dtype != x.dtype:
         own = "(d, r) or (B, d, r)" if lead else "(d, r)"
-        raise ValueError(f"diffusion: factor must be {own} of {x.dtype.name} for x {x.shape}, got {matrix.spec}")
+        raise ValueError(f"diffusion: factor must be {x.dtype.name} of shape {own} for x {x.shape}, got {matrix.spec}")
     if matrix.ndim == 2:
         wide = (lambda v: v) if lead else (lambda v: F.reshape(v, shape=(1, *v.shape)))
         return lambda v: F.reshape(F.batch_matmul(wide(v), matrix, transpose_b=True), shape=x.shape), matrix.shape[-1]
@@ -168,11 +168,11 @@ def _terms(indices: Any, size: int) -> np.ndarray[Any, Any]:
     try:
         terms = np.asarray(indices)
     except ValueError:
-        raise ValueError(f"{name}: all terms must be of one order; add operators of several orders up") from None
+        raise ValueError(f"{name}: all terms must have the same order; add up operators of several orders") from None
     if terms.ndim != 2 or not terms.size or terms.dtype.kind not in "iu":
-        raise ValueError(f"{name} must be whole numbers (T, n), for each term the elements of x to differentiate by")
+        raise ValueError(f"{name} must be integers (T, n): for each term, the elements of x to differentiate by")
     if terms.min() < 0 or terms.max() >= size:
-        raise ValueError(f"{name} must be from 0 to {size - 1}, got {terms.min()} to {terms.max()}")
+        raise ValueError(f"{name} must be between 0 and {size - 1}, got {terms.min()} to {terms.max()}")
     return terms.astype(np.int32)
 
 
@@ -197,5 +197,5 @@ def _coefficients(given: Any, y: Variable, count: int, lead: int) -> Variable:
         return F.transpose(c)
     rows = f", or for each row and term {(y.shape[0], count)}" if lead else ""
     raise ValueError(
-        f"differential_operator: coefficients must be a number, or one for each term ({count},){rows}; got {c.shape}"
+        f"differential_operator: coefficients must be a number, or one for each term ({count},){rows}, got {c.shape}"
     )

@@ -130,8 +130,8 @@ def kronecker_factors(
     ends = [each.function.outputs[0] for each in applications]
     for each, end in zip(applications, ends, strict=True):
         if not independent_rows(y, end):
-            raise ValueError(f"kronecker: it cannot be shown that row b of the outputs, of shape {y.shape}, depends on "
-                             f"row b alone of what parameters[{each.weight}] gives, of shape {end.shape}")
+            raise ValueError(f"kronecker: row b of the outputs, of shape {y.shape}, must depend only on row b of "
+                             f"the result of parameters[{each.weight}], of shape {end.shape}, which cannot be shown")
     gradients = several_over_directions(lambda w: gradients_at([y], list(ends), [root(w)]), y, 1, chunk)
     layers = []
     for each, slopes in zip(applications, gradients, strict=True):
@@ -225,5 +225,5 @@ def _application(f: Function, x: Variable, weight: int) -> _Application | None:
 
 def _unfit(i: int, p: Variable) -> ValueError:
     return ValueError(f"kronecker: parameters[{i}] ({p.name or p.spec}) is not the weight or bias of one affine "
-                      "function or convolution (without group, channels first), used once; leave it out, or take the "
-                      "products of the matrix itself")
+                      "function or convolution (without group, channels first) that is used once; leave it out, or use "
+                      "products with the matrix itself")

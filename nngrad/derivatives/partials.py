@@ -52,9 +52,9 @@ def derivatives(y: Variable, wanted: Sequence[Variable | Sequence[Variable]]) ->
     entries = [tuple(differentiable(entry, f"wanted[{i}]")) for i, entry in enumerate(wanted)]
     for i, entry in enumerate(entries):
         if not entry:
-            raise ValueError(f"wanted[{i}] is empty; give the Variables to differentiate by")
+            raise ValueError(f"wanted[{i}] is empty; expected the Variables to differentiate by")
         if len({x.shape for x in entry}) > 1 and not any([x.size < y.size for x in entry]):
-            raise ValueError(f"wanted[{i}] has Variables of shapes {[x.shape for x in entry]}; give ones of one shape")
+            raise ValueError(f"wanted[{i}]: Variables must have the same shape, got {[x.shape for x in entry]}")
     place = {x: i for i, x in enumerate(dict.fromkeys(x for entry in entries for x in entry))}
     larger = any([x.size < y.size for x in place])
     for x in place if larger else ():
@@ -102,9 +102,9 @@ def _check_one_element(y: Variable, x: Variable) -> None:
         path, active, _ = path_between([y], [own])
         if axes and id(y) in active and followed_axes(path, own, axes).get(id(y)) is None:
             raise ValueError(
-                f"y of shape {y.shape} has several values for each element of a variable of shape {x.shape}, and it "
-                "cannot be shown that each value depends on one element alone; nn.grad differentiates their sum, "
-                "nn.jacobian with batched=False gives all derivatives, and nn.jvp along ones those meant here"
+                f"y of shape {y.shape} has several values for each element of a variable of shape {x.shape}, and a "
+                "value may depend on several elements. Use nn.grad for the gradient of the sum, nn.jacobian with "
+                "batched=False for all derivatives, or nn.jvp along ones if each value depends on one element"
             )
 
 

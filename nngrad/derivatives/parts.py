@@ -44,7 +44,7 @@ def as_list(given: Any, name: str) -> list[Any]:
     if not isinstance(given, list | tuple):
         return [given]
     if not given:
-        raise ValueError(f"{name}: the list is empty; give at least one Variable")
+        raise ValueError(f"{name}: expected at least one Variable, got an empty list")
     return list(given)
 
 
@@ -118,7 +118,7 @@ def vectors_for(xs: list[Variable], given: Any, name: str) -> list[Variable]:
     """One Variable of the shape and dtype of each of `xs`."""
     listed = list(given) if isinstance(given, list | tuple) else [given]
     if len(listed) != len(xs):
-        raise ValueError(f"{name}: {len(listed)} given for {len(xs)} Variables; give a list with one each")
+        raise ValueError(f"{name}: expected a list with one for each of {len(xs)} Variables, got {len(listed)}")
     results = []
     for i, (x, v) in enumerate(zip(xs, listed, strict=True)):
         vector = seed_of(x, v, f"{name}[{i}]", "Variable")
@@ -145,21 +145,21 @@ def checked(
         _check_rows(operator, y, x)
     if scalar and y.size != (y.shape[0] if batched else 1):
         raise ValueError(
-            f"{operator}: y of shape {y.shape} must hold one number{' for each row: (B,) or (B, 1)' if batched else ''}"
+            f"{operator}: y must hold one number{' per row, (B,) or (B, 1)' if batched else ''}, got shape {y.shape}"
         )
     return int(batched)
 
 
 def _check_rows(operator: str, y: Variable, x: Variable) -> None:
     """Raise unless row b of `y` can be shown to depend on row b of `x` alone."""
-    one_point = "with batched=False all of x counts as one point"
+    one_point = "with batched=False, all of x is one point"
     if not y.ndim or not x.ndim or y.shape[0] != x.shape[0]:
         raise ValueError(
-            f"{operator}: y of shape {y.shape} and x of shape {x.shape} have no first axis in common, that of a batch "
-            f"of rows; {one_point}"
+            f"{operator}: y and x must have the same first axis, the batch axis, got shapes {y.shape} and {x.shape}; "
+            f"{one_point}"
         )
     if not all([independent_rows(y, own) for own in own_leaves([y], [x])[0]]):
         raise ValueError(
-            f"{operator}: it cannot be shown that row b of y, of shape {y.shape}, depends on row b of x, of shape "
-            f"{x.shape}, alone; {one_point}"
+            f"{operator}: row b of y, of shape {y.shape}, must depend only on row b of x, of shape {x.shape}, which "
+            f"cannot be shown; {one_point}"
         )

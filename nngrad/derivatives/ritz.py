@@ -67,12 +67,12 @@ def lanczos(
     elif callable(matrix) and start is not None:
         product, size = matrix, len(start)
     elif callable(matrix):
-        raise ValueError("lanczos: start: a function needs a vector to begin with")
+        raise ValueError("lanczos: start: expected a vector, because matrix is a function, got None")
     else:
         raise TypeError(f"lanczos: matrix: expected a loss, a curvature matrix or a function, got {matrix!r}")
     first = np.random.default_rng(seed).standard_normal(size) if start is None else np.asarray(start, np.float64)
     if first.shape != (size,) or not np.linalg.norm(first):
-        raise ValueError(f"lanczos: start: expected a vector of shape ({size},) that is not zero")
+        raise ValueError(f"lanczos: start: expected a nonzero vector of shape ({size},), got shape {first.shape}")
     return _iterated(product, first, min(count, size), vectors)
 
 
@@ -81,9 +81,9 @@ def product_of_hessian(loss: Variable, parameters: Any) -> tuple[Product, int]:
     (loss,) = variables(loss, "loss")
     listed = variables(() if parameters is None else listed_parameters(parameters), "parameters")
     if loss.shape != ():
-        raise ValueError(f"loss: expected one of shape (), got {loss.shape}; take F.sum or F.mean of it")
+        raise ValueError(f"loss: must have shape (), got {loss.shape}; take F.sum or F.mean of it")
     if not listed:
-        raise ValueError("parameters: there are none; nn.get_parameters() gives those of this scope")
+        raise ValueError("parameters: expected at least one; nn.get_parameters() returns those of this scope")
     product = compiled_product(lambda vectors: hvp(loss, listed, vectors), listed, "loss: its Hessian")
     return product, sum([p.size for p in listed])
 
@@ -113,7 +113,7 @@ def compiled_product(
     def multiplied(v: Array) -> Array:
         made = np.asarray(run(*known, *([v.astype(vector.dtype)] if id(result) in moving else [])), np.float64)
         if not np.isfinite(made).all():
-            raise ValueError(f"{name} has NaN or infinities at these values; nn.find_nan tells where they come from")
+            raise ValueError(f"{name} has NaN or infinities at these values; nn.find_nan shows where they come from")
         return made
 
     return multiplied

@@ -72,8 +72,8 @@ def laplacian(
     if draw is not None:
         if with_gradient:
             raise ValueError(
-                "laplacian: with_gradient must be False where directions are drawn: these do not make up the gradient; "
-                "ask nn.grad for it, or leave directions out"
+                "laplacian: with_gradient must be False with random directions, which do not give the gradient; "
+                "compute it with nn.grad, or leave out directions"
             )
         return built([y, x], lambda: [stochastic.laplacian(y, x, lead, chunk, draw)])[0]
 
@@ -135,7 +135,7 @@ def divergence(
     """
     lead = checked("divergence", y, x, batched, chunk)
     if y.shape != x.shape:
-        raise ValueError(f"divergence: the field y of shape {y.shape} must have the shape of x, {x.shape}")
+        raise ValueError(f"divergence: the field y must have the shape of x, {x.shape}, got {y.shape}")
     draw = checked_draw("divergence", math.prod(x.shape[lead:]), directions, kind, seed)
     if draw is not None:
         return built([y, x], lambda: [stochastic.divergence(y, x, lead, chunk, draw)])[0]
@@ -165,7 +165,7 @@ def curl(y: Variable, x: Variable, batched: bool = True) -> Variable:
     """
     lead = checked("curl", y, x, batched, None)
     if y.shape != x.shape or x.ndim != lead + 1 or x.shape[-1] not in (2, 3):
-        raise ValueError(f"curl: y {y.shape} and x {x.shape} must be of one shape, (*batch, 2) or (*batch, 3)")
+        raise ValueError(f"curl: y and x must have one shape, (*batch, 2) or (*batch, 3), got {y.shape} and {x.shape}")
 
     def build() -> Variable:
         matrix = jacobian(y, x, batched)
@@ -224,7 +224,7 @@ def laplacian_of_laplacians(y: Variable, x: Variable, lead: int) -> Variable:
     inner = [w for w, _ in sources.values()]
     path, reached, _ = path_between([y], inner, stop_ids=stop_ids)
     if id(y) not in reached:
-        raise NotApplicable("there is no Laplacian in it")
+        raise NotApplicable("it contains no Laplacian")
     (inputs,) = own_leaves([y], [x])
     _, beside, _ = path_between([y], inputs, stop_ids=stop_ids)
     active = reached | beside

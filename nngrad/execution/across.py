@@ -111,8 +111,8 @@ class Across:
             if others:
                 raise ValueError(
                     f"the processes {others} run a different program from process {jax.process_index()}, but arrays "
-                    f"are exchanged among {list(self._processes)}: let each of them make the same call, with arrays of "
-                    "the same shapes and dtypes, and build the same graph, with the same numbers in it"
+                    f"are exchanged among {list(self._processes)}: all of these must make the same call, with arrays "
+                    "of the same shapes and dtypes, and build the same graph, with the same numbers in it"
                 )
             self._checked = True
 
@@ -152,11 +152,11 @@ def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
         first.setdefault(device.process_index, device)
     missing = [p for p in group if p not in first]
     if missing:
-        raise ValueError(f"processes: there are no processes {missing}; this run has {len(first)}, from 0 on")
+        raise ValueError(f"processes: must be between 0 and {len(first) - 1}, got {missing}")
     if jax.process_index() not in group:
         raise ValueError(
-            f"process {jax.process_index()} is not one of the processes {list(group)}, among which arrays are "
-            "exchanged; let only these call this"
+            f"process {jax.process_index()} is not one of the processes {list(group)} that exchange arrays; call this "
+            "only in these processes"
         )
     return Mesh(np.array([first[p] for p in group]), (AXIS,))
 

@@ -135,7 +135,7 @@ class BoundedCache:
             ValueError: A limit is less than 1, or none is given.
         """
         if capacity is None and most_bytes is None:
-            raise ValueError("capacity: give a positive int, or most_bytes, or both")
+            raise ValueError("capacity: expected a positive int, or most_bytes, or both, got None for both")
         for name, limit in (("capacity", capacity), ("most_bytes", most_bytes)):
             if limit is not None:
                 checked_count(limit, name, others=" or None")
@@ -291,8 +291,8 @@ def _in_partitions(given: Hoisted) -> Callable[..., tuple[Any, ...]]:
         except jax.errors.JaxRuntimeError as error:
             if not has_run:
                 error.add_note(
-                    f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, in one "
-                    "piece or in several; compute a part of the graph at a time, or put what is repeated into "
+                    f"nngrad: XLA cannot compile this program of {len(given.program.block.steps)} functions, whole or "
+                    "in partitions; compute the graph in several parts, or put the part that repeats into "
                     "F.jax_function"
                 )
             raise

@@ -285,11 +285,11 @@ _MOST_STEPS = 20_000
 """Programs with more steps are not compared."""
 
 _ADVICE = {
-    "a shape": "give arrays of few shapes: pad them, or leave out the last batch where it is shorter",
-    "a dtype": "give arrays of one dtype",
-    "a Python constant": "a Variable in its place is no part of the structure; else compute with few values of it",
-    "a function object": "define the function once, outside of the loop",
-    "the number of functions": "build loops of few lengths, such as a multiple of 16",
+    "a shape": "use few different shapes: pad arrays, or drop the last batch if it is shorter",
+    "a dtype": "use arrays of one dtype",
+    "a Python constant": "make it a Variable, which is no part of the structure, or use few different values",
+    "a function object": "define the function once, outside the loop",
+    "the number of functions": "build loops of few different lengths, such as multiples of 16",
 }
 
 
@@ -324,20 +324,20 @@ def program_difference(before: ProgramStructure, program: Program, now: ProgramS
     if before.ops != now.ops:
         if set(before.ops) != set(now.ops):
             return None
-        return "the number of functions", f"there are {len(now.ops)} now, and were {len(before.ops)}"
+        return "the number of functions", f"there were {len(before.ops)}, and are {len(now.ops)} now"
     if len(before.leaves) != len(now.leaves) or before.wiring != now.wiring:
         return None
     for was, spec in zip(before.leaves, now.leaves, strict=True):
         if was is not spec:
             what = "a shape" if was.shape != spec.shape else "a dtype"
-            return what, f"an array is {spec!r} now, and was {was!r}"
+            return what, f"an array was {was!r}, and is {spec!r} now"
     for (op, arguments, _), old, new in zip(program.block.steps, before.arguments, now.arguments, strict=True):
         changed = [i for i, (one, other) in enumerate(zip(old, new, strict=True)) if one != other]
         if changed:
             name, argument = op.argument_names[changed[0]], arguments[changed[0]]
             if getattr(argument, "opaque", False):
                 return "a function object", f"F.{op.name} gets a new one each time"
-            return "a Python constant", f"{name} of F.{op.name} is {argument!r:.60} now, and was another"
+            return "a Python constant", f"{name} of F.{op.name} has changed to {argument!r:.60}"
     return None
 
 
@@ -391,8 +391,8 @@ def watched_compilation(program: Program) -> Callable[[float], None]:
                 _lines.popitem(last=False)
         if found is not None:
             what, how = found
-            message = (f"{line.count} structures that differ in {what} were compiled from this line, which took "
-                       f"{line.seconds:.1f} s: {how}. What helps: {_ADVICE[what]}")
+            message = (f"this line has compiled {line.count} graphs that differ only in {what}, which took "
+                       f"{line.seconds:.1f} s: {how}. To avoid this, {_ADVICE[what]}")
             warnings.warn_explicit(message, RecompilationWarning, place.file, place.line)
 
     return compiled

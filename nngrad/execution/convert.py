@@ -103,8 +103,8 @@ class ByShape(Generic[T]):
             return self._function(*arguments)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a function that was compiled by shape cannot be pickled or copied: it holds executables of "
-                        "this process. Make it anew in the process where it runs")
+        raise TypeError("a function compiled by shape cannot be pickled or copied: it holds executables of this "
+                        "process. Compile it in the process that runs it")
 
 
 def _array(value: Any, name: str) -> Any:
@@ -118,7 +118,7 @@ def _array(value: Any, name: str) -> Any:
 
 Variables = Variable | Sequence[Variable]
 
-SHAPES_ARE_FIXED = "as the graph was built; for any shape, give a function of Variables that builds the graph"
+SHAPES_ARE_FIXED = "as the graph was built; for any shape, pass a function of Variables that builds the graph"
 """The advice for an array of another shape."""
 
 
@@ -161,7 +161,7 @@ def to_jax(outputs: Any, inputs: Any = None) -> Callable[..., Any]:
     frozen: WeakKeyDictionary[NdArray, Any] = WeakKeyDictionary()
     if not builds(outputs):
         if inputs is None:
-            raise TypeError("inputs: give the Variables that become arguments")
+            raise TypeError("inputs: expected the Variables that become arguments, got None")
         return _frozen_at(outputs, inputs, frozen)
     _check_no_inputs(inputs)
     graphs = ByShape(outputs, lambda built, given: _frozen_at(built, given, frozen))
@@ -193,7 +193,7 @@ def _frozen_at(outputs: Any, inputs: Any, known: MutableMapping[NdArray, Any]) -
         flat = arguments.flattened(arrays)
         checked = _checked(flat, given, arguments.places) if mesh is None else _placed(flat, given, mesh)
         if keys and key is None:
-            raise ValueError("key: the graph has random functions; pass key=jax.random.key(...)")
+            raise ValueError("key: the graph has random functions, so it needs one; pass key=jax.random.key(...)")
         # Under jit, vmap or grad, JAX's own setting decides whether there are 64-bit types.
         with x64_if(needs_x64 and not any(isinstance(a, jax.core.Tracer) for a in checked)):
             return compute(checked, key)
@@ -235,7 +235,7 @@ class CompiledFunction:
     def __call__(self, *arrays: Any) -> Any:
         mesh = self._mesh
         if not self._is_pure:
-            check_not_traced("a graph that draws at random or updates leaves, compiled by nn.compile,", "nn.to_jax")
+            check_not_traced("a compiled graph that draws random numbers or updates leaves", "nn.to_jax")
         arguments = _checked(arrays, self._given) if mesh is None else _placed(arrays, self._given, mesh)
         given = [*arguments, *arrays_of(self._rest, often=True, mesh=mesh)]
         if self._wait_for_best:
@@ -249,7 +249,7 @@ class CompiledFunction:
 
     def __reduce__(self) -> tuple[Any, ...]:
         raise TypeError("a compiled function cannot be pickled or copied: it is an executable of this process. "
-                        "Call nn.compile in the process where it runs")
+                        "Call nn.compile in the process that runs it")
 
 
 class CompiledByShape:
@@ -308,7 +308,7 @@ def compile(
 
 def _check_no_inputs(inputs: object) -> None:
     if inputs is not None and not (isinstance(inputs, tuple) and not inputs):
-        raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")
+        raise TypeError("inputs: must be left out for a function that builds the graph; it gets them at each call")
 
 
 def _listed(variables: Any, name: str) -> list[Variable]:
@@ -330,7 +330,7 @@ def _canonical(value: Any) -> Any:
 def _checked(arrays: Sequence[Any], given: Sequence[Variable], places: Sequence[str] | None = None) -> list[Any]:
     """`arrays` in the dtypes of `given`, whose shapes they must have; `places` names them in messages."""
     if len(arrays) != len(given):
-        raise TypeError(f"{len(arrays)} arrays given for {len(given)} inputs")
+        raise TypeError(f"expected {len(given)} arrays, one for each input, got {len(arrays)}")
     named: Iterable[int | str] = range(len(given)) if places is None else places
     return [_fitted(array, x, place) for array, x, place in zip(arrays, given, named, strict=True)]
 
@@ -358,7 +358,7 @@ def check_read(program: Program, inputs: Sequence[Variable], start: int = 0) -> 
     if idle:
         shown = ", ".join([f"inputs[{i - start}] ({inputs[i - start]!r:.80})" for i in idle])
         raise ValueError(
-            f"{shown}: no output depends on it, so a value for it would have no effect; give the Variable that "
+            f"{shown}: no output depends on it, so a value for it would have no effect; pass the Variable that "
             "the graph was built from, or leave it out"
         )
 
@@ -374,10 +374,10 @@ def _fitted(array: Any, x: Variable, i: int | str) -> Any:
     elif not isinstance(array, jax.core.Tracer):
         array = array_of(array, name)
     if array.shape != x.spec.shape:
-        shapes = f"{name} has shape {tuple(array.shape)}; input {x.name or i} has {x.spec.shape}"
+        shapes = f"{name} has shape {tuple(array.shape)}, but input {x.name or i} has {x.spec.shape}"
         raise ValueError(f"{shapes}, {SHAPES_ARE_FIXED}")
     if not isinstance(array, jax.core.Tracer) or array.dtype == x.dtype:
         return converted(array, x.dtype, name)
     if jnp.issubdtype(array.dtype, jnp.floating) and not x.spec.differentiable:
-        raise TypeError(f"{name} is {array.dtype.name}; input {x.name or i} is {x.dtype.name}")
+        raise TypeError(f"{name} is {array.dtype.name}, but input {x.name or i} is {x.dtype.name}")
     return array.astype(jax.dtypes.canonicalize_dtype(x.dtype))

@@ -176,7 +176,7 @@ class Folder:
             return
         try:
             if not _is_private(os.fstat(folder), stat.S_ISDIR):
-                raise PermissionError(errno.EACCES, "it must be a folder of your own, closed to others (mode 700)")
+                raise PermissionError(errno.EACCES, "the folder must be your own and closed to others (mode 700)")
             yield folder
         finally:
             os.close(folder)
@@ -185,7 +185,7 @@ class Folder:
 def _make(path: Path) -> None:
     path.parent.mkdir(parents=True, exist_ok=True)
     if os.geteuid() == 0 and path.parent.stat().st_uid != 0:
-        raise PermissionError(errno.EACCES, "it would be the administrator's, in a folder of somebody else's")
+        raise PermissionError(errno.EACCES, "root does not create a folder inside another user's folder")
     with suppress(FileExistsError):  # another process may have been faster
         path.mkdir(0o700)
 
@@ -280,9 +280,9 @@ class DiskCache:
         """Assume that all is well, until proven otherwise."""
         self._trouble = ""
         if not IS_SUPPORTED:
-            self._trouble = "this system does not say whose a file is"
+            self._trouble = "this system does not support file owners"
         elif not self._folder.path.is_absolute():
-            self._trouble = f"{self._folder.path} is no absolute path"
+            self._trouble = f"{self._folder.path} is not an absolute path"
         else:
             self._trouble = self._unknown()
         self._reads = self._writes = not self._trouble
@@ -373,7 +373,7 @@ class DiskCache:
         told = self._trouble
         self._trouble = error.strerror or str(error)
         if self._is_named and not told:
-            warn_user(f"executables are not kept on disk, in {self._folder.path}: {self._trouble}")
+            warn_user(f"executables are not kept on disk in {self._folder.path}: {self._trouble}")
 
 
 def lines_of_info(info: DiskInfo) -> list[str]:

@@ -214,8 +214,8 @@ class Executable:
                 quick = self._quickly(arrays) if is_wanted else None
                 if quick is not None:
                     self._quick_calls = sys.maxsize
-                    warn_user("nngrad could not compile the optimised executable of a graph and goes on with a slower "
-                              f"one: {error}", RuntimeWarning)
+                    warn_user("nngrad could not compile the optimised executable of a graph, and continues with a "
+                              f"slower one: {error}", RuntimeWarning)
                     return quick
                 if self._in_partitions is None:
                     raise
@@ -355,7 +355,7 @@ class Executable:
             self._waits = any(["callback" in name for name in primitives_in(traced.jaxpr.jaxpr)])
             if self._waits and self._divided is not None:
                 raise ValueError("the graph calls a Python function on the host, which cannot be divided over "
-                                 f"{self._divided!r}; write it with F or F.jax_function, or run it outside of the mesh")
+                                 f"{self._divided!r}; write it with F or F.jax_function, or run it outside the mesh")
 
     def _tell(self) -> None:
         """Report the compile time, once, with no lock held: this may warn, and warnings may be errors."""

@@ -76,8 +76,8 @@ def linearize(
     program = Program(closing.block_to_run(results), device, options.running.without_passes)
     if mesh is not None:
         if device is not None:
-            raise ValueError(f"the graph has functions that were made for one device, {device}, within "
-                             f"nn.context_scope, so it cannot run on {mesh!r}; build it without the Context")
+            raise ValueError(f"the graph was built for one device, {device}, within nn.context_scope, so it cannot run "
+                             f"on {mesh!r}; build it without the Context")
         uneven = tuple([i for i, x in enumerate(closing.leaves) if mesh.is_uneven(x)])
         places = tuple([mesh.axes_of(x, i) for i, x in enumerate(closing.leaves)])
         program = program._replace(mesh=mesh, places=places, uneven=uneven)

@@ -49,7 +49,7 @@ IS_SUPPORTED = _RESTORED <= _FACTS <= _RESTORED | _PLAIN_FACTS.keys() and None n
 """Whether this version of JAX is known well enough."""
 
 disk_cache = DiskCache(
-    lambda: "" if IS_SUPPORTED else f"this version of nngrad does not know the executables of JAX {jax.__version__}"
+    lambda: "" if IS_SUPPORTED else f"this version of nngrad cannot store executables of JAX {jax.__version__}"
 )
 
 PLATFORMS = frozenset({"cpu", "gpu"})

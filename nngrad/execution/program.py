@@ -76,8 +76,8 @@ class Program(NamedTuple):
         group = group_of(self.block.groups)
         if group is not None and self.mesh is not None:
             raise ValueError(
-                f"the graph exchanges arrays among the processes {list(group)}, each of which has a graph of its own; "
-                f"under {self.mesh!r} all have one graph: leave the exchange out, or run it outside of the mesh"
+                f"the graph exchanges arrays among the processes {list(group)}, each with its own graph, but on "
+                f"{self.mesh!r} all processes share one graph; leave out the exchange, or run outside the mesh"
             )
         return group
 

@@ -171,4 +171,4 @@ def run_in_steps(
 def location_text(f: Function) -> str:
     """Where the user wrote a function of a body, as text."""
     place = getattr(f, "location", None)
-    return "written at a place that is not known" if place is None else f"written at {place}"
+    return "written at an unknown place" if place is None else f"written at {place}"

@@ -29,8 +29,8 @@ class TreeArguments(NamedTuple):
         structures = self.structures
         count = len(self.variables) if structures is None else len(structures)
         if len(given) != count:
-            raise TypeError(f"{len(given)} arrays given for {count} inputs" if structures is None else
-                            f"{len(given)} arguments given for {count} inputs")
+            kind = "arrays" if structures is None else "arguments"
+            raise TypeError(f"expected {count} {kind}, one for each input, got {len(given)}")
         if structures is None:
             return given
         flat: list[Any] = []
@@ -38,7 +38,7 @@ class TreeArguments(NamedTuple):
             try:
                 flat += structure.flatten_up_to(each)
             except (TypeError, ValueError) as error:
-                raise TypeError(f"argument {i}: expected arrays arranged as {_shown(structure)}, got "
+                raise TypeError(f"argument {i}: expected arrays in the structure {_shown(structure)}, got "
                                 f"{_shown(jax.tree.structure(each))}") from error
         return flat
 

@@ -35,7 +35,7 @@ class Range(NamedTuple):
 
 def between(low: float, high: float) -> Range:
     """From `low` to `high`, both included."""
-    return Range(lambda v: low <= v <= high, f"must be from {low} to {high}", f"`{{}}` is not from {low} to {high}")
+    return Range(lambda v: low <= v <= high, f"must be between {low} and {high}", f"`{{}}` is not in [{low}, {high}]")
 
 
 def at_least(low: float) -> Range:
@@ -47,7 +47,7 @@ def one_of(*values: Any) -> Range:
     """One of the given values."""
     *most, last = map(repr, values)
     listed = f"{', '.join(most)} or {last}" if most else last
-    return Range(lambda v: v in values, f"must be {listed}", "there is no such `{}`")
+    return Range(lambda v: v in values, f"must be {listed}", "`{}` is unknown")
 
 
 _POSITIVE = Range(lambda v: v > 0, "must be positive", "`{}` is not positive")
@@ -57,7 +57,7 @@ Positive: TypeAlias = Annotated[float, _POSITIVE]
 NotNegative: TypeAlias = Annotated[float, _NOT_NEGATIVE]
 Probability: TypeAlias = Annotated[float, between(0, 1)]
 Share: TypeAlias = Annotated[
-    float, Range(lambda v: 0 <= v < 1, "must be at least 0 and below 1", "`{}` is not at least 0 and below 1")
+    float, Range(lambda v: 0 <= v < 1, "must be at least 0 and below 1", "`{}` is not in [0, 1)")
 ]
 AtLeastOne: TypeAlias = Annotated[int, at_least(1)]
 Size: TypeAlias = Annotated[int, _NOT_NEGATIVE]
@@ -189,7 +189,7 @@ def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> in
     if number < least:
         raise ValueError(f"{name}: must be {least} or more, got {value!r}")
     if number > _MOST:
-        raise ValueError(f"{name}: {value!r:.40} is more than 64 bits hold")
+        raise ValueError(f"{name}: must fit in 64 bits, got {value!r:.40}")
     return number
 
 
@@ -239,7 +239,7 @@ def as_axes(value: Any) -> int | tuple[int, ...]:
     except TypeError:
         raise TypeError("an axis or a tuple of axes") from None
     if len(set(axes)) != len(axes):
-        raise ValueError("axes that are all different")
+        raise ValueError("distinct axes")
     return axes if hasattr(value, "__iter__") and getattr(value, "ndim", 1) > 0 else axes[0]
 
 
@@ -249,7 +249,7 @@ def as_shape(value: Any) -> tuple[int, ...]:
         return value
     shape = as_ints(value)
     if any(n < 0 for n in shape):
-        raise ValueError("sizes that are not negative")
+        raise ValueError("non-negative sizes")
     return checked_shape(shape)
 
 
@@ -257,7 +257,7 @@ def as_dims(value: Any) -> tuple[int, ...]:
     """A shape in which one size may be -1, to be inferred."""
     dims = as_ints(value)
     if any(n < -1 for n in dims) or dims.count(-1) > 1:
-        raise ValueError("sizes that are not negative, of which one may be -1")
+        raise ValueError("non-negative sizes, of which one may be -1")
     return dims
 
 
@@ -294,7 +294,7 @@ def as_static(value: Any) -> Any:
     try:
         hash(value)
     except TypeError:
-        raise TypeError("a hashable value (a tuple in place of a list)") from None
+        raise TypeError("hashable (for example a tuple instead of a list)") from None
     return value
 
 
@@ -374,7 +374,7 @@ def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], An
     def check_all(value: Any, count: int) -> Any:
         values = check(value)
         if len(values) != count:
-            raise ValueError(f"{op}: {name} must have a number for each of the {count} inputs, got {value!r}")
+            raise ValueError(f"{op}: {name} must have one number for each of the {count} inputs, got {value!r}")
         return values
 
     return check_all

@@ -318,7 +318,7 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> 
     given = (axis,) if isinstance(axis, int) else axis
     axes = {axis_of(a, ndim, name) for a in given}
     if len(axes) != len(given):
-        raise ValueError(f"{name} {axis} names an axis twice")
+        raise ValueError(f"{name} {axis} has duplicate axes")
     return tuple(sorted(axes))
 
 
@@ -339,7 +339,7 @@ def per_axis(
     if len(each) == 1:
         each = each * count
     if len(each) != count:
-        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one each, or one for all")
+        raise ValueError(f"{name} has {len(each)} entries for {count} spatial axes; give one per axis, or one for all")
     if min(each, default=lowest) < lowest:
         raise ValueError(f"{name} must be at least {lowest}, got {each}")
     return each

@@ -30,8 +30,8 @@ class _NoValue(NamedTuple):
     def run(self) -> None:
         """Raise a ValueError."""
         raise ValueError(
-            f"in the body of {self.owner} there are no values to read: it runs once, to record a graph. Return what "
-            "you want to read, use F.where in place of if, and keep nothing of it in variables outside"
+            f"cannot read a value in the body of {self.owner}, which runs once to record a graph. Return the Variables "
+            "that you want to read, use F.where instead of if, and do not store Variables of the body outside it"
         )
 
 
@@ -139,13 +139,13 @@ def _new_values(
         for leaf, index in f.effects:
             if not allowed:
                 raise ValueError(
-                    f"{owner}{f.op.name} {place} updates a Variable, which has no meaning there. Return the value and "
-                    "update the Variable with it outside, or use a function that updates none (batch_stat=False)"
+                    f"{owner}{f.op.name} {place} updates a Variable, which is not possible there. Return the value "
+                    "and update the Variable outside, or use a function that updates nothing (batch_stat=False)"
                 )
             if id(leaf) in given:
                 raise ValueError(
-                    f"{owner}{f.op.name} {place} updates an argument of the body, which is not a leaf that could keep "
-                    "the value; return it, as a carry for the next step"
+                    f"{owner}{f.op.name} {place} updates an argument of the body, but only leaves can be updated; "
+                    "return the new value as a carry for the next step"
                 )
             value, before = f.outputs[index], newest.get(id(leaf))
             newest[id(leaf)] = leaf, value if before is None else _with_leaf(value, leaf, before[1])

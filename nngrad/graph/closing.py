@@ -222,7 +222,7 @@ def close(outputs: Sequence[Variable], inputs: Sequence[Variable], outside: int 
     numbers, places = closing.numbers(outputs), [source_location_of(f) for f in closing.functions]
     block = closing.block(numbers, places)
     if len(block.inputs) > len(inputs):
-        raise ValueError("the graph has leaves that are not among its inputs")
+        raise ValueError("the graph depends on leaves that are not among its inputs")
     taken = None if outside is None or not closing.derived else closing.taken(outside, places)
     return block if taken is None else block.with_taken(taken)
 

@@ -45,10 +45,10 @@ def backward_named(placed: tuple[Any, ...], options: BackwardOptions) -> Backwar
 
 def _named(names: tuple[str, ...], placed: tuple[Any, ...], options: Mapping[str, Any]) -> dict[str, Any]:
     if len(placed) > len(names):
-        raise TypeError(f"expected at most {', '.join(names)} by position, got {len(placed)} arguments")
+        raise TypeError(f"expected at most {len(names)} positional arguments ({', '.join(names)}), got {len(placed)}")
     found = dict(zip(names, placed, strict=False))
     if twice := found.keys() & options.keys():
-        raise TypeError(f"{min(twice)}: is given twice, by position and by name")
+        raise TypeError(f"got multiple values for argument {min(twice)!r}")
     return {**found, **options}
 
 
@@ -96,7 +96,7 @@ class Engine:
     def __getattr__(self, name: str) -> Any:
         if name not in self.__slots__:
             raise AttributeError(f"Engine has no {name!r}")
-        raise RuntimeError(f"{name}: graphs run only after `import nngrad`")
+        raise RuntimeError(f"{name}: graphs cannot run before `import nngrad`")
 
 
 engine = Engine()

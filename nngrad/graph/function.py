@@ -218,7 +218,7 @@ class Function(ShownFunction):
             raise TypeError(f"hook: expected an instance of nn.FunctionHook, got {hook!r}")
         name = hook.name if name is None else name
         if name in self.hooks:
-            raise KeyError(f"{self.op.name} has a hook named {name!r} already; give another name")
+            raise KeyError(f"{self.op.name} already has a hook named {name!r}; choose another name")
         hook.added(self)
         # Never changed in place: another thread may be iterating over them.
         function_hooks[weakref.ref(self, _forget_hooks)] = {**self.hooks, name: hook}
@@ -228,7 +228,7 @@ class Function(ShownFunction):
         hooks = self.hooks
         if name not in hooks:
             known = ", ".join(map(repr, hooks)) or "none"
-            raise KeyError(f"{self.op.name} has no hook named {name!r}; it has {known}")
+            raise KeyError(f"{self.op.name} has no hook named {name!r}; its hooks: {known}")
         hook = hooks.pop(name)
         if hooks:
             function_hooks[weakref.ref(self)] = hooks

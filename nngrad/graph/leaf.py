@@ -126,7 +126,7 @@ def refuse_too_many(count: int, **argument: object) -> None:
     """
     if count > 2**27:
         given = ", ".join([f"{name} {value}" for name, value in argument.items()])
-        raise ValueError(f"{given} takes {count} numbers that are computed while the graph is built, more than {2**27}")
+        raise ValueError(f"{given} needs {count} numbers while the graph is built; the limit is {2**27}")
 
 
 def as_variables(
@@ -204,10 +204,10 @@ def warn_where_widened(op: Op, inputs: tuple[Variable, ...]) -> None:
         (name, x), (other, narrow) = data[0], promoted[0]
         called = f" ({narrow.name!r})" if narrow.name else ""
         warn_user(
-            f"{op.name}: {name} is data of {x.spec}, so all that follows is computed in float64, though "
-            f"{other}{called} is {narrow.spec} and needs a gradient; this is slow. Give the data as np.float32, or "
+            f"{op.name}: {name} is {x.spec}, which makes this and all later functions compute in float64, although "
+            f"{other}{called} is {narrow.spec} and needs a gradient; this is slow. Pass the data as np.float32, or "
             "make Variables within nn.context_scope(nn.get_extension_context('cpu')), where float64 arrays become "
-            f"float32. If float64 is meant, let {other} be float64, or cast it: F.cast({other}, 'float64')"
+            f"float32. If you want float64, make {other} float64, or cast it: F.cast({other}, 'float64')"
         )
 
 

@@ -69,7 +69,7 @@ class Links:
 
     def unlinked(self, need_grad: bool | None = None) -> Variable:
         """`get_unlinked_variable`, under the name that nnabla has deprecated."""
-        warn_user("unlinked() is deprecated in nnabla; use get_unlinked_variable()", DeprecationWarning)
+        warn_user("unlinked() is deprecated, as in nnabla; use get_unlinked_variable()", DeprecationWarning)
         return cast("Variable", self).get_unlinked_variable(need_grad)
 
     def clear_all_graph_links(self) -> None:
@@ -104,7 +104,7 @@ class Links:
         if not hasattr(var, "get_unlinked_variable"):
             raise TypeError(f"addgrad: expected a Variable, got {type(var).__name__}")
         if var.spec is not x.spec:
-            raise ValueError(f"addgrad: the gradient is {var.spec}, but the Variable is {x.spec}")
+            raise ValueError(f"addgrad: the gradient must be {x.spec}, like the Variable, got {var.spec}")
         if var._grad is None or var.grad.is_zero:
             return
         own, other = x.grad_var, var.grad_var
@@ -129,7 +129,7 @@ class Links:
         if var is x:
             return
         if var.spec is not x.spec:
-            raise ValueError(f"rewire_on: var is {var.spec}, but this Variable is {x.spec}")
+            raise ValueError(f"rewire_on: var must be {x.spec}, like this Variable, got {var.spec}")
         if any([y is x for f in functions_of([var]) for y in f.inputs]):
             raise ValueError("rewire_on: var depends on this Variable, so the graph would have a cycle")
         below = _functions_below([x])
@@ -154,11 +154,11 @@ def become(x: Variable, spec: Spec, what: str) -> None:
     if x.parent is not None or x.function_references:
         why = "it is the output of a function" if x.parent is not None else "functions were applied to it"
         raise ValueError(
-            f"{what}: {spec} does not fit this Variable of {x.spec}, whose shape and dtype are fixed, since {why}; "
-            f"make a new Variable, or set its value by x.d = ..., which is converted to {x.dtype.name}"
+            f"{what}: cannot make this Variable {spec}. Its shape and dtype are fixed at {x.spec}, because {why}. "
+            f"Make a new Variable, or set its value by x.d = ..., which converts to {x.dtype.name}"
         )
     if x.need_grad and not spec.differentiable:
-        raise TypeError(f"{what}: a Variable with need_grad has a floating dtype, got {spec.dtype.name}")
+        raise TypeError(f"{what}: a Variable with need_grad must have a floating dtype, got {spec.dtype.name}")
     x._grad = None
     x.spec, x._data = spec, NdArray.of_spec(spec)
 
@@ -172,7 +172,7 @@ def keep_gradient(x: Variable, gradient: Variable | None) -> None:
         kind = type(gradient).__name__
         raise TypeError(f"grad_var: expected a Variable or None, got {kind}; set arrays through .g")
     if gradient.spec is not x.spec:
-        raise ValueError(f"grad_var: the gradient is {gradient.spec}, but the Variable is {x.spec}")
+        raise ValueError(f"grad_var: the gradient must be {x.spec}, like the Variable, got {gradient.spec}")
     cell = x.grad
     cell.variable = gradient
     if gradient.parent is not None or gradient.cell is not cell:

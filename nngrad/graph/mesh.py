@@ -100,8 +100,8 @@ class Mesh:
         for each in given:
             for axis in (each,) if isinstance(each, str) else each or ():
                 if axis not in self.sizes:
-                    raise ValueError(f"{name}: is to be divided over {axis!r}, which {self!r} has not; give the mesh "
-                                     f"such an axis, if of size 1: nn.mesh(..., {axis}=1)")
+                    raise ValueError(f"{name}: cannot be divided over {axis!r}, because {self!r} has no such axis; add "
+                                     f"it to the mesh, with size 1 if need be: nn.mesh(..., {axis}=1)")
         if isinstance(axes, str):
             count = self.sizes[axes]
             fitting = [i for i, size in enumerate(shape) if size and size % count == 0]
@@ -110,14 +110,13 @@ class Mesh:
             chosen = max(fitting, key=lambda i: (shape[i], -i))
             return (*[None] * chosen, axes)
         if len(axes) > len(shape):
-            raise ValueError(f"{name}: has {len(shape)} axes, of shape {shape}, but {len(axes)} are to be divided: "
-                             f"{axes}")
+            raise ValueError(f"{name}: cannot divide {len(axes)} axes, {axes}, of an array of shape {shape}")
         for i, each in enumerate(axes):
             names = (each,) if isinstance(each, str) else each or ()
             count = math.prod([self.sizes[axis] for axis in names])
             if shape[i] % count:
-                raise ValueError(f"{name}: axis {i} of shape {shape} is of size {shape[i]}, which cannot be divided "
-                                 f"over the {count} devices of {each!r}")
+                raise ValueError(f"{name}: axis {i} of shape {shape} has size {shape[i]}, which is not divisible by "
+                                 f"the {count} devices of {each!r}")
         return axes
 
     def is_uneven(self, x: Variable) -> bool:
@@ -177,8 +176,8 @@ class Mesh:
             return array
         if isinstance(array, jax.Array) and len(array.sharding.device_set) > 1:
             if array.sharding.device_set != self.device_set:
-                raise ValueError(f"{name}: lies on {len(array.sharding.device_set)} devices that are not those of "
-                                 f"{self!r}; give NumPy arrays, or an array on that mesh")
+                raise ValueError(f"{name}: lies on {len(array.sharding.device_set)} devices other than those of "
+                                 f"{self!r}; pass a NumPy array, or an array on that mesh")
             return array
         if array.dtype.itemsize == 8 and x is not None and not x.spec.needs_x64:
             array = array.astype(jax.dtypes.canonicalize_dtype(array.dtype))

@@ -87,7 +87,7 @@ def no_such_argument(function: str, given: Iterable[str], known: Iterable[str]) 
     names = tuple(known)
     for name in given:
         if name not in names:
-            hint = did_you_mean(name, names) or f"; there are {', '.join(names)}"
+            hint = did_you_mean(name, names) or f"; expected {', '.join(names)}"
             return TypeError(f"{function}: there is no argument {name!r}{hint}")
     return None
 
@@ -227,4 +227,4 @@ class ImportsLeadOn:
         except AttributeError as error:
             raise ImportError(str(error), name=name) from None
         kind = type(found).__name__
-        raise ImportError(f"{name} is no module but a {kind}: write `from {package} import {last}`", name=name)
+        raise ImportError(f"{name} is a {kind}, not a module; write `from {package} import {last}`", name=name)

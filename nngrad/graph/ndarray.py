@@ -178,7 +178,7 @@ class NdArray(CellOperators):
         if mode not in ("r", "w", "rw"):
             raise ValueError(f"mode: expected 'r', 'w' or 'rw', got {mode!r}")
         if dtype is not None and dtype_of(dtype) != self.dtype:
-            raise ValueError(f"dtype: the cell is {self.dtype.name}, and stays so; use cast({dtype!r}), a new cell")
+            raise ValueError(f"dtype: the cell's dtype is fixed at {self.dtype.name}; cast({dtype!r}) makes a new cell")
         return self.view if mode == "r" else self.data
 
     def set(self, value: object, name: str = "value") -> None:
@@ -272,7 +272,7 @@ class NdArray(CellOperators):
     def _single(self) -> Any:
         """The value of a cell of one element."""
         if self.size != 1:
-            raise TypeError(f"only a cell of one element is a number; this one has shape {self.shape}")
+            raise TypeError(f"only a cell of one element converts to a number; this one has shape {self.shape}")
         return self.view.reshape(())
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
@@ -301,7 +301,7 @@ def checked_shape(shape: object) -> Shape:
     except (TypeError, AttributeError) as error:
         message = f"shape: expected a tuple of ints, got {shape!r}"
         if isinstance(shape, list | tuple | np.ndarray):
-            message += "; nn.Variable.from_numpy_array(values) holds values"
+            message += "; to hold values, use nn.Variable.from_numpy_array(values)"
         raise TypeError(message) from error
     if any(n < 0 for n in result):
         raise ValueError(f"shape: sizes must not be negative, got {result}")
@@ -360,8 +360,8 @@ def fitted_array(value: object, spec: Spec, name: str = "value") -> Any:
             return filled
         except ValueError:
             raise ValueError(
-                f"{name}: shape {tuple(array.shape)} does not fit a cell of shape {spec.shape}; give an array of that "
-                "shape, one that broadcasts to it, or a scalar to fill it"
+                f"{name}: expected an array of shape {spec.shape}, or one that broadcasts to it, such as a scalar, "
+                f"got shape {tuple(array.shape)}"
             ) from None
     return converted(array, spec.dtype, name)
 

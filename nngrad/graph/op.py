@@ -202,9 +202,9 @@ class Op(Facts, Generic[P, R]):
             ValueError: An argument has an invalid value, or the op does not take so many inputs.
         """
         if count < self.least_inputs or (count > len(self.input_names) and not self.variadic):
-            raise ValueError(f"{self.name}: it does not take {count} inputs")
+            raise ValueError(f"{self.name}: cannot take {count} inputs")
         if len(arguments) != len(self._checks):
-            raise TypeError(f"{self.name}: it takes {len(self._checks)} arguments, got {len(arguments)}")
+            raise TypeError(f"{self.name}: expected {len(self._checks)} arguments, got {len(arguments)}")
         return tuple([
             value if value is default else check(value, count) if each else check(value)
             for value, default, (check, each) in zip(arguments, self.defaults, self._checks, strict=True)
@@ -231,7 +231,7 @@ class Op(Facts, Generic[P, R]):
         """The docstring of `forward`; for nngrad's own ops, completed for each argument."""
         if not self.is_own:
             return self.forward.__doc__
-        raises = {"TypeError": "`key` is no uint32[2]."} if "key" in self.input_names else {}
+        raises = {"TypeError": "`key` is not uint32[2]."} if "key" in self.input_names else {}
         refused = refused_by(self.forward, self.broadcasts)
         return completed_docstring(self.forward, self.__signature__.parameters, usual_of(self.forward), raises, refused)
 

@@ -100,7 +100,7 @@ class WithBlock:
             raise TypeError(f"function: expected a function to decorate, got {type(function).__name__}")
         if inspect.isasyncgenfunction(function):
             raise TypeError(
-                f"{function.__name__} is an async generator, which a block cannot decorate; write `with` in its body"
+                f"{function.__name__} is an async generator, which cannot be decorated; use `with` in its body instead"
             )
         if inspect.iscoroutinefunction(function):
 

@@ -1,10 +1,8 @@
-"""Functions made from a Block, many at a time, and their origins: the calls of rules, as columns beside its steps.
+"""Make functions from a Block, many at a time, and their origins: the calls of rules, as columns beside its steps.
 
 A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
 and for which gradients. This is rarely asked, and many of these gradients are in no result: in a chain of 1,600
 functions, 1,600 of the 4,000 that the rules emit. So they are built on demand.
-
-Also the gradients that were taken in a block, which itself has only their functions.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
-"""The state of the process: refuse to compute in forked children, which lack JAX's threads; refuse to change stored
-values while JAX traces; repair what an interrupt leaves behind in JAX; and exchange arrays with other processes.
+"""The process: refuse to compute in forked children, which lack JAX's threads; refuse to change stored values while JAX
+traces; repair JAX's state after an interrupt; and exchange arrays with other processes.
 
-Also the private names of JAX that nngrad uses, which no other file names. Without any of them, nngrad computes the same
-results; `without` says what becomes slower or is refused.
+Private names of JAX are listed in `USES`, and no other file names them. Any version of JAX may move them: nngrad then
+computes the same results, and `Use.without` says what becomes slower or is refused.
 """
 
 from __future__ import annotations
@@ -40,12 +40,12 @@ class Use(NamedTuple):
 DISK = "no executables are kept on disk"
 USES = (
     Use("jax._src.core", ("trace_ctx",),
-        "that values are changed where JAX traces a function is not refused by name, and a Ctrl-C that comes just as "
-        "JAX turns to another function may leave it there"),
-    Use("jax._src.core", ("get_axis_env",), "functions of JAX's are traced anew at each call"),
+        "no clear error if values are changed while JAX traces, and a Ctrl-C just as JAX enters another trace may "
+        "leave it there"),
+    Use("jax._src.core", ("get_axis_env",), "functions of JAX are traced anew at each call"),
     Use("jax._src.xla_bridge", ("backends_are_initialized",),
-        "a forked process says that it cannot compute, though JAX may not have been started"),
-    Use("jax._src.distributed", ("global_state",), "several processes cannot be joined by nn.hosts"),
+        "a forked process refuses to compute even if JAX had not been initialised"),
+    Use("jax._src.distributed", ("global_state",), "nn.hosts cannot join several processes"),
     Use("jax._src.config", ("trace_context",), DISK),
     Use("jax._src.tree_util", ("dispatch_registry",), DISK),
     Use("jax._src.lib", ("xla_client.DeviceList", "xla_client._xla.pjit"), DISK),
@@ -111,9 +111,9 @@ def check_process() -> None:
     """
     if Process.cannot_compute:
         raise RuntimeError(
-            "this process was forked after JAX had been started, and JAX's threads do not live in it, so that nothing "
-            "can be computed here. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or fork "
-            "them before the first computation"
+            "cannot compute in this process: it was forked after JAX had been initialised, and has none of JAX's "
+            "threads. Start processes with multiprocessing.get_context('spawn') or 'forkserver', or fork them before "
+            "the first computation"
         )
 
 
@@ -125,8 +125,8 @@ def check_not_traced(what: str, instead: str) -> None:
     """
     if _trace is not None and not _trace.is_top_level():
         raise TypeError(
-            f"{what} cannot be called where JAX traces a function (jax.jit, jax.grad, jax.vmap): it changes values "
-            f"that are kept. It is compiled already; for a function to be traced use {instead}"
+            f"{what} cannot be called while JAX traces a function (jax.jit, jax.grad, jax.vmap), because it changes "
+            f"stored values. It is compiled already; to trace it, use {instead}"
         )
 
 
@@ -226,8 +226,8 @@ def groups_of(op: Op, arguments: tuple[Any, ...]) -> frozenset[Processes]:
     found = groups_within(arguments)
     if found and not op.lockstep:
         raise ValueError(
-            f"{op.name}: its body exchanges arrays with other processes, but how often it runs may differ from process "
-            "to process, and one would wait for another for ever; exchange before or after it"
+            f"{op.name}: its body exchanges arrays with other processes, but each process may run it a different "
+            "number of times, and one would wait forever; exchange before or after it"
         )
     own = None if op.exchanges is None else op.exchanges(arguments)
     return found if own is None else found | {own}
@@ -252,8 +252,8 @@ def group_of(groups: Iterable[Processes]) -> Processes | None:
     listed = sorted(groups)
     if len(listed) > 1:
         raise ValueError(
-            f"the graph exchanges among the processes {listed[0]} and among {listed[1]}; one graph can do so among one "
-            "group only: compute it in parts, and hand over values from one to the next"
+            f"the graph exchanges arrays among the processes {listed[0]} and among {listed[1]}, but a graph supports "
+            "one group only; compute it in parts, and pass values from one to the next"
         )
     return listed[0] if listed else None
 
@@ -342,8 +342,8 @@ def check_equal(array: np.ndarray[Any, Any], what: str) -> None:
     found = gathered_rows(np.frombuffer(digest.digest(), np.uint32))
     others = [i for i in range(len(found)) if not np.array_equal(found[i], found[0])]
     if others:
-        raise ValueError(f"{what} differ between process {others[0]} and process 0; let all processes start from "
-                         "the same seed (nn.seed, and that of NumPy for initial values), or load the same file")
+        raise ValueError(f"{what} differ between process {others[0]} and process 0; give all processes the same seed "
+                         "(nn.seed, and NumPy's for initial values), or load the same file in all")
 
 
 def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape | None) -> jax.Array:
@@ -362,8 +362,8 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape
     if shape is None:
         _check_equal(part, name)
     elif part.ndim and count > 1 and (part.shape[0] * count, *part.shape[1:]) != shape:
-        raise ValueError(f"{name}: the graph was built for shape {shape}, of which each of {count} processes gives a "
-                         f"part of {shape[0] / count:g} rows; got a part of shape {part.shape}")
+        raise ValueError(f"{name}: the graph was built for shape {shape}, so each of {count} processes must give a "
+                         f"part of {shape[0] / count:g} rows, got one of shape {part.shape}")
     if part.ndim == 0 or count == 1:
         return shared(part, mesh.sharding(), name)
     whole = (part.shape[0] * count, *part.shape[1:])
@@ -373,9 +373,9 @@ def global_batch(part: np.ndarray[Any, Any], mesh: Mesh, name: str, shape: Shape
         devices = mesh.grid.devices.reshape(count, -1)
         if mesh.grid.axis_names[0] != "data":
             size = mesh.sizes["data"]
-            raise ValueError(f"{name}: {whole[0]} rows, {part.shape[0]} from each of {count} processes, cannot be "
-                             f"divided over the {size} devices of 'data', which is not the first axis of the mesh; let "
-                             f"it be the first, or each process give a multiple of {size // count}")
+            raise ValueError(f"{name}: cannot divide {whole[0]} rows, {part.shape[0]} from each of {count} processes, "
+                             f"over the {size} devices of 'data', which is not the first axis of the mesh; make it "
+                             f"the first, or let each process give a multiple of {size // count} rows")
         sharding = NamedSharding(jax.sharding.Mesh(devices, ("process", "device")), PartitionSpec("process"))
     made: jax.Array = jax.make_array_from_process_local_data(sharding, part, whole)
     return made
@@ -386,7 +386,7 @@ def _check_equal(part: np.ndarray[Any, Any], name: str) -> None:
     found = gathered_rows(np.array([part.ndim, *part.shape[:7], *[0] * (7 - part.ndim)], np.int32))
     if not (found == found[0]).all():
         shapes = ", ".join([f"{tuple(map(int, row[1 : 1 + row[0]]))} in process {i}" for i, row in enumerate(found)])
-        raise ValueError(f"{name}: each process has to give a part of the same shape, got {shapes}")
+        raise ValueError(f"{name}: all processes must give parts of the same shape, got {shapes}")
 
 
 def parts_of(mesh: Mesh) -> int:

@@ -189,6 +189,6 @@ def _said(annotation: Any) -> str:
     if kind is np.ndarray:
         return "an array"
     if inner:
-        return "a dict" if issubclass(kind, Mapping) else f"a list, each {_said(inner[0])},"
+        return "a dict" if issubclass(kind, Mapping) else f"a list whose items are each {_said(inner[0])}"
     name = "None" if kind is NoneType else getattr(kind, "__name__", str(kind))
     return name if kind is NoneType else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

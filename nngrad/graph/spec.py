@@ -97,7 +97,7 @@ def dtype_of(dtype: object) -> DType:
             raise TypeError
         result: DType = np.dtype(dtype)  # type: ignore[call-overload]
     except (TypeError, ValueError, SyntaxError) as error:
-        raise TypeError(f"dtype: {dtype!r} is not a dtype; give e.g. 'float32' or np.float64") from error
+        raise TypeError(f"dtype: expected a dtype such as 'float32' or np.float64, got {dtype!r}") from error
     if not result.isnative:
         result = result.newbyteorder("=")
     found = _BUILT_IN.get(result)
@@ -110,7 +110,7 @@ def dtype_of(dtype: object) -> DType:
 def complex_hint(dtype: Any) -> str:
     """A hint on complex numbers, for messages that `dtype` is not supported."""
     is_complex = getattr(dtype, "kind", "") == "c"
-    return "; there are no complex numbers here: give x.real and x.imag as two arrays" if is_complex else ""
+    return "; complex numbers are not supported: pass x.real and x.imag as two arrays" if is_complex else ""
 
 
 def is_differentiable(dtype: DType) -> bool:
@@ -164,18 +164,18 @@ def array_of(value: object, name: str) -> Any:
         return value
     refuse_tracer(value, name)
     if isinstance(value, np.ma.MaskedArray) and np.ma.is_masked(value):
-        raise TypeError(f"{name}: a part of the array is masked, and an array here has no mask; give e.g. x.filled(0)")
+        raise TypeError(f"{name}: masked arrays are not supported; pass x.filled(0), for example")
     array: Any = value
     if not isinstance(value, jax.Array):
         try:
             array = np.asarray(value)
         except ValueError as error:
-            raise ValueError(f"{name}: not a rectangular array of numbers ({error})") from error
+            raise ValueError(f"{name}: expected a rectangular array of numbers ({error})") from error
     try:
         dtype = dtype_of(array.dtype)
     except TypeError:
         raise TypeError(
-            f"{name}: dtype {array.dtype} is not supported; give an array of a real, integer or bool dtype of up to "
+            f"{name}: dtype {array.dtype} is not supported; pass an array of a real, integer or bool dtype of up to "
             f"64 bits, such as np.asarray(x, np.float32){complex_hint(array.dtype)}"
         ) from None
     return array if array.dtype == dtype else array.astype(dtype)
@@ -185,9 +185,9 @@ def refuse_tracer(value: object, name: str) -> None:
     """Raise a TypeError that begins with `name` if `value` is a JAX tracer."""
     if isinstance(value, jax.core.Tracer):
         raise TypeError(
-            f"{name}: got a tracer of JAX, which no Variable can hold. In what JAX traces (jax.grad, jit, "
-            "F.jax_function, the forward of a FunctionNode) use jax.numpy in place of F; or build the graph outside, "
-            "and have nn.to_jax(outputs, inputs) make a JAX function of it"
+            f"{name}: got a JAX tracer, which a Variable cannot hold. In functions that JAX traces (jax.grad, jit, "
+            "F.jax_function, the forward of a FunctionNode), use jax.numpy instead of F; or build the graph outside "
+            "and convert it with nn.to_jax(outputs, inputs)"
         )
 
 
@@ -198,7 +198,7 @@ def narrowed(array: np.ndarray[Any, Any], name: str) -> np.ndarray[Any, Any]:
     if array.dtype.kind in "iu":
         bounds = np.iinfo(np.int32)
         if array.size and (array.min() < bounds.min or array.max() > bounds.max):
-            raise ValueError(f"{name}: an int does not fit int32; give dtype='int64' or a NumPy array of that dtype")
+            raise ValueError(f"{name}: an int does not fit in int32; pass dtype='int64', or a NumPy array of int64")
         return array.astype(np.int32)
     return array
 
@@ -233,6 +233,6 @@ def _check_whole_numbers(values: np.ndarray[Any, Any], dtype: DType, name: str) 
         strays = wide[~fits].reshape(-1).tolist()
     if strays:
         raise ValueError(
-            f"{name}: {strays[0]} is not a whole number from {bounds.min} to {bounds.max}, which is what {dtype.name} "
-            "holds; cast the array yourself if that is meant, or use another dtype"
+            f"{name}: {dtype.name} holds integers between {bounds.min} and {bounds.max}, got {strays[0]}; cast the "
+            "array yourself, or use another dtype"
         )

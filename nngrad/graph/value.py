@@ -39,9 +39,9 @@ def on_host(array: Any) -> np.ndarray[Any, Any]:
     """
     if isinstance(array, jax.Array) and not (array.is_fully_addressable or array.is_fully_replicated):
         raise RuntimeError(
-            f"an array of shape {array.shape} is divided over several processes, none of which has all of it. Call "
+            f"cannot read an array of shape {array.shape} that is divided over several processes. Call "
             "jax.experimental.multihost_utils.process_allgather(x.data.array, tiled=True) in all of them, or read "
-            "something that is whole, such as a sum"
+            "a value that each process has whole, such as a sum"
         )
     return np.asarray(array)
 
@@ -144,10 +144,10 @@ class NotKept(Zeros):
     __slots__ = ()
 
     def complete(self) -> None:
-        """Raise an error that says so."""
+        """Raise a RuntimeError."""
         raise RuntimeError(
-            "g: backward() has not kept the gradient of this intermediate value; call backward(retain_grad=True), or "
-            "set its `persistent` to True before; assigning .g sets it"
+            "g: backward() did not keep the gradient of this intermediate value; call backward(retain_grad=True), set "
+            "`persistent` to True before backward(), or assign .g yourself"
         )
 
 

@@ -152,7 +152,7 @@ class Variable(ShownVariable, Operators, Links):
         if value is not None and not isinstance(value, bool | np.bool_):
             raise TypeError(f"need_grad: expected True or False, got {value!r}")
         if value and not self.spec.differentiable:
-            raise TypeError(f"need_grad: a Variable of {self.dtype.name} has no gradient; give it a floating dtype")
+            raise TypeError(f"need_grad: the Variable must have a floating dtype, got {self.dtype.name}")
         self._need_grad = None if value is None and self.parent is not None else bool(value)
 
     def get_unlinked_variable(self, need_grad: bool | None = None) -> Variable:
@@ -241,7 +241,7 @@ class Variable(ShownVariable, Operators, Links):
         if not isinstance(cell, NdArray):
             raise TypeError(f"{name}: expected an NdArray, got {type(cell).__name__}; set values through .d or .g")
         if cell.spec is not self.spec:
-            raise ValueError(f"{name}: the cell is {cell.spec}, but the Variable is {self.spec}")
+            raise ValueError(f"{name}: the cell must be {self.spec}, like the Variable, got {cell.spec}")
         return cell
 
     @property
@@ -363,8 +363,8 @@ class Variable(ShownVariable, Operators, Links):
     def __reduce__(self) -> tuple[Any, ...]:
         if self.parent is not None:
             raise TypeError(
-                f"a Variable that {self.parent.op.name} computes cannot be pickled or copied without its graph; "
-                "take its array .d or a leaf, get_unlinked_variable()"
+                f"an output of {self.parent.op.name} cannot be pickled or copied without its graph; take its array, "
+                ".d, or make a leaf of it, get_unlinked_variable()"
             )
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
 

@@ -86,7 +86,7 @@ def _named(x: Variable, leaf: str) -> str:
 
 
 def _place(f: Function) -> str:
-    return str(getattr(f, "location", None) or "a place that is not known: it was built outside of debug mode")
+    return str(getattr(f, "location", None) or "an unknown place: it was built outside debug mode")
 
 
 def _called(f: Function) -> str:

@@ -206,7 +206,7 @@ def describe(outputs: Variable | Iterable[Variable], parameters: Parameters = No
     """
     listed = variables(outputs, "outputs")
     if not listed:
-        raise ValueError("outputs: there are none, and so no graph; give at least one Variable")
+        raise ValueError("outputs: expected at least one Variable, got none")
     return _Describing(listed, parameter_names(parameters)).run()
 
 

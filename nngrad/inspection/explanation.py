@@ -88,12 +88,12 @@ class Explanation(NamedTuple):
     def _lines(self) -> list[str]:
         loops = [f"compiled as a loop: {loop.steps} steps of {loop.functions} functions" for loop in self.loops]
         return loops + [
-            f"{each.leaves} leaves hold the same {each.spec}: an array is another leaf in each call that takes it. "
-            "Make it a Variable once, before the calls, and their recurrence can be compiled as a loop"
+            f"{each.leaves} leaves hold the same {each.spec}: each call that is given an array makes a new leaf of it. "
+            "Make it a Variable once, before the calls, so that their recurrence can be compiled as a loop"
             for each in self.equal_leaves
         ] + [
-            f"{each.layers} layers one after another share {', '.join(each.parameters)}. Unless they are steps of a "
-            "recurrence, give each its own: name= for layers of one kind in one scope, or another Module"
+            f"{each.layers} consecutive layers share {', '.join(each.parameters)}. Unless they are steps of a "
+            "recurrence, give each its own: use name= for layers of one kind in one scope, or another Module"
             for each in self.shared_layers
         ]
 
@@ -123,7 +123,7 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     for i, gx in enumerate(given):
         derived_by = derivation_of(gx)
         if derived_by is None:
-            raise ValueError(f"gradients[{i}] is no result of nn.grad")
+            raise ValueError(f"gradients[{i}] is not a result of nn.grad")
         results.append(derived_by)
     counted = count(given, each_step=False)
     nothing = Tally(0, 0, 0, 0, 0)
@@ -198,7 +198,7 @@ def show_passes(outputs: Variable | Iterable[Variable], platform: str | None = N
     program = linearize(listed, device=device_of(listed)).program
     place = platform_of(program) if platform is None else platform
     if platform is not None and platform not in (*PLATFORMS, "gpu", "cuda", "rocm", "tpu"):
-        raise ValueError(f"platform: there is none called {platform!r}; expected 'cpu', 'gpu' or 'tpu'")
+        raise ValueError(f"platform: must be 'cpu', 'gpu' or 'tpu', got {platform!r}")
     is_cut = is_too_long(program) and lowered(program, place).partitions is not None
     hoisted = program.block if is_cut or "hoist" in program.without else HOIST.run(program.block)
     stages = [(HOIST, program.block, hoisted), *steps_of_lowering(program, place)]

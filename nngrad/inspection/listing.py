@@ -252,7 +252,7 @@ def _checked_columns(columns: Any) -> tuple[str, ...] | None:
     listed = list(names)
     for name in listed:
         if name not in COLUMNS:
-            hint = did_you_mean(str(name), COLUMNS) or f'; there are {", ".join(COLUMNS)}, and "all"'
+            hint = did_you_mean(str(name), COLUMNS) or f'; expected {", ".join(COLUMNS)} or "all"'
             raise ValueError(f"columns: there is no column {name!r}{hint}")
     return tuple([name for name in COLUMNS if name in listed])
 

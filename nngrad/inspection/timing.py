@@ -183,8 +183,8 @@ def measure(
         compiled = executables.info().misses
         samples = [Milliseconds(*_phases(build), _iteration(build)) for _ in range(iterations)]
         if executables.info().misses > compiled:
-            warnings.warn("measure: something was compiled after the warm-up, and its time is included; does the "
-                          "structure of the graph change from call to call?", RuntimeWarning, stacklevel=2)
+            warnings.warn("measure: the timings include a compilation after the warm-up; does the structure of the "
+                          "graph change from call to call?", RuntimeWarning, stacklevel=2)
     run = min([sample.forward + sample.backward for sample in samples])
     stages = Stages(max(first - trace - lower - compiling - run, 0.0), trace, lower, compiling, run)
     return Timing(samples, first, target or jax.local_devices()[0], title, stages)
@@ -230,7 +230,7 @@ def _differentiated(loss: Variable) -> list[Variable]:
     """The leaves that the gradient is taken with respect to."""
     leaves = [x for x in leaves_of([loss]) if x._need_grad and x.spec.differentiable]
     if not leaves:
-        raise ValueError("loss: no leaf above it has need_grad, so there is nothing to differentiate")
+        raise ValueError("loss: depends on no leaf with need_grad, so there is nothing to differentiate")
     return leaves
 
 
@@ -244,9 +244,9 @@ def _builder(loss: Any) -> Callable[[], Variable]:
         if not isinstance(y, Variable):
             raise TypeError(f"loss: the function must return a Variable, got {type(y).__name__}")
         if not y.spec.differentiable:
-            raise TypeError(f"loss: is {y.dtype.name}; only floating dtypes can be differentiated")
+            raise TypeError(f"loss: must have a floating dtype to be differentiated, got {y.dtype.name}")
         if y.parent is None:
-            raise ValueError("loss: is a leaf, so there is nothing to compute")
+            raise ValueError("loss: must be the output of a function, got a leaf, so there is nothing to compute")
         return y
 
     return build

@@ -94,9 +94,9 @@ class AdaBound(Declared):
     def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
         super().__post_init__(rate, lr)
         if not self.gamma:
-            raise ValueError("gamma: must be above 0")
+            raise ValueError("gamma: must be positive, got 0")
         if not self._initial_lr:
-            raise ValueError("alpha: the bounds are in proportion to the first learning rate, so that must not be 0")
+            raise ValueError("alpha: the first learning rate must not be 0, because the bounds are proportional to it")
 
     def transformation(self, lr: Any) -> Transformation:
         return self._bounded(lr, bias_correction=True, largest=False)

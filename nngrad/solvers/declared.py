@@ -42,7 +42,7 @@ class Declared(Solver):
 
     def __post_init__(self, rate: Rate, lr: Rate | None = None) -> None:
         if lr is not None and rate is not self.__dataclass_fields__[self.rate_name].default:  # type: ignore[attr-defined]
-            raise TypeError(f"lr: is the same as {self.rate_name}, which is given too")
+            raise TypeError(f"lr: is another name for {self.rate_name}; give only one of the two")
         super().__init__(rate if lr is None else lr)
         for each in fields(self):  # type: ignore[arg-type]
             if "checked" in each.metadata:

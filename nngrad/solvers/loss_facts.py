@@ -50,9 +50,9 @@ def transformed(
         if missing is None:
             raise
         asked = missing[1]
-        there = f"gives it {', '.join(facts)} and no others" if facts else (
-            "knows gradients alone; nn.train_step gives it value, grad and value_fn")
-        raise TypeError(f"the optax transformation asks for {asked}, and this update {there}") from error
+        there = f"passes only {', '.join(facts)}" if facts else (
+            "passes only gradients; nn.train_step passes value, grad and value_fn")
+        raise TypeError(f"the optax transformation requires {asked}, but this update {there}") from error
     return updates, new
 
 
@@ -74,7 +74,7 @@ def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
     more = f"; and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
     shown = "; ".join(named[:_MOST_NAMED])
     warn_user(
-        f"{where}: the loss depends on leaves with need_grad that no solver trains: {shown}{more}. Give them to the "
-        "solver (get_parameters() of a Module finds Modules and leaves that are its attributes, or in lists, tuples "
-        "and dicts of these, and no others), or set their need_grad to False"
+        f"{where}: the loss depends on leaves with need_grad that no solver trains: {shown}{more}. Pass them to the "
+        "solver (get_parameters() of a Module finds only Modules and leaves that are its attributes, or in lists, "
+        "tuples and dicts of these), or set their need_grad to False"
     )

@@ -56,11 +56,11 @@ class DynamicLossScale:
         self.maximum = as_power_of_two(maximum, "maximum")
         self.factor = as_power_of_two(factor, "factor")
         if self.factor <= 1:
-            raise ValueError(f"factor: must be more than 1, got {factor!r}")
+            raise ValueError(f"factor: must be above 1, got {factor!r}")
         self.interval = checked_count(interval, "interval")
         if not self.minimum <= self.scale <= self.maximum:
-            raise ValueError(f"scale: must lie between minimum and maximum, got {self.scale:g}, "
-                             f"minimum {self.minimum:g} and maximum {self.maximum:g}")
+            raise ValueError(f"scale: must be between minimum {self.minimum:g} and maximum {self.maximum:g}, "
+                             f"got {self.scale:g}")
 
     def __repr__(self) -> str:
         return f"DynamicLossScale(scale={self.scale:g}, interval={self.interval}, factor={self.factor:g})"
@@ -73,7 +73,7 @@ class DynamicLossScale:
         """Raise a ValueError unless the scale can become `scale`."""
         power = as_power_of_two(scale, name)
         if not self.minimum <= power <= self.maximum:
-            raise ValueError(f"{name}: must lie between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
+            raise ValueError(f"{name}: must be between minimum {self.minimum:g} and maximum {self.maximum:g} of the "
                              f"solver's loss scale, got {power:g}")
 
     def adjusted(self, state: DynamicState, finite: Any) -> DynamicState:

@@ -311,6 +311,6 @@ class Lamb(Declared):
 def decay_per_rate(wd: float, first: float) -> float:
     """Weight decay per unit of learning rate, where `wd` is the decay at the first learning rate."""
     if wd and not first:
-        raise ValueError("wd: weight decay is in proportion to the first learning rate, so that must not be 0; a "
-                         "schedule that begins with 0 is given to set_learning_rate instead")
+        raise ValueError("wd: the first learning rate must not be 0, because weight decay is proportional to it; pass "
+                         "a schedule that begins with 0 to set_learning_rate instead")
     return wd / first if wd else 0.0

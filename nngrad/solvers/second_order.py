@@ -79,7 +79,7 @@ class GaussNewton(Solver):
         self.damping = as_rate(damping, "damping")
         self.line_search = as_int(line_search)
         if self.line_search < 0 or (adaptive and not self.line_search):
-            least = "at least 1 with adaptive=True" if adaptive else "not negative"
+            least = "1 or more with adaptive=True" if adaptive else "0 or more"
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")
         if method is not None and method not in METHODS:
             raise ValueError(f"method: must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
@@ -93,8 +93,8 @@ class GaussNewton(Solver):
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         if scale is not None:
-            raise ValueError("loss_scaling: S.GaussNewton solves with Jacobians, which are not scaled; train in "
-                             "float64, or float32")
+            raise ValueError("loss_scaling: not available for S.GaussNewton, whose Jacobians are not scaled; train in "
+                             "float32 or float64")
 
     def transformation(self, lr: Any) -> Transformation:
         def init(params: Any) -> GaussNewtonState:  # optax passes placeholders for parameters

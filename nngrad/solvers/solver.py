@@ -171,7 +171,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         if isinstance(param_dict, HasParameters):
             param_dict = param_dict.get_parameters()
         if not isinstance(param_dict, Mapping):
-            raise TypeError("set_parameters: expected Variables by name, such as nn.get_parameters() or {'w': w}, "
+            raise TypeError("set_parameters: expected a dict of Variables, such as nn.get_parameters() or {'w': w}, "
                             f"or a Module, got {type(param_dict).__name__}")
         given = dict(param_dict)
         for name, p in given.items():
@@ -193,7 +193,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         gone = [keys] if isinstance(keys, str) else list(keys)
         unknown = [key for key in gone if key not in self._params]
         if unknown:
-            raise KeyError(f"remove_parameters: no parameter {', '.join(map(repr, unknown))}")
+            raise KeyError(f"remove_parameters: the solver has no parameter {', '.join(map(repr, unknown))}")
         left = OrderedDict((name, p) for name, p in self._params.items() if name not in gone)
         self._replace(left, list(left))
 
@@ -350,7 +350,7 @@ class FromOptax(Solver):
             self._lr = math.nan  # unknown
         if isinstance(tx, optax.GradientTransformation):
             if lr is not None:
-                raise TypeError("lr: a transformation has its own; give lr with a function such as optax.adam")
+                raise TypeError("lr: the transformation has its own; pass lr with a function such as optax.adam")
         elif not callable(tx) or lr is None:
             raise TypeError(f"expected an optax GradientTransformation, or a function such as optax.adam with lr, "
                             f"got {tx!r} and lr={lr!r}")
@@ -362,6 +362,6 @@ class FromOptax(Solver):
 
     def set_learning_rate(self, learning_rate: Rate) -> None:
         if self._own_rate:
-            raise ValueError("the learning rate is the transformation's own; "
-                             "make the solver as Solver.from_optax(optax.adam, lr=...) to set it")
+            raise ValueError("cannot set the learning rate, which belongs to the transformation; "
+                             "make the solver with Solver.from_optax(optax.adam, lr=...)")
         super().set_learning_rate(learning_rate)

@@ -126,15 +126,15 @@ def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, in
         ValueError: A count is not an int, is negative, or differs between parameters.
     """
     if not isinstance(states, Mapping):
-        raise TypeError(f"set_states: expected states by name, got {type(states).__name__}")
+        raise TypeError(f"set_states: expected a dict of states by name, got {type(states).__name__}")
     named: dict[str, Any] = {}
     counts: dict[str, int] = {}
     for parameter, state in states.items():
         if not hasattr(state, "pstate") or not hasattr(state, "t"):
-            raise TypeError(f"set_states: {parameter!r} must be a SolverState, with pstate and t, as get_states gives "
-                            f"it, got {type(state).__name__}")
+            raise TypeError(f"set_states: {parameter!r} must be a SolverState, with pstate and t, as from get_states, "
+                            f"got {type(state).__name__}")
         if isinstance(state.t, bool) or not isinstance(state.t, int | np.integer) or not 0 <= state.t < 2**31:
-            raise ValueError(f"set_states: t of {parameter!r} counts, so it must be an int, 0 or more, got {state.t!r}")
+            raise ValueError(f"set_states: t of {parameter!r} must be an int between 0 and 2**31 - 1, got {state.t!r}")
         counts[parameter] = int(state.t)
         for what, array in state.pstate.items():
             cell = array.data if isinstance(array, Variable) else array
@@ -144,7 +144,7 @@ def named_of(states: Any, counted: bool) -> tuple[dict[str, Any], int | None, in
     fewest, most = min(counts, key=counts.__getitem__, default=""), max(counts, key=counts.__getitem__, default="")
     if counted and counts and counts[fewest] != counts[most]:
         raise ValueError(f"set_states: t is {counts[fewest]} for {fewest!r} and {counts[most]} for {most!r}, but this "
-                         "solver counts the updates of all its parameters together: train them by two solvers")
+                         "solver has one count of updates for all its parameters; use two solvers")
     return named, counts.get(most), counts.get(most) if shared is None else shared
 
 
@@ -164,7 +164,7 @@ def fitting_states(states: Mapping[str, Any], own: Mapping[str, Any], scaling: L
             raise ValueError(f"set_states: {name!r} must be {leaf.dtype.name}{list(leaf.shape)}, "
                              f"got {array.dtype.name}{list(array.shape)}")
         if name.rpartition(".")[2] in _COUNTERS and (array < 0).any():
-            raise ValueError(f"set_states: {name!r} counts, so it must not be negative, got {array}")
+            raise ValueError(f"set_states: {name!r} is a counter and must not be negative, got {array}")
     if isinstance(scaling, DynamicLossScale):
         scaling.check_scale(given["loss_scale.scale"], "set_states: 'loss_scale.scale'")
     return given

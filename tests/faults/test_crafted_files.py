@@ -206,5 +206,5 @@ def _shown(value: Any) -> str:
 
 
 def test_what_is_no_state() -> None:
-    with pytest.raises(TypeError, match="set_states: expected states by name, got list"):
+    with pytest.raises(TypeError, match="set_states: expected a dict of states by name, got list"):
         scaled_solver().set_states([1])

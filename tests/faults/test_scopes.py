@@ -377,7 +377,7 @@ def test_what_a_block_cannot_decorate(block: Any) -> None:
     async def generator() -> Any:
         yield 1
 
-    with pytest.raises(TypeError, match="async generator, which a block cannot decorate; write `with` in its body"):
+    with pytest.raises(TypeError, match="async generator, which cannot be decorated; use `with` in its body instead"):
         block(generator)
     with pytest.raises(TypeError, match="expected a function to decorate, got int"):
         block(3)

@@ -61,7 +61,7 @@ UNSUPPORTED = {
     (lambda value: nn.parametric_functions.affine(value, 2), "affine: inp"),
 ], ids=["leaf", "set", "d", "function", "operator", "parametric"])
 def test_arrays_that_no_cell_holds_are_refused(give: Callable[[Any], Any], name: str, value: Any) -> None:
-    with pytest.raises(TypeError, match=rf"{name}(?s:.)*dtype \S+.* is not supported; give .*np\.float32"):
+    with pytest.raises(TypeError, match=rf"{name}(?s:.)*dtype \S+.* is not supported; pass .*np\.float32"):
         give(value)
 
 
@@ -112,7 +112,7 @@ def test_masked_arrays_are_refused() -> None:
 def test_integers_that_do_not_fit_are_refused(value: Any, dtype: str, stray: str) -> None:
     """They were wrapped around or cut off without a word."""
     size = np.shape(value)
-    message = rf"value: {re.escape(stray)} is not a whole number from .*{dtype}"
+    message = rf"value: {dtype} holds integers between .*, got {re.escape(stray)}; cast"
     cell = NdArray(size, dtype)
     for give in (cell.set, lambda v: setattr(Variable(size, dtype=dtype), "d", v), lambda v: from_(v, dtype=dtype)):
         with pytest.raises(ValueError, match=message):

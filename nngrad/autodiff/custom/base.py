@@ -118,7 +118,7 @@ class CustomFunction:
         except Exception as error:
             error.add_note(
                 f"{type(self).__name__}.forward was run on arrays of ones, for the shapes of its outputs; "
-                "if it takes no ones, declare these with `def infer(self, *inputs)`"
+                "if it cannot take them, declare the shapes with `def infer(self, *inputs)`"
             )
             raise
 
@@ -133,7 +133,7 @@ class CustomFunction:
         for i, array in enumerate(arrays):
             which = f"{type(self).__name__}.forward: {f'output {i}' if several else 'its result'}"
             if isinstance(array, Variable):
-                raise TypeError(f"{which} is a Variable; forward works on arrays: use {_library(self)} in place of F")
+                raise TypeError(f"{which} is a Variable; forward works on arrays: use {_library(self)} instead of F")
             if array is None or not (hasattr(array, "shape") or isinstance(array, int | float)):
                 raise TypeError(f"{which} must be an array, got {array!r}")
         return arrays if self.numpy else tuple(map(jnp.asarray, arrays))
@@ -182,7 +182,7 @@ class CustomFunction:
             return self._forward(*arrays)
         except jax.errors.TracerArrayConversionError as error:
             raise TypeError(
-                f"{type(self).__name__}.forward turns its inputs into NumPy arrays; "
+                f"{type(self).__name__}.forward converts its inputs to NumPy arrays; "
                 "use jax.numpy, or set `numpy = True` in the class"
             ) from error
 
@@ -196,12 +196,12 @@ class CustomFunction:
             return
         name = type(self).__name__
         if max(self.rows) >= len(inputs) or min(self.rows) < 0:
-            raise ValueError(f"{name}: rows = {self.rows!r} must name some of the {len(inputs)} inputs, from 0 on")
+            raise ValueError(f"{name}: rows must be indexes of its {len(inputs)} inputs, from 0, got {self.rows!r}")
         shapes = [inputs[i].shape for i in self.rows] + [y.shape for y in outputs]
         if len({shape[:1] or None for shape in shapes}) > 1 or not shapes[0]:
             raise ValueError(
-                f"{name}: by rows = {self.rows!r}, these inputs and all outputs have equally many rows along their "
-                f"first axis, but the shapes are {', '.join(map(str, shapes))}"
+                f"{name}: with rows = {self.rows!r}, these inputs and all outputs must have the same number of rows, "
+                f"their first axis, got shapes {', '.join(map(str, shapes))}"
             )
 
     def _copy(self) -> Self:
@@ -234,7 +234,7 @@ class CustomFunction:
         except TypeError as error:
             if self._holds_anything:
                 return ByIdentity(value)
-            raise TypeError(f"{self!r}: attributes must be hashable, a tuple in place of a list ({error})") from error
+            raise TypeError(f"{self!r}: attributes must be hashable (tuples, not lists): {error}") from error
         return _key_of_attribute(value)
 
     def __repr__(self) -> str:
@@ -310,7 +310,7 @@ def declared_rows(cls: type[CustomFunction]) -> AxisMap | None:
     """The axis map for a class's `rows`."""
     rows = cls.rows
     if not (isinstance(rows, tuple) and all([isinstance(i, int) and not isinstance(i, bool) for i in rows])):
-        raise TypeError(f"{cls.__name__}: rows must be a tuple with the indexes of inputs, got {rows!r}")
+        raise TypeError(f"{cls.__name__}: rows must be a tuple of indexes of inputs, got {rows!r}")
 
     def folded(f: Function, count: int) -> Mapping[str, Any]:
         users_code_runs()
@@ -336,8 +336,8 @@ def undifferentiable(f: Function, advice: str) -> str:
         return f"{f.op.name} cannot be differentiated: {advice}"
     origin = "" if f.origin is None else f" of {f.origin.op.name}"
     return (
-        f"{f.op.name} is part of the gradient{origin} and cannot be differentiated itself: the gradient of order "
-        f"{f.order} can be used as it is, and one of order {f.order + 1} cannot be had. {advice}"
+        f"{f.op.name} is part of the gradient{origin} and cannot be differentiated: there is a gradient of order "
+        f"{f.order}, but none of order {f.order + 1}. {advice}"
     )
 
 

@@ -160,12 +160,12 @@ def _pair(returned: Any, floating: Any) -> tuple[list[Variable], Any, Callable[.
     """The result of a user's function, its structure, and its gradient function."""
     if not isinstance(returned, tuple | list) or len(returned) != 2 or not callable(returned[1]):
         raise TypeError(
-            f"{_OWNER}: the function must return a pair, its result and a function that returns the gradient"
+            f"{_OWNER}: the function must return a pair: its result, and a function that returns the gradients"
         )
     leaves, structure = jax.tree.flatten(returned[0])
     ys = [as_variable(y, f"result {i}", _OWNER, floating) for i, y in enumerate(leaves)]
     if not ys:
-        raise TypeError(f"{_OWNER}: the function computes nothing")
+        raise TypeError(f"{_OWNER}: the function returns no results")
     return ys, structure, returned[1]
 
 
@@ -183,7 +183,7 @@ def _gradients(returned: Any, inputs: list[Variable]) -> list[Variable]:
         if policy is not None:
             y = policy.like(y, x.dtype)
         if y.spec is not x.spec:
-            raise ValueError(f"{_OWNER}: gradient {i} is {y.spec}, but argument {i} is {x.spec}")
+            raise ValueError(f"{_OWNER}: gradient {i} must be {x.spec}, like argument {i}, got {y.spec}")
         found.append(y)
     return found
 
@@ -196,5 +196,5 @@ def _check_outside(body: Block, outside: Sequence[Variable]) -> None:
             name = f" {x.name!r}" if x.name else ""
             raise ValueError(
                 f"{_OWNER}: the function reads a Variable{name} of shape {x.shape} from outside that needs a gradient, "
-                "and none would reach it; make it an argument, or read x.get_unlinked_variable(need_grad=False)"
+                "but would get none; make it an argument, or read x.get_unlinked_variable(need_grad=False)"
             )

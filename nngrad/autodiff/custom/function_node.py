@@ -158,7 +158,7 @@ class FunctionNode(CustomFunction):
     def apply(self, inputs: Sequence[Any]) -> tuple[Variable, ...]:
         """Apply the function to a sequence of Variables, arrays or numbers; returns a tuple of its outputs."""
         if type(self) is FunctionNode:
-            raise TypeError("FunctionNode is a base; call an instance of a subclass of it")
+            raise TypeError("FunctionNode is a base class; call an instance of a subclass")
         if not isinstance(inputs, tuple | list):
             raise TypeError(f"{type(self).__name__}.apply: inputs must be a tuple, got {type(inputs).__name__}")
         variables = inputs_as_variables(tuple(inputs), type(self).__name__)
@@ -183,13 +183,13 @@ class FunctionNode(CustomFunction):
     def _known(self) -> RunningNode:
         application: RunningNode | None = getattr(self, "_application", None)
         if application is None:
-            raise RuntimeError(f"{type(self).__name__}: this can be asked for in forward and backward only")
+            raise RuntimeError(f"{type(self).__name__}: this is available only in forward and backward")
         return application
 
     def _function(self) -> Function:
         function = self._known().function
         if function is None:
-            raise RuntimeError(f"{type(self).__name__}: inputs and outputs as Variables are there in backward only")
+            raise RuntimeError(f"{type(self).__name__}: inputs and outputs are available as Variables only in backward")
         return function
 
     def _retained(self) -> Retained:
@@ -206,7 +206,7 @@ class FunctionNode(CustomFunction):
         if changed:
             raise AttributeError(
                 f"{type(self).__name__}.forward set {', '.join(map(repr, changed))} on self. It is traced once for "
-                "many calls, so backward cannot use what it leaves there: return it as another output and retain "
+                "many calls, so backward cannot read such attributes: return the value as another output and retain "
                 "that, or compute it in backward from the retained inputs"
             )
         retained = node._application.retained
@@ -227,7 +227,7 @@ def _checked(indexes: Any, method: str) -> Indexes:
 def _check_range(node: FunctionNode, method: str, indexes: Indexes, count: int) -> None:
     for i in indexes:
         if not 0 <= i < count:
-            raise ValueError(f"{type(node).__name__}.forward: {method}: expected 0 to {count - 1}, got {i}")
+            raise ValueError(f"{type(node).__name__}.forward: {method}: must be between 0 and {count - 1}, got {i}")
 
 
 def _all_gradients(f: Function, *gys: Variable) -> list[Variable | None]:
@@ -262,6 +262,6 @@ def _listed(node: FunctionNode, method: str, gxs: Any, indexes: Indexes) -> tupl
     if len(given) != len(node.inputs):
         raise ValueError(
             f"{type(node).__name__}.{method} returned {len(given)} gradients for indexes {indexes}; "
-            "return one for each of them, in their order, None where it is zero"
+            "return one for each, in the same order, None where it is zero"
         )
     return tuple([given[i] for i in indexes])

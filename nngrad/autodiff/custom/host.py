@@ -87,11 +87,11 @@ def called_on_host(
     def call(*packed: Any) -> tuple[Any, ...]:
         living = held()
         if living is None:
-            raise RuntimeError(f"{name}: the function that was compiled is gone; keep the graph that it is in")
+            raise RuntimeError(f"{name}: the compiled function no longer exists; keep a reference to its graph")
         results = function(living, *[_unpacked(np.asarray(a), s) for a, s in zip(packed, given, strict=True)])
         results = results if isinstance(results, tuple | list) else (results,)
         if len(results) != len(outputs):
-            raise ValueError(f"{name}: {len(results)} arrays where {len(outputs)} were declared")
+            raise ValueError(f"{name}: expected {len(outputs)} arrays, as declared, got {len(results)}")
         return tuple([_packed(_fitted(r, s, i, name)) for i, (r, s) in enumerate(zip(results, outputs, strict=True))])
 
     results = jax.pure_callback(
@@ -129,7 +129,7 @@ def _narrowed(spec: Any, name: str) -> jax.ShapeDtypeStruct:
 def _fitted(result: Any, spec: jax.ShapeDtypeStruct, i: int, name: str) -> np.ndarray[Any, Any]:
     array = np.asarray(result)
     if array.shape != spec.shape:
-        raise ValueError(f"{name}: output {i} has shape {array.shape}; {spec.shape} was declared or inferred")
+        raise ValueError(f"{name}: output {i} must have shape {spec.shape}, as declared or inferred, got {array.shape}")
     return array.astype(spec.dtype, copy=False)
 
 

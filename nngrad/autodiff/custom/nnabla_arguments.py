@@ -47,7 +47,7 @@ class Symbol(Variable):
         value = as_variable(source, self.label, floating=common_floating([self]))
         if value.shape != self.shape:
             if value.shape != ():
-                raise ValueError(f"{self.label}: shape {value.shape} was copied to one of shape {self.shape}")
+                raise ValueError(f"{self.label}: cannot copy shape {value.shape} to shape {self.shape}")
             value = F.broadcast(value, shape=self.shape)
         self.content = in_dtype(value, self.dtype)
 
@@ -122,7 +122,7 @@ class HostCell(NdArray, NDArrayOperatorsMixin):
             raise ValueError(f"{self._label} is read-only; a function of nngrad does not change its inputs")
         value = np.asarray(source.d if isinstance(source, Variable) else source)
         if value.shape not in ((), self.shape):
-            raise ValueError(f"{self._label}: shape {value.shape} was copied to one of shape {self.shape}")
+            raise ValueError(f"{self._label}: cannot copy shape {value.shape} to shape {self.shape}")
         self.data[...] = value
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **options: Any) -> Any:
@@ -150,7 +150,7 @@ class Denied:
         self.method = method
 
     def refuse(self) -> NoReturn:
-        """Raise an error that says so."""
+        """Raise a RuntimeError."""
         raise RuntimeError(f"backward_impl reads {self.label}, but {self.method} says that no gradient depends on it")
 
     def __getattr__(self, name: str) -> Any:
@@ -201,13 +201,13 @@ class Argument:
         """In `setup_impl`: set the shape of an output."""
         shape = checked_shape(shape)
         if self._cells["data"] is not None and shape != self.shape:
-            raise ValueError(f"{self._label}: shapes are set in setup_impl; {self.shape} cannot become {shape} now")
+            raise ValueError(f"{self._label}: cannot change shape {self.shape} to {shape} here; set it in setup_impl")
         self.spec = spec_of(shape, self.spec.dtype)
 
     def _cell(self, kind: str) -> Any:
         cell = self._cells[kind]
         if cell is None:
-            raise RuntimeError(f"{self._label}.{kind} is not there in this method")
+            raise RuntimeError(f"{self._label}.{kind} is not available in this method")
         return cell
 
     def _values(self, kind: str) -> Any:

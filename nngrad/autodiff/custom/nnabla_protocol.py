@@ -75,9 +75,9 @@ def recorded(
     if any([isinstance(x, Symbol) for x in constants]):
         return None  # it reads its own results
     if any([x._source is not None for x in constants]) or any([f.effects for f in linear.functions]):
-        raise ValueError(f"{name} draws random numbers or updates Variables: do that outside, and pass it as an input")
+        raise ValueError(f"{name} draws random numbers or updates Variables; do so outside, and pass results as inputs")
     if any([x.need_grad for x in constants]):
-        raise ValueError(f"{name} uses a Variable that needs a gradient and is no input: pass it as one")
+        raise ValueError(f"{name} reads a Variable that needs a gradient but is not an input; pass it as an input")
     return Recording(linear.program, tuple(constants), written)
 
 
@@ -127,7 +127,7 @@ def found(instance: PythonFunction, inputs: Specs) -> RecordedForward | Specs:
         return outputs
     if len(recording.written) != len(ys):
         missing = [y.label for y in ys if y.content is None]
-        raise ValueError(f"{name} wrote nothing to {', '.join(missing)}")
+        raise ValueError(f"{name} did not write to {', '.join(missing)}")
     return RecordedForward(recording, outputs)
 
 
@@ -153,8 +153,8 @@ def _forward_impl(twin: PythonFunction, xs: list[Argument], ys: list[Argument]) 
     changed = attributes_set(twin, before)
     if changed:
         raise AttributeError(
-            f"{type(twin).__name__}.forward_impl set {', '.join(map(repr, changed))} on self. Nothing that it leaves "
-            "there reaches backward_impl: make it another output, or compute it in backward_impl from the inputs"
+            f"{type(twin).__name__}.forward_impl set {', '.join(map(repr, changed))} on self, but backward_impl cannot "
+            "read such attributes: make the value another output, or compute it in backward_impl from the inputs"
         )
 
 

@@ -78,7 +78,7 @@ class PythonFunction(CustomFunction):
                 return op, forward_only(op, f"{cls.__name__} has no `def backward(self, f, *gys)`")
             return op, Rule(_rule, "user", cls.exact, cls.__module__)
         if forward or backward:
-            raise TypeError(f"{cls.__name__}: write forward and backward, or forward_impl and backward_impl")
+            raise TypeError(f"{cls.__name__}: define forward and backward, or forward_impl and backward_impl, not both")
         op = op_of(cls, multiple_results=True, axes=axes)
         if not backward_impl:
             advice = f"{cls.__name__} has no `def backward_impl(self, inputs, outputs, propagate_down, accum)`"
@@ -86,8 +86,8 @@ class PythonFunction(CustomFunction):
         name = f"{cls.__name__}Gradient"
         cls._gradient_op = op_of(cls, multiple_results=True, forward=nnabla_protocol.host_gradient, name=name)
         advice = (
-            f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy): write it with F and operators on "
-            ".data and .grad, and gradients of any order follow"
+            f"{cls.__name__}.backward_impl computes with values (.d, .g, NumPy); for gradients of any order, write it "
+            "with F and operators on .data and .grad"
         )
         registry.add(cls._gradient_op, forward_only(cls._gradient_op, advice))
         rule = Rule(nnabla_protocol.all_gradients, "user", cls.exact, cls.__module__, nnabla_protocol.rule_of_protocol)
@@ -146,9 +146,9 @@ class PythonFunction(CustomFunction):
             outputs: Not supported: a function of nngrad makes its outputs.
         """
         if type(self) is PythonFunction:
-            raise TypeError("PythonFunction is a base; call an instance of a subclass of it")
+            raise TypeError("PythonFunction is a base class; call an instance of a subclass")
         if outputs is not None:
-            raise TypeError(f"{type(self).__name__}: outputs cannot be given; a function makes its own")
+            raise TypeError(f"{type(self).__name__}: outputs cannot be passed; the function makes its own")
         variables = inputs_as_variables(inputs, type(self).__name__)
         op = self._op_of_now()
         twin = self._applied_to(tuple([x.spec for x in variables]))
@@ -169,8 +169,8 @@ class PythonFunction(CustomFunction):
         out = self._returned(given)
         if len(out) != self.outputs or several != (self.outputs > 1):
             raise ValueError(
-                f"forward returned {'a tuple of ' if several else ''}{len(out)} "
-                f"where the class says `outputs = {self.outputs}`"
+                f"forward returned {'a tuple of ' if several else ''}{len(out)}, "
+                f"but the class declares `outputs = {self.outputs}`"
             )
         return out
 

@@ -49,13 +49,13 @@ class MemoryBudget(Policy):
 
     def __post_init__(self) -> None:
         if not (_is_number(self.nbytes) and self.nbytes >= 0):
-            raise ValueError(f"MemoryBudget: nbytes must be a number of bytes, got {self.nbytes!r}")
+            raise ValueError(f"MemoryBudget: nbytes must be a non-negative number of bytes, got {self.nbytes!r}")
 
     def choose(self, search: Search) -> Candidate:
         """The candidate with the least arithmetic among those that fit; if none does, the smallest, with a warning."""
         found, best = search.fitting(self.nbytes)
         if not found:
-            warn_user(f"MemoryBudget({self.nbytes}): no plan was found that fits; the lowest peak that was found is "
+            warn_user(f"MemoryBudget({self.nbytes}): no plan fits in this budget; the lowest peak found is "
                       f"{search.bytes_of(best)} bytes", RuntimeWarning)
         return best
 
@@ -74,7 +74,7 @@ class Segments(Policy):
 
     def __post_init__(self) -> None:
         if not (type(self.levels) is int and 1 <= self.levels <= 64):
-            raise ValueError(f"Segments takes levels from 1 to 64, got {self.levels!r}")
+            raise ValueError(f"Segments: levels must be between 1 and 64, got {self.levels!r}")
 
     def choose(self, search: Search) -> Candidate:
         """The smallest candidate with this many levels."""
@@ -93,7 +93,7 @@ class LeastMemory(Policy):
 
     def __post_init__(self) -> None:
         if not (_is_number(self.extra) and self.extra >= 0):
-            raise ValueError(f"LeastMemory: extra must be a share that is not negative, got {self.extra!r}")
+            raise ValueError(f"LeastMemory: extra must be a non-negative number, got {self.extra!r}")
 
     def choose(self, search: Search) -> Candidate:
         """The smallest candidate of any kind that adds no more arithmetic."""
@@ -201,7 +201,7 @@ def policy_of(given: Any) -> Policy | None:
         return given or None
     if isinstance(given, str):
         if given not in _NAMED:
-            raise ValueError(f"recompute: {given!r} is not one of {', '.join(map(repr, _NAMED))}")
+            raise ValueError(f"recompute: must be one of {', '.join(map(repr, _NAMED))}, got {given!r}")
         return _NAMED[given]
     if callable(given):
         return Chosen(given)

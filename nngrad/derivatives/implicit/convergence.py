@@ -31,7 +31,7 @@ class Convergence(NamedTuple):
         if not self.converged.d:
             raise ArithmeticError(
                 f"no convergence: the residual is {float(self.residual.d):.3g} after {int(self.steps.d)} steps. Start "
-                "closer to the solution, allow more steps by maxiter=, ask for less by tol=, or take another method"
+                "closer to the solution, increase maxiter= or tol=, or use another method"
             )
 
 
@@ -47,7 +47,7 @@ def tolerance(tol: float | None, dtype: DType, owner: str, name: str = "tol") ->
     if tol is None:
         return float(np.finfo(dtype).eps ** (2 / 3))
     if isinstance(tol, bool) or not isinstance(tol, int | float) or not tol >= 0:
-        raise ValueError(f"{owner}: {name} must be a number that is not negative, got {tol!r}")
+        raise ValueError(f"{owner}: {name} must be a non-negative number, got {tol!r}")
     return float(tol)
 
 
@@ -55,7 +55,7 @@ def keeps(unconverged: str, owner: str) -> bool:
     """Whether a solution that has not converged is returned."""
     if unconverged not in ("nan", "keep"):
         raise ValueError(
-            f"{owner}: unconverged must be 'nan' or 'keep', the result if nothing converges, got {unconverged!r}"
+            f"{owner}: unconverged must be 'nan' or 'keep', the result without convergence, got {unconverged!r}"
         )
     return unconverged == "keep"
 

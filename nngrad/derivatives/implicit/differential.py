@@ -70,7 +70,7 @@ def odeint(
     chosen = _steps(method, steps, rtol, atol, max_steps, packing.dtype)
     times = as_variable(t, "t", "odeint", packing.dtype)
     if times.ndim != 1 or not times.size:
-        raise ValueError(f"odeint: t must be an array of one axis with at least one time, got one of {times.spec}")
+        raise ValueError(f"odeint: t must be a one-dimensional array of at least one time, got {times.spec}")
     if times.dtype != packing.dtype:
         times = F.cast(times, dtype=packing.dtype)
     field = equation(
@@ -102,7 +102,7 @@ def _steps(
     checked_method(method, ("dopri5", *FIXED), "odeint")
     if method == "dopri5":
         if steps is not None:
-            raise ValueError("odeint: steps= is for steps of one length; for method='dopri5' there is max_steps=")
+            raise ValueError("odeint: steps= is for methods with fixed steps; with method='dopri5' use max_steps=")
         usual = float(np.finfo(dtype).eps ** 0.5)
         given = [usual if tol is None else tol for tol in (rtol, rtol if atol is None else atol)]
         for name, tol in zip(("rtol", "atol"), given, strict=True):
@@ -112,7 +112,7 @@ def _steps(
         return FlowSteps(method, most, *given)
     for name, value in (("rtol", rtol), ("atol", atol), ("max_steps", max_steps)):
         if value is not None:
-            raise ValueError(f"odeint: {name}= is for method='dopri5'; {method!r} takes as many steps as steps= says")
+            raise ValueError(f"odeint: {name}= is for method='dopri5'; with method={method!r} use steps=")
     if steps is None:
-        raise ValueError(f"odeint: say by steps= how many steps {method!r} takes from each time to the next")
+        raise ValueError(f"odeint: method={method!r} needs steps=, the number of steps from each time to the next")
     return FlowSteps(method, checked_count(steps, "odeint: steps"), 0.0, 0.0)

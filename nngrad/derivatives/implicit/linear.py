@@ -96,8 +96,8 @@ def linear_solve(
         transpose_of(body)
     except NotLinear:
         raise ValueError(
-            "linear_solve: the function is not linear: its derivative depends on the point. Solve nonlinear equations "
-            "with nn.root"
+            "linear_solve: the function must be linear, but its derivative depends on the point. Solve nonlinear "
+            "equations with nn.root"
         ) from None
     start = None if x0 is None else packing.packed(x0, "x0 has")
     right = packing.vector
@@ -109,9 +109,9 @@ def linear_solve(
 def _beside_matrix(a: Variable, b: Any) -> Packing:
     right = as_variable(b, "b", "linear_solve", a.dtype)
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
-        raise ValueError(f"linear_solve: matrix of shape {a.shape} must be square; F.batch_solve takes batches")
+        raise ValueError(f"linear_solve: matrix must be square, got shape {a.shape}; F.batch_solve takes batches")
     if right.ndim not in (1, 2) or right.shape[0] != a.shape[0]:
-        raise ValueError(f"linear_solve: b of shape {right.shape} must have {a.shape[0]} rows, and one or two axes")
+        raise ValueError(f"linear_solve: b must have {a.shape[0]} rows and one or two axes, got shape {right.shape}")
     packing = Packing(right, "b", "linear_solve")
     Packing([right, a], "[b, matrix]", "linear_solve")
     return packing

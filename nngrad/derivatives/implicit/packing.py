@@ -37,7 +37,7 @@ class Packing:
         self.name, self.owner = name, owner
         found, self.structure = jax.tree_util.tree_flatten_with_path(tree)
         if not found:
-            raise TypeError(f"{owner}: {name} is empty; give a Variable, or a pytree of Variables")
+            raise TypeError(f"{owner}: {name} is empty; pass a Variable or a pytree of Variables")
         self.names = [name + jax.tree_util.keystr(path) for path, _ in found]
         leaves = [leaf for _, leaf in found]
         floating = common_floating(leaves)
@@ -50,8 +50,8 @@ class Packing:
                 raise TypeError(f"{owner}: {name} must be float32 or float64, got {x.spec}; cast it with F.cast")
             if x.dtype != self.dtype:
                 raise TypeError(
-                    f"{owner}: {name} is {x.spec}, and {self.names[0]} is {self.leaves[0].spec}; cast one with F.cast, "
-                    "so that both have one dtype"
+                    f"{owner}: {name} and {self.names[0]} must have the same dtype, got {x.spec} and "
+                    f"{self.leaves[0].spec}; cast one with F.cast"
                 )
         self.sizes = [x.size for x in self.leaves]
 
@@ -78,15 +78,15 @@ class Packing:
         """
         leaves, structure = jax.tree.flatten(tree)
         if str(structure) != str(self.structure):
-            raise TypeError(f"{self.owner}: {self.name} has the structure {self.structure}, and {returned} {structure}")
+            raise TypeError(f"{self.owner}: {self.name} has the structure {self.structure}, but {returned} {structure}")
         made = []
         for name, x, leaf in zip(self.names, self.leaves, leaves, strict=True):
             y = as_variable(leaf, f"what {returned} for {name}", self.owner, self.dtype)
             if y.spec is not x.spec:
                 kind = TypeError if x.shape == y.shape else ValueError
                 raise kind(
-                    f"{self.owner}: {name} is {x.spec}, and {returned} {y.spec} for it; they must match. Give "
-                    f"{self.name} the shape and dtype of the returned value, or cast one with F.cast"
+                    f"{self.owner}: {name} is {x.spec}, but {returned} {y.spec} for it. Give {self.name} the shape and "
+                    "dtype of the returned value, or cast one with F.cast"
                 )
             made.append(y)
         return self._joined(made)

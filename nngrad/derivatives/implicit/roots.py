@@ -181,7 +181,7 @@ def minimize(
     def value(x: Variable) -> Variable:
         y = fun(packing.unpacked(x))
         if not isinstance(y, Variable) or y.shape or y.dtype != packing.dtype:
-            raise ValueError(f"minimize: fun must return a {packing.dtype} Variable without axes, got {y!r}")
+            raise ValueError(f"minimize: fun must return a {packing.dtype} Variable of shape (), got {y!r}")
         return y
 
     function = equation(value, [packing.spec], "minimize", fun)

@@ -31,8 +31,8 @@ class Tolerances(NamedTuple):
             if isinstance(value, bool) or not isinstance(value, int | float | np.integer | np.floating):
                 raise TypeError(f"{name}: expected a number, got {value!r}")
             if not 0 <= value < np.inf or (name == "eps" and value == 0):
-                least = "above 0" if name == "eps" else "from 0 on"
-                raise ValueError(f"{name}: expected a finite number {least}, got {value!r}")
+                least = "positive" if name == "eps" else "non-negative"
+                raise ValueError(f"{name}: must be a finite {least} number, got {value!r}")
         return Tolerances(float(chosen[0]), float(chosen[1]), float(chosen[2]), precision)
 
 
@@ -186,6 +186,6 @@ def slope_of(center: float, ahead: list[float], behind: list[float], step: float
     )
     grows = abs(right[-1]) + abs(left[-1]) > 1.5 * (abs(right[0]) + abs(left[0]))
     if not np.isfinite([*right, *left]).all():
-        return Slope(second, abs(second - first), np.inf, "an edge, beside which the function is not finite")
+        return Slope(second, abs(second - first), np.inf, "an edge, next to which the function is not finite")
     kind = "a jump" if grows else f"a kink: the slope is {left[-1]:.6g} on one side and {right[-1]:.6g} on the other"
     return Slope(second, abs(second - first), roughness, kind)

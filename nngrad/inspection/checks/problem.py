@@ -55,7 +55,7 @@ class CheckedFunction:
         rng = np.random.default_rng(seed)
         arguments = [_leaf(x, dtype) for x in x_data]
         if no_grads is not None and len(no_grads) != len(arguments):
-            raise ValueError(f"no_grads: {len(no_grads)} given for {len(arguments)} arguments; give one each")
+            raise ValueError(f"no_grads: expected one for each of {len(arguments)} arguments, got {len(no_grads)}")
         chosen = [x.spec.differentiable and not (no_grads and no_grads[i]) for i, x in enumerate(arguments)]
         self.moving = [x for x, checked in zip(arguments, chosen, strict=True) if checked]
         self.labels = [f"x[{i}]" for i, checked in enumerate(chosen) if checked]
@@ -65,16 +65,16 @@ class CheckedFunction:
             self.moving.append(x)
             self.labels.append(x.name or f"params[{i}]")
         if not self.moving:
-            raise ValueError("x_data: there is no array of a floating dtype to check a gradient at")
+            raise ValueError("x_data: expected at least one array of a floating dtype, to check its gradient")
         set_switches(auto_forward=False)
         outputs = func(*arguments)
         level = list(outputs) if isinstance(outputs, tuple | list) else [outputs]
         for i, y in enumerate(level):
             if not isinstance(y, Variable):
-                raise TypeError(f"{self.name}: output {i} is no Variable but {type(y).__name__}")
+                raise TypeError(f"{self.name}: output {i} must be a Variable, got {type(y).__name__}")
         level = [y for y in level if y.spec.differentiable]
         if not level:
-            raise TypeError(f"func: {self.name} returns nothing of a floating dtype, so it has no gradient to check")
+            raise TypeError(f"func: {self.name} returns no result of a floating dtype, so there is nothing to check")
         self.levels = [level]
         self.moved: list[int] = []
         """For each order, the number of arrays of the point that its gradient is taken with respect to."""
@@ -105,11 +105,11 @@ class CheckedFunction:
         if chosen is not None:
             count = len(level) if k == 0 else self.moved[0]
             if len(chosen) != count:
-                raise ValueError(f"{name}: {len(chosen)} given, {count} needed")
+                raise ValueError(f"{name}: expected {count}, got {len(chosen)}")
             for i, w in enumerate(chosen):
                 array = np.asarray(w.d if isinstance(w, Variable) else w)
                 if array.shape != level[i].shape:
-                    raise ValueError(f"{name}[{i}]: shape {array.shape}, expected {level[i].shape}")
+                    raise ValueError(f"{name}[{i}]: expected shape {level[i].shape}, got {array.shape}")
                 weights[i] = array.astype(level[i].dtype)
         return weights
 

@@ -33,8 +33,8 @@ def kink_report(problem: CheckedFunction, order: int, found: Comparison, setting
             if one.kink is not None and len(places) < _SHOWN:
                 places.append(f"    {problem.labels[i]}[{_index(place, problem.point[i])}]: {one.kink}")
     return "\n".join([
-        f"{problem.name}: there is no gradient of order {order} to compare with, for this point is at {found.kink}.",
-        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient says "
+        f"{problem.name}: cannot check the gradient of order {order}, because this point is at {found.kink}.",
+        f"  along a random direction ({where}, steps from {found.step:.1e}), where the gradient is "
         f"{found.analytic:.6g}",
         *(["  by element:", *places] if places else []),
         "Choose inputs away from kinks and ties, or a smaller eps if the function changes within the step.",
@@ -69,18 +69,18 @@ def mismatch_report(
     for i in wrong:
         lines += ["", *_elements(problem, order, i, settings)]
     if found.uncertainty > found.allowed(settings):
-        lines += ["", "The differences are less sure than what is allowed: check in float64, or choose another eps."]
+        lines += ["", "The differences are less accurate than allowed: check in float64, or choose another eps."]
     return "\n".join([*lines, *_rules_of_yours(problem)])
 
 
 def lagging_report(problem: CheckedFunction, order: int, change: Change, where: str) -> str:
     """The message for a gradient that is right at the point but does not change when the point moves."""
     return "\n".join([
-        f"{problem.name}: the gradient of order {order} is right at this point, but wrong beside it.",
+        f"{problem.name}: the gradient of order {order} is right at this point, but wrong next to it.",
         f"  how fast the slope changes along a random direction ({where}, step {change.step:.1e}):",
         f"    by differences  {change.numeric:.10g}",
         f"    by gradient     {change.analytic:.10g}",
-        "Was it made of values: is one read in backward, with .d or .data? Use the Variables themselves.",
+        "Does backward read values, with .d or .data? Use the Variables themselves.",
         *_rules_of_yours(problem),
     ])
 
@@ -88,7 +88,7 @@ def lagging_report(problem: CheckedFunction, order: int, change: Change, where: 
 def _rules_of_yours(problem: CheckedFunction) -> list[str]:
     rules = [(f, registry.find(f.op)) for f in problem.functions]
     users = sorted({f.op.name for f, rule in rules if rule is not None and rule.kind == "user"})
-    return ["", f"Functions with rules of yours on the way: {', '.join(users)}."] if users else []
+    return ["", f"Functions on the path with rules of your own: {', '.join(users)}."] if users else []
 
 
 def _of_one(problem: CheckedFunction, order: int, direction: Arrays, i: int, settings: Tolerances) -> Comparison:
@@ -140,7 +140,7 @@ def _hint(numeric: Array, analytic: Array) -> str:
         return ""
     if not analytic.any():
         return (
-            "The gradient is zero throughout: does something cut the graph off (F.unlink, need_grad = False, "
+            "The gradient is zero everywhere: does something cut the graph (F.unlink, need_grad = False, "
             "a value read with .d in backward), or does a rule return None?"
         )
     ratios = analytic[large] / numeric[large]

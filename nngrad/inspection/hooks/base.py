@@ -43,7 +43,7 @@ class FunctionHook:
 
     def __enter__(self) -> Self:
         if any(hook.name == self.name for hook in build_options().watching.hooks):
-            raise KeyError(f"a hook named {self.name!r} is in force already; give one of the two another name")
+            raise KeyError(f"a hook named {self.name!r} is already in force; choose another name for one of them")
         self.added(None)
         before = build_options().layers
         try:

@@ -164,7 +164,7 @@ def draw(
     """
     listed = variables(outputs, "outputs")
     if style not in STYLES:
-        raise ValueError(f"style: there is no {style!r}{did_you_mean(style, STYLES)}; there are {', '.join(STYLES)}")
+        raise ValueError(f"style: must be one of {', '.join(STYLES)}, got {style!r}{did_you_mean(style, STYLES)}")
     if not isinstance(title, str):
         raise TypeError(f"title: expected a str, got {title!r}")
     choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes,
@@ -176,13 +176,13 @@ def draw(
         _checked_path(path)
     count = len(functions_of(listed))
     if count > MOST and not fold:
-        raise ValueError(f"outputs: the graph has {count:,} functions, and pictures of more than {MOST} show nothing; "
+        raise ValueError(f"outputs: the graph has {count:,} functions, but a picture shows at most {MOST}; "
                          "draw it folded, draw a part of it, or look at it with nn.view(outputs)")
     choices_of_boxes = Choices(shapes, arguments, formulas, bodies)
     contents = contents_of(describe(listed, parameters), choices_of_boxes, fold and count > SMALL)
     if len(contents.boxes) > MOST:
-        raise ValueError(f"outputs: the folded graph has {len(contents.boxes):,} boxes, and pictures of more than "
-                         f"{MOST} show nothing; draw a part of it, or look at it with nn.view(outputs)")
+        raise ValueError(f"outputs: the folded graph has {len(contents.boxes):,} boxes, but a picture shows at most "
+                         f"{MOST}; draw a part of it, or look at it with nn.view(outputs)")
     layout = drawing_layout(contents, headers=len({box.order for box in contents.boxes}) > 1)
     drawing = _drawn(layout, STYLES[style], title, scopes)
     if path is not None:
@@ -196,8 +196,8 @@ def _checked_path(path: str | os.PathLike[str]) -> Path:
         raise TypeError(f"path: expected the path of a file, got {path!r}")
     file = Path(path)
     if file.suffix.lower() != ".svg":
-        raise ValueError(f"path: nn.draw writes SVG, so its name should end in '.svg', not {str(path)!r}; "
-                         "Inkscape and CairoSVG make PDF and PNG of it")
+        raise ValueError(f"path: must end in '.svg', got {str(path)!r}; nn.draw writes SVG, which Inkscape and "
+                         "CairoSVG convert to PDF and PNG")
     return file
 
 

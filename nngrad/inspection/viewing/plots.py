@@ -61,8 +61,8 @@ def growth(
         ValueError: There is no such quantity, or `orders` is below 1.
     """
     if quantity not in _QUANTITIES:
-        raise ValueError(f"quantity: there is no {quantity!r}{did_you_mean(quantity, _QUANTITIES)}; there are "
-                         f"{', '.join(_QUANTITIES)}")
+        raise ValueError(f"quantity: must be one of {', '.join(_QUANTITIES)}, got {quantity!r}"
+                         f"{did_you_mean(quantity, _QUANTITIES)}")
     orders = checked_count(orders, "orders")
     if not isinstance(others, Mapping | None):
         raise TypeError(f"others: expected a dict of figures by name, got {type(others).__name__}")
@@ -213,9 +213,9 @@ def gradient_norms(
                             f"{type(each).__name__}")
     layers = [_by_layer(each, depth) for each in listed]
     if not layers or not layers[0]:
-        raise ValueError("norms: there are none")
+        raise ValueError("norms: expected at least one norm, got none")
     if any([each.keys() != layers[0].keys() for each in layers]):
-        raise ValueError("norms: each step should have the same parameters")
+        raise ValueError("norms: all steps must have the same parameters")
     ax = _axes(ax)
     names = list(layers[0])
     if isinstance(norms, Mapping):
@@ -228,7 +228,7 @@ def gradient_norms(
         return ax
     at = range(len(layers)) if steps is None else steps
     if len(at) != len(layers):
-        raise ValueError(f"steps: expected {len(layers)} numbers, one for each of the norms, got {len(at)}")
+        raise ValueError(f"steps: expected {len(layers)} numbers, one for each dict of norms, got {len(at)}")
     for name, dash, colour in zip(names, itertools.cycle(_DASHES), itertools.cycle(_COLOURS)):
         ax.plot(at, [each[name] for each in layers], color=colour, linestyle=dash, linewidth=1.3, label=name)
     ax.set(xlabel="step", ylabel="norm of the gradient")
@@ -266,6 +266,6 @@ def _axes(ax: Ax) -> Ax:
     if ax is None:
         _, ax = pyplot.subplots(figsize=(6.4, 3.6), layout="constrained")
     if not hasattr(ax, "spines"):
-        raise TypeError(f"ax: expected Axes of matplotlib's, or None, got {type(ax).__name__}")
+        raise TypeError(f"ax: expected matplotlib Axes or None, got {type(ax).__name__}")
     ax.spines[["top", "right"]].set_visible(False)
     return ax

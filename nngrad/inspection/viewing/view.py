@@ -156,7 +156,7 @@ def show_page(file: Path) -> bool:
     )
     opened = has_display and webbrowser.open(file.resolve().as_uri())
     if not opened:
-        print(f"no browser could be opened; the page is {file}")
+        print(f"could not open a browser; the page is {file}")
     return opened
 
 
@@ -209,7 +209,7 @@ def _template() -> tuple[str, str]:
         before, place, after = file.read_text(encoding="utf-8").partition(PLACE)
     except FileNotFoundError:
         raise NoPage(
-            f"{file} is missing: this nngrad was installed from sources without the built page. Run `npm ci` and "
+            f"{file} is missing: this nngrad was installed from source without the built page. Run `npm ci` and "
             "`npm run build` in viewer/, or write a .dot or .json file"
         ) from None
     if not place:
