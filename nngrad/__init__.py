@@ -65,7 +65,7 @@ from .files.graphs import load_graph, save_graph
 from .files.parameter_files import load_parameters, save_parameters
 from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
-from .graph.messages import ImportsLeadOn as _ImportsLeadOn
+from .graph.messages import ImportHints as _ImportsLeadOn
 from .graph.messages import no_attribute as _no_attribute
 from .graph.refusals import explained as _explained
 from .inspection import checks as checks

@@ -134,7 +134,7 @@ def residual_attention(weights: Any, residuals: Any, decay: float = 0.999, rate:
         TypeError: The residuals have no floating dtype.
         ValueError: Shapes differ, or `decay` or `rate` is out of its range.
     """
-    residuals, weights = _floating(residuals, "residual_attention: residuals"), _in_its_bits(weights)
+    residuals, weights = _floating(residuals, "residual_attention: residuals"), _as_array(weights)
     if tuple(weights.shape) != tuple(residuals.shape):
         raise ValueError(f"residual_attention: weights must have the shape of residuals, {tuple(residuals.shape)}, "
                          f"got {tuple(weights.shape)}")
@@ -166,7 +166,7 @@ def balanced_weights(gradients: Iterable[Any]) -> Any:
         ValueError: There are no terms, or a term has no gradients.
     """
     trees = [jax.tree.leaves(g, is_leaf=lambda leaf: isinstance(leaf, Variable)) for g in gradients]
-    lists = [[_in_its_bits(leaf) for leaf in leaves] for leaves in trees]
+    lists = [[_as_array(leaf) for leaf in leaves] for leaves in trees]
     if not lists or not all(lists):
         raise ValueError("balanced_weights: gradients must have at least one term, and each term at least one array")
     m = _functions_of(lists[0][0])
@@ -223,13 +223,13 @@ def resample(rng: Any, residuals: Any, count: int, k: float = 1.0, c: float = 1.
 
 
 def _floating(x: Any, name: str) -> Any:
-    x = _in_its_bits(x)
+    x = _as_array(x)
     if not jnp.issubdtype(x.dtype, jnp.floating):
         raise TypeError(f"{name} must have a floating dtype, got {x.dtype}")
     return x
 
 
-def _in_its_bits(x: Any) -> Any:
+def _as_array(x: Any) -> Any:
     """`x` if its functions keep its dtype; else, and for lists of numbers, a NumPy array."""
     if isinstance(x, Variable | np.ndarray):
         return x

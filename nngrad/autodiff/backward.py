@@ -23,7 +23,7 @@ from ..execution.reading import keep_exchanged, run_one_by_one, take_snapshot
 from ..graph import NdArray, Variable, build_options, leaves_of
 from ..graph.messages import warn_user
 from ..graph.ndarray import NOT_KEPT
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
 from ..graph.value import put_together
@@ -197,7 +197,7 @@ def _gradients_from(
         snapshot = _implied(outputs)
     plan = plan_of(outputs)
     wanted = tuple([i for i, x in enumerate(plan.leaves) if x._need_grad and x.spec.differentiable])
-    middle = _to_look_at(plan, options.retain_grad)
+    middle = _relevant_intermediates(plan, options.retain_grad)
     asked = tuple([place for place, y in middle if y._need_grad])
     stops = tuple([place for place, y in middle if y._need_grad is False])
     retained = tuple([place for place, y in middle if options.retain_grad or y.persistent])
@@ -214,7 +214,7 @@ def _gradients_from(
             keep_exchanged(outputs, plan, snapshot)
         met = passed(outputs, plan, key)
         gradients, others = _interpreted(outputs, plan, key, met, seeds, snapshot, options)
-        _give_up(middle, met.difference(key.retained))
+        _mark_not_kept(middle, met.difference(key.retained))
         return FoundGradients(list(zip(cells, gradients, strict=True)), others)
     return _compiled(outputs, plan, key, middle, seeds, snapshot, options, cells)
 
@@ -232,7 +232,7 @@ def _implied(outputs: list[Variable]) -> Snapshot:
 Middle = list[tuple[tuple[int, int], Variable]]
 
 
-def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
+def _relevant_intermediates(plan: RunPlan, all_of_them: bool) -> Middle:
     """The intermediate Variables that matter to a backward, each with its place. Most do not: they have already given
     up their gradient in an earlier backward, and nothing else is known of them."""
     return [
@@ -245,7 +245,7 @@ def _to_look_at(plan: RunPlan, all_of_them: bool) -> Middle:
     ]
 
 
-def _give_up(middle: Middle, places: Passed) -> None:
+def _mark_not_kept(middle: Middle, places: Passed) -> None:
     """Mark intermediate Variables whose gradient was not kept."""
     for place, y in middle:
         if place in places:
@@ -305,7 +305,7 @@ def _compiled(
     elif run is not None and {*snapshot.outputs} == {*numbers_of(outputs)}:
         run.replace_in([x.cell for x in (*outputs, *plan.kept, *plan.updated)], results[:count])
     if middle:
-        _give_up(middle, fused.passed)
+        _mark_not_kept(middle, fused.passed)
     end = count + len(cells)
     arrived = list(zip(cells, results[count:end], strict=True))
     return FoundGradients(arrived, list(zip(retained, results[end:], strict=True)))
@@ -357,7 +357,7 @@ class _Sums:
             is_same_there = all([len(xs) == 2 or a.dtype.itemsize > 2 for xs in terms for a in xs])
             is_on_host = is_same_there and all([_is_on_host(a) for xs in terms for a in xs])
             if not is_on_host or not self._count.count(SUMS_ON_HOST):
-                return tuple(unharmed(self._jitted)(terms))
+                return tuple(interrupt_safe(self._jitted)(terms))
             with np.errstate(all="ignore"):
                 return tuple([jax.device_put(total) for total in _sums(jax.tree.map(np.asarray, terms))])
 

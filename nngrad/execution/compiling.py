@@ -348,7 +348,7 @@ class _CompiledLine:
         self.last = structure
         self.count = 1
         self.seconds = seconds
-        self.is_told = False
+        self.has_warned = False
 
     def add(self, program: Program, structure: ProgramStructure, seconds: float) -> tuple[str, str] | None:
         """Count a compilation; returns a difference if it is time to warn."""
@@ -359,9 +359,9 @@ class _CompiledLine:
             return None
         self.count += 1
         self.seconds += seconds
-        if self.is_told or self.count <= HANDFUL or self.seconds < LEAST_SECONDS:
+        if self.has_warned or self.count <= HANDFUL or self.seconds < LEAST_SECONDS:
             return None
-        self.is_told = True
+        self.has_warned = True
         return found
 
 

@@ -348,7 +348,7 @@ class DiskCache:
             content = self._folder.read(key)
         except OSError as error:
             self._reads = self._writes = False
-            self._say(error)
+            self._warn(error)
             return None
         compiled = None if content is None else of_bytes(content)
         if compiled is None:
@@ -366,9 +366,9 @@ class DiskCache:
             self._folder.write(key, content)
         except OSError as error:
             self._writes = False
-            self._say(error)
+            self._warn(error)
 
-    def _say(self, error: OSError) -> None:
+    def _warn(self, error: OSError) -> None:
         """Record the problem; warn of it if the user has named this folder."""
         told = self._trouble
         self._trouble = error.strerror or str(error)

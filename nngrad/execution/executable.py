@@ -21,7 +21,7 @@ from ..graph import build_options
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
 from ..graph.messages import warn_user
-from ..graph.process import check_process, go_on_in, has_met_half_made, trace_of_now, unharmed
+from ..graph.process import check_process, current_trace, hit_unfinished_entry, interrupt_safe, restore_trace
 from ..graph.spec import x64_if
 from .compiling import (
     PLATFORM,
@@ -49,7 +49,7 @@ class Settings(NamedTuple):
     """The devices that it runs on, if there are several."""
 
     @property
-    def are_those_in_force(self) -> bool:
+    def are_default(self) -> bool:
         """Whether it can be called as it is, and none of its results can lie on several CPUs."""
         if self.device is not None or self.mesh is not None or self.needs_x64:
             return False
@@ -103,7 +103,7 @@ class Executable:
     ) -> None:
         self.function = function
         self.optimised = function if on_disk is None else on_disk.call
-        self._settings = None if settings is None or settings.are_those_in_force else settings
+        self._settings = None if settings is None or settings.are_default else settings
         self._divided = divided
         self._opaque = opaque
         self._waits = opaque and not _is_jitted(function)
@@ -136,12 +136,12 @@ class Executable:
         try:
             if call is not None:
                 return call(*arrays)
-            before = trace_of_now()
+            before = current_trace()
             return self._in_settings(arrays)
         except BaseException as error:
             if before is not None:
-                go_on_in(before)
-            if not has_met_half_made(error):
+                restore_trace(before)
+            if not hit_unfinished_entry(error):
                 raise
         return self(*arrays)
 
@@ -181,7 +181,7 @@ class Executable:
             return self.optimised(*arrays)
         with self._lock:
             call = self._chosen(arrays)
-        self._tell()
+        self._report_time()
         return call(*arrays)
 
     def _decide(self, call: Callable[..., Any]) -> None:
@@ -232,13 +232,13 @@ class Executable:
         quick = self._quickly(arrays) if count is not None and count.below(self._quick_calls) else None
         return quick if quick is not None and count is not None and count.count(self._quick_calls) else None
 
-    @unharmed
+    @interrupt_safe
     def quick_call(self, arrays: tuple[Any, ...]) -> Callable[..., Any] | None:
         """Count this call and return the function that serves it, if that is of the quick tier; else None."""
         with self._lock:
             quick = self._counted_quick(arrays)
         if quick is not None:
-            self._tell()
+            self._report_time()
         return quick
 
     def _asks_for_quick(self) -> bool:
@@ -292,7 +292,7 @@ class Executable:
             return None  # the error will be raised again when it matters
         return None if analysis is None else int(analysis.temp_size_in_bytes)
 
-    @unharmed
+    @interrupt_safe
     def _for_first_call(self, arrays: tuple[Any, ...]) -> jax.stages.Compiled:
         with self._lock:
             quick = self._quickly(arrays) if self._asks_for_quick() else None
@@ -357,7 +357,7 @@ class Executable:
                 raise ValueError("the graph calls a Python function on the host, which cannot be divided over "
                                  f"{self._divided!r}; write it with F or F.jax_function, or run it outside the mesh")
 
-    def _tell(self) -> None:
+    def _report_time(self) -> None:
         """Report the compile time, once, with no lock held: this may warn, and warnings may be errors."""
         compiled, self._compiled = self._compiled, None
         if compiled is not None:

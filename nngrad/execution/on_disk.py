@@ -23,16 +23,16 @@ from jax.sharding import SingleDeviceSharding
 
 from ..graph import Spec
 from ..graph.jaxpr import primitives_in
-from ..graph.process import taken
+from ..graph.process import jax_internal
 from .disk import DiskCache
 from .program import default_device, digest_of, surroundings
 
-trace_context: Any = taken("trace_context")
+trace_context: Any = jax_internal("trace_context")
 """All settings and contexts of this thread that affect what a function is compiled to."""
-_registry, _make_devices = taken("dispatch_registry"), taken("xla_client.DeviceList")
-_make_call = taken("xla_client._xla.pjit")
-_executable, _fast_data = taken("UnloadedMeshExecutable"), taken("MeshExecutableFastpathData")
-_cache_keys, _shard = taken("JitGlobalCppCacheKeys"), taken("cc_shard_arg")
+_registry, _make_devices = jax_internal("dispatch_registry"), jax_internal("xla_client.DeviceList")
+_make_call = jax_internal("xla_client._xla.pjit")
+_executable, _fast_data = jax_internal("UnloadedMeshExecutable"), jax_internal("MeshExecutableFastpathData")
+_cache_keys, _shard = jax_internal("JitGlobalCppCacheKeys"), jax_internal("cc_shard_arg")
 _PLAIN_FACTS: dict[str, Any] = {
     "name": "nngrad", "unordered_effects": [], "ordered_effects": [], "keepalive": [], "host_callbacks": [],
     "mut": None, "auto_spmd_lowering": False, "all_args_info": None, "pgle_profiler": None,

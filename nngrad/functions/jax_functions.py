@@ -20,7 +20,7 @@ from ..graph.arguments import key_of
 from ..graph.jaxpr import let_own_arrays
 from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
-from ..graph.process import named_axes, unharmed
+from ..graph.process import interrupt_safe, named_axes
 from ..graph.refusals import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
@@ -177,7 +177,7 @@ class JaxFunction:
         try:
             with x64_if(needs_x64):
                 abstract = [jax.ShapeDtypeStruct(d.spec.shape, d.spec.dtype, weak_type=d.weak) for d in arrays]
-                closed, shapes = unharmed(jax.make_jaxpr(flat, return_shape=True))(*abstract)
+                closed, shapes = interrupt_safe(jax.make_jaxpr(flat, return_shape=True))(*abstract)
         except Exception as error:
             shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])
             error.add_note(

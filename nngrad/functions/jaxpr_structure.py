@@ -30,7 +30,7 @@ from ..graph.jaxpr import (
     reaching_closed_over,
     rules_of,
 )
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 
 _SMALL = 1 << 12
@@ -201,7 +201,7 @@ def derivative_of(call: Any) -> ClosedJaxpr:
         return (along if forward else back)(run, given[:count], range(first, count), given[count:])
 
     with x64_if(any([not is_opaque(v) and v.dtype.itemsize >= 8 for v in abstract])):
-        closed: ClosedJaxpr = unharmed(jax.make_jaxpr(derivative))(*abstract, *moved)
+        closed: ClosedJaxpr = interrupt_safe(jax.make_jaxpr(derivative))(*abstract, *moved)
     return closed
 
 

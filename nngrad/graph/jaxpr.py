@@ -13,7 +13,7 @@ import jax
 from jax import numpy as jnp
 from jax.extend.core import ClosedJaxpr, Jaxpr, Literal, Var
 
-from .process import unharmed
+from .process import interrupt_safe
 from .spec import Spec, x64_if
 
 CUSTOM_RULES = {"custom_jvp_call", "custom_vjp_call"}
@@ -49,7 +49,7 @@ def jaxpr_for(function: Callable[..., Any], inputs: Sequence[Spec]) -> ClosedJax
     """Trace a function of arrays, in its current state, for inputs of these shapes and dtypes."""
     with x64_if(any([s.needs_x64 for s in inputs])):
         # A new function each time, since JAX caches traces by function.
-        closed: ClosedJaxpr = unharmed(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
+        closed: ClosedJaxpr = interrupt_safe(jax.make_jaxpr(lambda *x: function(*x)))(*[s.abstract() for s in inputs])
     let_own_arrays(closed)
     return closed
 
@@ -88,7 +88,7 @@ def called_function(equation: Any) -> ClosedJaxpr | None:
     if equation.primitive.name == CALL_OF_OBJECT:
         given = [jax.ShapeDtypeStruct(v.aval.shape, v.aval.dtype, weak_type=v.aval.weak_type) for v in equation.invars]
         with x64_if(any([v.dtype.itemsize >= 8 for v in given])):
-            trace = unharmed(jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params)))
+            trace = interrupt_safe(jax.make_jaxpr(lambda *x: equation.primitive.to_lojax(*x, **equation.params)))
             called: ClosedJaxpr = trace(*given)
             return called
     for name in ("jaxpr", "call_jaxpr"):

@@ -22,7 +22,7 @@ from .mesh import Mesh
 from .messages import warn_user
 from .ndarray import NdArray, host_array
 from .options import build_options
-from .process import Process, check_process, unharmed
+from .process import Process, check_process, interrupt_safe
 from .spec import DType, Spec, refuse_tracer, x64_if
 from .value import HELD_ONCE, Value, is_shared, on_host, values_of
 from .variable import Variable, leaf_of
@@ -333,7 +333,7 @@ def _is_on_host(array: Any) -> bool:
     return array.is_fully_addressable and all([device.platform == "cpu" for device in array.devices()])
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def _copies(groups: tuple[tuple[Any, ...], ...]) -> Any:
     return jax.tree.map(jax.numpy.copy, groups)

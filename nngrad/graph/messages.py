@@ -203,7 +203,7 @@ def no_attribute(
     return AttributeError(message + end, name=name, obj=None)  # with an object, Python adds names that are spelt alike
 
 
-class ImportsLeadOn:
+class ImportHints:
     """An import finder that gives failed imports the same hints as missing attributes.
 
     Python says only "No module named" and "cannot import name", whatever `__getattr__` of a package says. This finder,

@@ -16,7 +16,7 @@ from .facts import Facts, Schema, unknown
 from .jaxpr import does_much
 from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
 from .messages import no_such_argument
-from .process import as_one_of, groups_of, unharmed
+from .process import as_one_of, groups_of, interrupt_safe
 from .refusals import REFUSALS, raise_by_name
 from .spec import Spec, spec_of, x64_if
 from .thresholds import MOST_ANSWERS
@@ -144,11 +144,11 @@ class Op(Facts, Generic[P, R]):
         if specs is None:
             if len(self._specs) >= MOST_ANSWERS:
                 self._specs.clear()
-            specs = self._told_specs(given, arguments) or self.traced_specs(given, arguments)
+            specs = self._declared_specs(given, arguments) or self.traced_specs(given, arguments)
             specs = self._specs[arguments, given] = marked_if_wide(specs, given)
         return specs
 
-    def _told_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
+    def _declared_specs(self, given: tuple[Spec, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...] | None:
         """As `infer`, from the fact `shape`; None if that cannot tell, or if `forward` should raise the error."""
         if self.shape is None or len({spec.dtype for spec in given}) != 1:
             return None
@@ -166,7 +166,7 @@ class Op(Facts, Generic[P, R]):
             if len(self._heavy) >= MOST_ANSWERS:
                 self._heavy.clear()
             with x64_if(any([s.needs_x64 for s in given]) or arguments_need_x64(arguments)):
-                jaxpr = unharmed(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr
+                jaxpr = interrupt_safe(jax.make_jaxpr(self.traceable(arguments)))(*[s.abstract() for s in given]).jaxpr
             self._heavy[arguments, given] = does_much(jaxpr)
         return self._heavy[arguments, given] if self.cost is unknown else self.heavy
 
@@ -174,7 +174,7 @@ class Op(Facts, Generic[P, R]):
         """As `infer`, by tracing `forward`, without the cache."""
         try:
             with x64_if(any(s.needs_x64 for s in inputs) or arguments_need_x64(arguments)):
-                out = unharmed(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
+                out = interrupt_safe(jax.eval_shape)(self.traceable(arguments), *[s.abstract() for s in inputs])
         except NOT_APPLICABLE as error:
             cause = None if self.is_own else error  # a user's forward has lines to show
             raise self.refusal(error, inputs, arguments) from cause

@@ -54,7 +54,7 @@ USES = (
 )  # fmt: skip
 
 
-def taken(name: str) -> Any:
+def jax_internal(name: str) -> Any:
     """The object called `name`, one of the names in `USES`; None if this version of JAX lacks it."""
     (module,) = {use.module for use in USES if name in use.names}
     try:
@@ -69,11 +69,11 @@ def taken(name: str) -> Any:
 def missing_in_jax() -> list[str]:
     """The names that this version of JAX lacks, each with what changes without it."""
     return [
-        f"{use.module}.{name}: {use.without}" for use in USES for name in use.names if taken(name) is None
+        f"{use.module}.{name}: {use.without}" for use in USES for name in use.names if jax_internal(name) is None
     ]  # fmt: skip
 
 
-_get_axis_env = taken("get_axis_env")
+_get_axis_env = jax_internal("get_axis_env")
 
 
 def named_axes() -> tuple[tuple[Any, int], ...]:
@@ -83,8 +83,8 @@ def named_axes() -> tuple[tuple[Any, int], ...]:
     return ((object(), 0),) if _get_axis_env is None else tuple(_get_axis_env().axis_sizes.items())
 
 
-_trace = taken("trace_ctx")
-_is_started = taken("backends_are_initialized")
+_trace = jax_internal("trace_ctx")
+_is_started = jax_internal("backends_are_initialized")
 
 
 class _Fork(threading.local):
@@ -130,12 +130,12 @@ def check_not_traced(what: str, instead: str) -> None:
         )
 
 
-def trace_of_now() -> Any:
+def current_trace() -> Any:
     """JAX's current trace in this thread."""
     return None if _trace is None else _trace.trace
 
 
-def go_on_in(trace: Any) -> None:
+def restore_trace(trace: Any) -> None:
     """Restore JAX's trace in this thread to the one before an interruption: if an interrupt comes just as JAX enters
     another trace, JAX never leaves it, and all later computations fail."""
     if _trace is not None and _trace.trace is not trace:
@@ -158,25 +158,25 @@ if hasattr(os, "register_at_fork"):
 _CACHES = os.path.join("jax", "_src", "util.py")
 
 
-def unharmed(function: Callable[..., Any]) -> Callable[..., Any]:
+def interrupt_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, made safe against interrupts while JAX traces it: they break neither later calls nor other threads.
     """
 
     @functools.wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
-        before = trace_of_now()
+        before = current_trace()
         try:
             return function(*arguments, **options)
         except BaseException as error:
-            go_on_in(before)
-            if not has_met_half_made(error):
+            restore_trace(before)
+            if not hit_unfinished_entry(error):
                 raise
         return function(*arguments, **options)
 
     return run
 
 
-def has_met_half_made(error: BaseException) -> bool:
+def hit_unfinished_entry(error: BaseException) -> bool:
     """Whether a call failed on an unfinished entry in JAX's caches, so that repeating it works.
 
     Such entries, and one that `error` itself has just left, are dropped, with everything else in the caches. Some
@@ -185,12 +185,12 @@ def has_met_half_made(error: BaseException) -> bool:
     it, and any other thread waits forever.
     """
     met = isinstance(error, RecursionError) and str(error).startswith("Recursively calling <weakref")
-    if met or _fell_into_a_cache(error):
+    if met or _interrupted_in_cache(error):
         jax.clear_caches()
     return met
 
 
-def _fell_into_a_cache(error: BaseException) -> bool:
+def _interrupted_in_cache(error: BaseException) -> bool:
     at = error.__traceback__
     while at is not None:
         code = at.tb_frame.f_code

@@ -130,7 +130,7 @@ def _misfit(value: Any, parameter: inspect.Parameter, function: Callable[..., An
             return None
     except OverflowError:
         return ValueError(f"{name}: argument {parameter.name!r} is too large: {value!r:.200}")
-    return TypeError(f"{name}: argument {parameter.name!r} must be {_said(annotation)}, got {value!r:.200}")
+    return TypeError(f"{name}: argument {parameter.name!r} must be {_in_words(annotation)}, got {value!r:.200}")
 
 
 def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
@@ -172,11 +172,11 @@ def _is_of(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
     return getattr(value, "ndim", 1) > 0 and all([any([_fits(e, t) for t in inner if t is not ...]) for e in value])
 
 
-def _said(annotation: Any) -> str:
+def _in_words(annotation: Any) -> str:
     """An annotation in words."""
     kind, inner = get_origin(annotation) or annotation, get_args(annotation)
     if is_union(annotation):
-        return " or ".join(dict.fromkeys(map(_said, inner)))
+        return " or ".join(dict.fromkeys(map(_in_words, inner)))
     if annotation in COERCERS:
         try:
             COERCERS[annotation](_NOTHING)
@@ -189,6 +189,6 @@ def _said(annotation: Any) -> str:
     if kind is np.ndarray:
         return "an array"
     if inner:
-        return "a dict" if issubclass(kind, Mapping) else f"a list whose items are each {_said(inner[0])}"
+        return "a dict" if issubclass(kind, Mapping) else f"a list whose items are each {_in_words(inner[0])}"
     name = "None" if kind is NoneType else getattr(kind, "__name__", str(kind))
     return name if kind is NoneType else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"

@@ -131,12 +131,12 @@ def _merged(old: Writer, new: Writer, there: dict[int, int], here: dict[int, int
 
 def _either(before: list[Line], after: list[Line]) -> list[tuple[str, Line]]:
     """The lines of one node in both graphs; a single copy if they are equal."""
-    if _said(before) == _said(after):
+    if _compared(before) == _compared(after):
         return [(" ", line) for line in after]
     return [*[("-", line) for line in before], *[("+", line) for line in after]]
 
 
-def _said(lines: list[Line]) -> Any:
+def _compared(lines: list[Line]) -> Any:
     return [(line.depth, line.parts, line.shapes) for line in lines]
 
 
@@ -235,7 +235,7 @@ def show(
         raise TypeError(f"fold: expected True or False, got {fold!r}")
     asked = _checked_columns(columns)
     described = describe(outputs, parameters)
-    shown = asked if asked is not None else _telling(described)
+    shown = asked if asked is not None else _informative_columns(described)
     lines = tuple(Writer(described, shown, folds_of(described) if fold else []).lines())
     described.forget_graph()
     return Listing(lines, shown, described)
@@ -257,7 +257,7 @@ def _checked_columns(columns: Any) -> tuple[str, ...] | None:
     return tuple([name for name in COLUMNS if name in listed])
 
 
-def _telling(described: Description) -> tuple[str, ...]:
+def _informative_columns(described: Description) -> tuple[str, ...]:
     """The columns that have something to show for this graph."""
     says = {
         "origin": True,

@@ -20,7 +20,7 @@ from .. import functions as F
 from ..functions.jaxpr_structure import structure_of_called, structure_of_rules
 from ..graph import Variable
 from ..graph.jaxpr import CUSTOM_RULES, called_function, name_of, primitives_in
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from .primitives.registry import scalar, variable
 from .values import ComplexPair, Delayed, Keys, needs_x64
@@ -218,7 +218,7 @@ def _calls_of(
     abstract = [jax.ShapeDtypeStruct(shape, dtype, weak_type=weak) for shape, dtype, weak in described]
     try:
         with x64_if(any([needs_x64(v) for v in abstract])):
-            closed = unharmed(jax.make_jaxpr(function))(*abstract)
+            closed = interrupt_safe(jax.make_jaxpr(function))(*abstract)
     except (TypeError, ValueError, NotImplementedError):
         return ()
     found = []

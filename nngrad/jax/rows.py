@@ -16,7 +16,7 @@ from .. import functions as F
 from ..derivatives.directions import independent_rows
 from ..functions.jax_functions import Fixed, Given, Trace
 from ..graph import Variable
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 from ..graph.spec import DType, spec_of, x64_if
 from .calls import axes_in
 from .from_jax import PartedFunction, opened_with
@@ -138,7 +138,7 @@ class OpenedOverRows(PartedFunction):
 
         with x64_if(any(map(needs_x64, whole))):
             mapped = jax.vmap(run, in_axes=axes, axis_size=self._points.size, axis_name=self._points.name)
-            batched = unharmed(jax.make_jaxpr(mapped))(*whole)
+            batched = interrupt_safe(jax.make_jaxpr(mapped))(*whole)
         around = surroundings_of_now()
         if around is not None:
             around.axes.update(axes_in(batched.jaxpr))

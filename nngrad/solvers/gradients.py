@@ -11,33 +11,33 @@ from typing import Any
 import jax
 import jax.numpy as jnp
 
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 
 Arrays = tuple[Any, ...]
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def decayed(params: Arrays, grads: Arrays, rate: Any, scale: Any) -> Arrays:
     """Each gradient plus `rate` times its parameter."""
     return tuple([with_decay(p, g, rate, scale) for p, g in zip(params, grads, strict=True)])
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def clipped(params: Arrays, grads: Arrays, norm: Any, scale: Any) -> Arrays:
     """Each gradient, scaled down to an L2 norm of at most `norm`."""
     return tuple([within_norm(g, norm_of([g]), norm, scale) for g in grads])
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def scaled_gradients(params: Arrays, grads: Arrays, factor: Any, scale: Any) -> Arrays:
     """Each gradient times `factor`."""
     return tuple([factor * g for g in grads])
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def has_inf_has_nan(grads: Arrays) -> tuple[Any, Any]:
     """Whether any gradient has an infinite element, and whether any has a NaN."""

@@ -59,17 +59,17 @@ def transformed(
 solvers: weakref.WeakSet[Solver] = weakref.WeakSet()
 """The solvers that have parameters."""
 
-_told: weakref.WeakSet[NdArray] = weakref.WeakSet()
+_warned: weakref.WeakSet[NdArray] = weakref.WeakSet()
 _MOST_NAMED = 8
 
 
-def tell_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
+def warn_of_untrained(where: str, leaves: Iterable[Variable]) -> None:
     """Warn once of each leaf that the loss depends on and no solver trains."""
     trained = {id(p.cell) for solver in solvers for p in solver._variables}
-    left = {id(x.cell): x for x in leaves if id(x.cell) not in trained and x.cell not in _told}
+    left = {id(x.cell): x for x in leaves if id(x.cell) not in trained and x.cell not in _warned}
     if not left:
         return
-    _told.update([x.cell for x in left.values()])
+    _warned.update([x.cell for x in left.values()])
     named = [f"{x.name!r}, {x.spec}" if x.name else f"one without a name, {x.spec}" for x in left.values()]
     more = f"; and {len(named) - _MOST_NAMED} more" * (len(named) > _MOST_NAMED)
     shown = "; ".join(named[:_MOST_NAMED])

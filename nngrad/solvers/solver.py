@@ -24,7 +24,7 @@ from ..graph.value import Zeros, hold_together
 from .gradient_methods import GradientMethods, LossScaleMethods
 from .gradients import Arrays
 from .in_place import STEP_TO_TRACE, InPlaceState, InPlaceUpdate, Results, StateValue
-from .loss_facts import Loss, solvers, tell_of_untrained, transformed
+from .loss_facts import Loss, solvers, transformed, warn_of_untrained
 from .loss_scale import DynamicLossScale, LossScale, done_if, like, scaled_init, scaled_update
 from .rates import LearningRate, Rate
 from .state import first_state
@@ -264,7 +264,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
         if looking and look_away(self):
-            tell_of_untrained("update", met_with(self._variables))
+            warn_of_untrained("update", met_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)

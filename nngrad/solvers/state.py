@@ -16,7 +16,7 @@ from ..execution.compiling import PLATFORM, quick_options
 from ..execution.executable import Executable, default_platform
 from ..graph import NdArray, Variable
 from ..graph.leaf import from_host
-from ..graph.process import unharmed
+from ..graph.process import interrupt_safe
 from ..graph.variable import leaf_of
 from .loss_scale import DynamicLossScale, DynamicState, LossScale, ScaledState
 
@@ -31,7 +31,7 @@ class SolverState:
     """The number of updates it has seen."""
 
 
-@unharmed
+@interrupt_safe
 def first_state(init: Callable[[Any], Any], params: tuple[Any, ...]) -> Any:
     """The state that `init` makes for arrays of parameters. If all are constant, as is usual, nothing is compiled."""
     trees: list[Any] = []

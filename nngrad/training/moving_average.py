@@ -16,7 +16,7 @@ import numpy as np
 from ..files.storage import read_into, write_arrays
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
-from ..graph.process import check_process, unharmed
+from ..graph.process import check_process, interrupt_safe
 from ..graph.refusals import explained
 from ..graph.spec import spec_of, x64_if
 from ..graph.value import Value, hold_together, put_together, values_of
@@ -199,4 +199,4 @@ def _moved(before: Arrays, params: Arrays, decay: float, bias_correction: bool) 
     return count, *[move(average, p) for average, p in zip(before[1:], params, strict=True)]
 
 
-_jitted = unharmed(jax.jit(_moved, static_argnums=(2, 3)))
+_jitted = interrupt_safe(jax.jit(_moved, static_argnums=(2, 3)))

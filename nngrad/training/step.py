@@ -22,7 +22,7 @@ from ..graph.process import check_not_traced
 from ..inspection.nan import nan_in
 from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
-from ..solvers.loss_facts import tell_of_untrained
+from ..solvers.loss_facts import warn_of_untrained
 from ..solvers.solver import Solver, work_of_update
 from .auxiliary import Auxiliary
 from .computation import StepComputation, check_count, input_array
@@ -154,7 +154,7 @@ class TrainStep(Generic[R]):
         solver, mesh = self._solver, self._mesh
         if self._others:  # by now all solvers have their parameters
             others, self._others = self._others, []
-            tell_of_untrained("train_step", others)
+            warn_of_untrained("train_step", others)
         if mesh is not None:
             arrays = self._placed(arrays, mesh)
             kind += tuple([array.sharding for array in arrays])

@@ -73,7 +73,7 @@ def linear_solve(
         chosen = method or "gmres"
     else:
         a = as_variable(matrix, "matrix", "linear_solve")
-        packing = _beside_matrix(a, b)
+        packing = _packed_for_matrix(a, b)
         product = lambda v: F.matmul(a, v)  # noqa: E731 - it is what a function would be
         chosen = method or "dense"
     keep = keeps(unconverged, "linear_solve")
@@ -106,7 +106,7 @@ def linear_solve(
     return packing.unpacked(x), info
 
 
-def _beside_matrix(a: Variable, b: Any) -> Packing:
+def _packed_for_matrix(a: Variable, b: Any) -> Packing:
     right = as_variable(b, "b", "linear_solve", a.dtype)
     if a.ndim != 2 or a.shape[0] != a.shape[1]:
         raise ValueError(f"linear_solve: matrix must be square, got shape {a.shape}; F.batch_solve takes batches")

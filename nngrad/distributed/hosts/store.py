@@ -7,7 +7,7 @@ from typing import Any
 
 import jax
 
-from ...graph.process import taken
+from ...graph.process import jax_internal
 
 
 class _Public:
@@ -26,7 +26,7 @@ class _Public:
         return int(jax.process_count()) if jax.distributed.is_initialized() else 1
 
 
-global_state: Any = taken("global_state") or _Public()
+global_state: Any = jax_internal("global_state") or _Public()
 """JAX's state of processes, which can be read without initializing devices."""
 
 PREFIX = "nngrad/hosts"

@@ -101,7 +101,7 @@ class CheckedFunction:
         """Random weights for the quantities of order `k`."""
         chosen = given[k] if k < len(given) else None
         name = ("y_grad", "x_grad_grad")[k] if k < 2 else ""
-        weights = [no_tiny(rng, y.shape).astype(y.dtype) for y in level]
+        weights = [weights_away_from_zero(rng, y.shape).astype(y.dtype) for y in level]
         if chosen is not None:
             count = len(level) if k == 0 else self.moved[0]
             if len(chosen) != count:
@@ -122,7 +122,7 @@ class CheckedFunction:
     def direction(self, number: int) -> Arrays:
         """A random unit direction without tiny components."""
         rng = np.random.default_rng((self._seed, number, 1))
-        parts = [no_tiny(rng, x.shape) for x in self.moving]
+        parts = [weights_away_from_zero(rng, x.shape) for x in self.moving]
         length = np.sqrt(sum([float(np.sum(v * v)) for v in parts]))
         return [v / max(length, 1e-300) for v in parts]
 
@@ -143,7 +143,7 @@ def name_of_function(func: Any) -> str:
     return str(getattr(func, "__name__", None) or repr(func))
 
 
-def no_tiny(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
+def weights_away_from_zero(rng: np.random.Generator, shape: tuple[int, ...]) -> Array:
     """Random numbers of either sign with magnitudes from 0.5 to 1.5, so that no small weight hides an error."""
     result: Array = rng.uniform(0.5, 1.5, shape) * rng.choice([-1.0, 1.0], shape)
     return result

@@ -11,8 +11,8 @@ from ...graph import Op, Spec
 from ...graph.messages import SourceLocation
 from ..description import Description, Kind
 from ..naming import formula_of
-from .first_sight import first_sight
 from .groups import Labels
+from .initial_view import initial_view
 from .layout import HEIGHT, WIDTH, layout
 from .rows import Structure, Wiring
 from .runs import Lifetimes
@@ -103,7 +103,7 @@ def document(described: Description, title: str, measured: Measured = NOTHING) -
         },
         "groups": [
             {"name": strings.number(g.name), "kind": g.kind, "parent": g.parent, "times": g.times, "box": list(g.box)}
-            for g in first_sight(laid).groups
+            for g in initial_view(laid).groups
         ],
         "ops": _ops(described),
         "outputs": [list(output) for output in described.outputs],

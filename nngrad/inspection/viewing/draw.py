@@ -16,7 +16,7 @@ from ..description import describe
 from .draw_contents import Box, Choices, contents_of
 from .draw_layout import CAPTION, LINE, MARGIN, NOTE, TITLE, DrawingLayout, Frame, body_top, drawing_layout
 from .draw_routes import Route
-from .first_sight import SMALL
+from .initial_view import SMALL
 from .svg import (
     FONT,
     Point,

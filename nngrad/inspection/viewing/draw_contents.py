@@ -11,7 +11,7 @@ from typing import NamedTuple
 from ...graph.body_op import ControlOp
 from ..description import BodyEntry, Description, Kind
 from .document import labels_of, structure_of_layout
-from .first_sight import first_sight
+from .initial_view import initial_view
 from .layout import layout
 
 
@@ -92,7 +92,7 @@ def contents_of(described: Description, choices: Choices, folded: bool) -> Drawi
 def _closed(described: Description, nodes: Sequence[int]) -> dict[int, tuple[str, list[int]]]:
     """For each node in a collapsed group, the title of the group and its nodes."""
     laid = layout(structure_of_layout(described), labels_of(described))
-    groups, holders = first_sight(laid)
+    groups, holders = initial_view(laid)
     members: dict[int, list[int]] = {}
     for i in nodes:
         members.setdefault(holders[laid.group[i]], []).append(i)
@@ -158,11 +158,11 @@ def _arguments(described: Description, i: int) -> str:
     return ", ".join([
         f"{name}={value:.4g}" if isinstance(value, float) else f"{name}={value!r}"
         for name, value in op.named(described.static[i]).items()
-        if value is not None and value is not False and not _is_told_by(value, specs[0].shape, specs[0].dtype)
+        if value is not None and value is not False and not _is_known_from(value, specs[0].shape, specs[0].dtype)
     ])  # fmt: skip
 
 
-def _is_told_by(value: object, *known: object) -> bool:
+def _is_known_from(value: object, *known: object) -> bool:
     return any([type(value) is type(one) and value == one for one in known])
 
 

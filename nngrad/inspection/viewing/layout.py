@@ -52,7 +52,7 @@ class Group(NamedTuple):
 
     kind: str
     """'order', 'scope', 'block' (all its repetitions together), 'repetition', 'body', or 'rest' for an initially
-    collapsed one (`first_sight`)."""
+    collapsed one (`initial_view`)."""
     name: str
     parent: int
     """The group that contains it; -1 for none."""

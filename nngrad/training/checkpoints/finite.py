@@ -12,7 +12,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ...graph.mesh import mesh_of
-from ...graph.process import unharmed
+from ...graph.process import interrupt_safe
 
 _LATE = 8
 """The number of steps after which a loss is checked: by then it is ready, so nothing waits for it. The number is fixed,
@@ -76,7 +76,7 @@ def _is_on_host(array: Any) -> bool:
     )
 
 
-@unharmed
+@interrupt_safe
 @jax.jit
 def _finite(arrays: list[Any]) -> Any:
     return jnp.stack([jnp.isfinite(a).all() for a in arrays])

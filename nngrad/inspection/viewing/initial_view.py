@@ -13,7 +13,7 @@ SMALL = 60
 """The maximum number of boxes for which all groups stay open."""
 
 
-class FirstSight(NamedTuple):
+class InitialView(NamedTuple):
     """The groups of a layout, with additional ones of kind 'rest' that are collapsed at first."""
 
     groups: list[Group]
@@ -22,7 +22,7 @@ class FirstSight(NamedTuple):
     """For each group the outermost collapsed group that contains it or is it; -1 for none."""
 
 
-def first_sight(laid: Layout) -> FirstSight:
+def initial_view(laid: Layout) -> InitialView:
     """Choose the groups to collapse: all repetitions of a block except the first; in a large graph also scopes, bodies
     and blocks, the smallest first, until few boxes are left."""
     groups = list(laid.groups)
@@ -54,7 +54,7 @@ def first_sight(laid: Layout) -> FirstSight:
             if loose + _boxes(holder, own) <= MOST:
                 break
         groups = wrapped
-    return FirstSight(groups, holder)
+    return InitialView(groups, holder)
 
 
 def _title(groups: Sequence[Group], children: dict[int, list[int]], i: int) -> str:
