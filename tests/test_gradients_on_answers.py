@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.autodiff import known_gradients, questions
+from nngrad.autodiff import known_gradients
 from nngrad.graph import Function, Variable, functions_of
 from nngrad.graph.closing import Closing
 from tests.faults.moments import INTERRUPTED, Interrupts
@@ -58,7 +58,7 @@ class Counted:
 
     def __init__(self, patch: pytest.MonkeyPatch) -> None:
         self.asked = self.answered = 0
-        ask, find = questions.question_on_answer, known_gradients.known_answer
+        ask, find = known_gradients.question_on_answer, known_gradients.known_answer
 
         def counted_question(*args: Any) -> Any:
             question = ask(*args)

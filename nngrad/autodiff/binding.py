@@ -1,19 +1,20 @@
-"""The reach of gradients, the leaves that an input stands for, and the record of leaves that backwards have reached,
-with which solvers detect untrained ones."""
+"""The reach of gradients, the leaves that an input stands for, what results of `grad` are derivatives of, and the
+record of leaves that backwards have reached, with which solvers detect untrained ones."""
 
 from __future__ import annotations
 
 import weakref
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
 import nngrad.functions as F
 from backward_registry import registry
 
 from ..graph import Function, Variable, functions_of, leaves_of
+from ..graph.closing import Closing
 from ..graph.value import Value
-from .request import Request, derivation_of, derived_in
+from .request import Derivation, Request, ResultDerivation, derivation_of, derivations_of, derived_in
 
 
 def reached_from(outputs: Sequence[Variable], stop_ids: frozenset[int]) -> set[int]:
@@ -64,6 +65,40 @@ def added_up(gradients: list[Variable], owners: list[list[Variable]]) -> list[Va
     rest = iter(gradients)
     parts = [[next(rest) for _ in own] for own in owners]
     return [gs[0] if len(gs) == 1 else F.add_n(*gs) for gs in parts]
+
+
+def close_with_derivations(
+    closing: Closing,
+    functions: Sequence[Function],
+    about: Iterable[Variable | None],
+    referred_to: Callable[[Derivation], Iterable[Iterable[Variable | None]]],
+) -> dict[Derivation, int]:
+    """Close functions, and what the results of `grad` among them are derivatives of.
+
+    Args:
+        closing: The closing to extend.
+        functions: The functions, in topological order.
+        about: Variables whose dependencies are closed as well.
+        referred_to: Returns the Variables of a derivation to treat in the same way.
+
+    Returns:
+        The derivations, numbered.
+    """
+    derivations = derivations_of(closing.derived)
+    waiting, seen = [*about], len(closing.derived)
+    while functions or waiting:
+        closing.write(functions)
+        new: list[ResultDerivation] = [gx._derived for gx in closing.derived[seen:]]
+        seen = len(closing.derived)
+        for derived_by in new:
+            derivation = derived_by.derivation
+            waiting += (derived_by.laplacian or ())[:2]
+            if derivation is not None and derivation not in derivations:
+                derivations[derivation] = len(derivations)
+                waiting += [x for each in referred_to(derivation) for x in each]
+        functions = functions_of([x for x in waiting if x is not None], through=lambda x: not closing.has(x))
+        waiting = []
+    return derivations
 
 
 # ---------------------------------------------------------------- leaves that nobody trains

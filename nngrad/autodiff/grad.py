@@ -28,8 +28,14 @@ from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
-from .known_gradients import GradientResults, came_before, known_answer, remember_answer
-from .questions import question_of, question_on_answer
+from .known_gradients import (
+    GradientResults,
+    came_before,
+    known_answer,
+    question_of,
+    question_on_answer,
+    remember_answer,
+)
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric

@@ -12,7 +12,7 @@ import numpy as np
 
 from backward_registry import registry
 
-from ...autodiff.questions import close_with_derivations
+from ...autodiff.binding import close_with_derivations
 from ...autodiff.remat.policies import RecomputeScope
 from ...autodiff.request import Derivation, ResultDerivation
 from ...context import Context
