@@ -35,7 +35,7 @@ from .compiling import (
     thorough_options,
 )
 from .on_disk import OnDisk
-from .program import default_device, digest_of, placement_of
+from .program import digest_of, placement_of, platform_on
 
 
 class Settings(NamedTuple):
@@ -243,7 +243,8 @@ class Executable:
 
     def _asks_for_quick(self) -> bool:
         """Whether a call made now runs the quick tier if it is one of the first."""
-        return self.has_quick_calls and default_platform(self._settings) == PLATFORM and bool(quick_options())
+        device = None if self._settings is None else self._settings.device
+        return self.has_quick_calls and platform_on(device) == PLATFORM and bool(quick_options())
 
     def _count_for(self, arrays: tuple[Any, ...]) -> CallCount | None:
         """The count of calls of the structure; None if it has no digest, so that another run could not continue it."""
@@ -375,13 +376,6 @@ def continue_counts(numbers: Mapping[str, int]) -> None:
         waiting = list(_with_tiers)
     for executable in waiting:
         executable.decide_again()
-
-
-def default_platform(settings: Settings | None = None) -> str:
-    """JAX's name of the platform that a function runs on."""
-    device = default_device() if settings is None or settings.device is None else settings.device
-    platform: str = device.platform
-    return platform
 
 
 def _is_jitted(function: Any) -> bool:

@@ -108,10 +108,12 @@ def default_device() -> jax.Device:
 
 def platform_of(program: Program) -> str:
     """The platform that a program runs on, unless it is lowered for another one."""
-    if program.mesh is not None:
-        return program.mesh.platform
-    device = default_device() if program.device is None else program.device
-    platform: str = device.platform
+    return platform_on(program.device) if program.mesh is None else program.mesh.platform
+
+
+def platform_on(device: jax.Device | None = None) -> str:
+    """The platform of a device, or of the default one."""
+    platform: str = (device or default_device()).platform
     return platform
 
 

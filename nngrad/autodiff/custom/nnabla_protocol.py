@@ -23,8 +23,7 @@ from ...functions.jaxpr_structure import array_value
 from ...graph import Function, Spec, Variable, apply, contained, set_switches, spec_of
 from ...graph.spec import x64_if
 from .base import attributes_set, shapes_of
-from .host import Specs, called_on_host
-from .nnabla_arguments import Argument, Denied, HostCell, NeedsValues, Symbol
+from .host import Argument, Denied, HostCell, NeedsValues, Specs, Symbol, called_on_host
 
 if TYPE_CHECKING:
     from .python_function import PythonFunction

@@ -13,8 +13,7 @@ from backward_registry import Rule, registry
 from ...graph import Function, Op, Variable, apply, build_options, contained, set_switches, spec_of
 from . import nnabla_protocol
 from .base import Arrays, CustomFunction, declared_rows, forward_only, inputs_as_variables, op_of
-from .host import Specs
-from .nnabla_arguments import Argument
+from .host import Argument, Specs
 
 
 class PythonFunction(CustomFunction):
