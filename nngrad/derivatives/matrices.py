@@ -17,6 +17,7 @@ from .parts import (
     checked,
     forward_or_reverse,
     gradients_at,
+    hessian_times,
     pushed,
     second,
     slope_in_reverse,
@@ -189,13 +190,10 @@ def hessian_diagonal(
     lead = checked("hessian_diagonal", y, x, batched, chunk, scalar=True)
     draw = checked_draw("hessian_diagonal", math.prod(x.shape[lead:]), directions, "rademacher", seed)
 
-    def product(t: Variable) -> Variable:
-        (gx,) = gradients_at([y], [x], [None])
-        return forward_or_reverse(lambda: pushed([gx], [x], [t])[0], lambda: gradients_at([gx], [x], [t])[0])
-
     def estimate(draw: Draw) -> Variable:
         t = direction_leaf(x.spec)
-        total = sum_over(t * product(t), [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
+        (product,) = hessian_times([y], [x], [t])
+        total = sum_over(t * product, [(t, draw.vectors(0, x.spec, lead))], draw.directions, chunk)
         return total / draw.directions
 
     def second_in_reverse(t: Variable) -> Variable:

@@ -56,6 +56,15 @@ def forward_or_reverse(forward: Callable[[], T], reverse: Callable[[], T]) -> T:
         return reverse()
 
 
+def hessian_times(ys: list[Variable], xs: list[Variable], vectors: Sequence[Variable]) -> list[Variable]:
+    """The Hessian of the sum of `ys` times vectors, forward over reverse, or in reverse where there is no forward
+    mode."""
+    gradients = gradients_at(ys, xs, [None] * len(ys))
+    return forward_or_reverse(
+        lambda: pushed(gradients, xs, list(vectors)), lambda: gradients_at(gradients, xs, vectors)
+    )
+
+
 def slope_along(y: Variable, x: Variable, t: Variable, lead: int) -> Variable:
     """The derivative of `y` along `t`, times `t`, for each row: `x.shape[:lead]`, in the dtype of `y`."""
     return forward_or_reverse(

@@ -7,7 +7,7 @@ from typing import Any
 from ..autodiff.grad import grad
 from ..autodiff.request import differentiable
 from ..graph import Variable
-from .parts import Variables, built, forward_or_reverse, gradients_at, pushed, vectors_for
+from .parts import Variables, built, hessian_times, pushed, vectors_for
 
 
 def jvp(outputs: Variables, inputs: Variables, tangents: Any) -> list[Variable]:
@@ -74,11 +74,4 @@ def hvp(outputs: Variables, inputs: Variables, vectors: Any) -> list[Variable]:
     """
     outputs, inputs = differentiable(outputs, "outputs"), differentiable(inputs, "inputs")
     directions = vectors_for(inputs, vectors, "vectors")
-
-    def build() -> list[Variable]:
-        gradients = gradients_at(outputs, inputs, [None] * len(outputs))
-        return forward_or_reverse(
-            lambda: pushed(gradients, inputs, directions), lambda: gradients_at(gradients, inputs, list(directions))
-        )
-
-    return built([*outputs, *inputs], build)
+    return built([*outputs, *inputs], lambda: hessian_times(outputs, inputs, directions))

@@ -5,6 +5,7 @@ A set of colours is an integer with bit c set for colour c.
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -17,7 +18,7 @@ import nngrad.functions as F
 from ..autodiff.vectorize import vectorize
 from ..graph import NdArray, Variable
 from ..graph.variable import leaf_of
-from .parts import built, forward_or_reverse, gradients_at, one_floating, pushed
+from .parts import built, forward_or_reverse, gradients_at, hessian_times, one_floating, pushed
 from .patterns import Read, Sparsity, elements_read, hessian_sparsity, scipy_csr, sparsity
 
 if TYPE_CHECKING:
@@ -129,16 +130,8 @@ def sparse_hessian(y: Variable, x: Variable) -> SparseMatrix:
     rows = np.where(alone, pattern.rows, pattern.columns)
     columns = np.where(alone, pattern.columns, pattern.rows)
     directions = Directions([x], colors, columns, rows)
-    (values,) = built([y, x], lambda: [_of_hessian(y, [x], directions.elements)])
+    (values,) = built([y, x], lambda: [directions.elements(functools.partial(hessian_times, [y], [x]))])
     return SparseMatrix(values, pattern, directions.count)
-
-
-def _of_hessian(y: Variable, xs: list[Variable], read: Callable[[Along], Variable]) -> Variable:
-    """The values that `read` takes from products with the Hessian of `y` with respect to `xs`."""
-    gradients = gradients_at([y], xs, [None])
-    return forward_or_reverse(
-        lambda: read(lambda ts: pushed(gradients, xs, ts)), lambda: read(lambda ts: gradients_at(gradients, xs, ts))
-    )
 
 
 def _blocks(pattern: Sparsity, elements: Indices) -> tuple[Sparsity, Indices] | None:
@@ -171,9 +164,8 @@ def _sum_of_blocks(y: Variable, x: Variable, read: Read, blocks: Sparsity, color
     elements = read.elements - 1
     found, places = np.unique(elements[blocks.rows] * x.size + elements[blocks.columns], return_inverse=True)
     pattern = Sparsity(found // x.size, found % x.size, (x.size, x.size))
-    (values,) = built(
-        [y, x], lambda: [_of_hessian(y, read.variables, lambda along: directions.sums(along, places, len(found)))]
-    )
+    along = functools.partial(hessian_times, [y], read.variables)
+    (values,) = built([y, x], lambda: [directions.sums(along, places, len(found))])
     return SparseMatrix(values, pattern, directions.count)
 
 

@@ -108,6 +108,11 @@ def _as_text(state: Any) -> Any:
     return {"bytes": state.decode()} if isinstance(state, bytes) else state
 
 
+def is_of_grain(given: Any) -> bool:
+    """Whether it is a loader or a data set of grain's."""
+    return type(given).__module__.partition(".")[0] == "grain"
+
+
 def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSource:
     """The argument of `nn.feed` as a source of batches; `name` is for errors.
 
@@ -120,7 +125,7 @@ def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSour
     if not hasattr(given, "__iter__"):
         raise TypeError(f"{name}: expected an iterable, a function of the epoch, or a loader or data set of grain, "
                         f"got {type(given).__name__}")
-    if type(given).__module__.partition(".")[0] == "grain":
+    if is_of_grain(given):
         if epochs != 1:
             raise ValueError(f"epochs: grain's own num_epochs or repeat() say it, got {epochs}")
         if hasattr(given, "to_iter_dataset"):

@@ -18,7 +18,7 @@ from ...graph.arguments import checked_count
 from ..checkpoints import Checkpointer
 from ..checkpoints.finite import RecentLosses
 from ..feeding import Feed
-from ..feeding.sources import BatchSource, Position, source_of
+from ..feeding.sources import BatchSource, Position, is_of_grain, source_of
 from .log import TrainingLog, training_log, value_of
 
 
@@ -46,7 +46,7 @@ class FitBatches:
         if isinstance(data, tuple) or hasattr(data, "__array__"):
             raise TypeError(f"data: expected batches, in an iterable, got {type(data).__name__}; [(x, t)] is a single "
                             "batch for each step")
-        once = 1 if steps is None or hasattr(data, "__next__") or _module_of(data) == "grain" else None
+        once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
         if _counts_epochs(data) and (epochs is not None or steps is None):
             data, epochs = _until(data, epochs or 1), None
         self._source: BatchSource = source_of(data, once if epochs is None else epochs, "data")
@@ -80,10 +80,6 @@ class FitBatches:
 
 def _arguments(batch: Any) -> tuple[Any, ...]:
     return tuple(batch) if isinstance(batch, tuple | list) else (batch,)
-
-
-def _module_of(data: Any) -> str:
-    return type(data).__module__.partition(".")[0]
 
 
 def _counts_epochs(data: Any) -> bool:
