@@ -82,7 +82,7 @@ class RecurrentLayers(NamedTuple):
 
 def _checked(
     kind: CellKind, x: Variable, states: States, weight_l0: Variable, weight: Variable | None, bias: Variable | None,
-    num_layers: int, dropout: float, bidirectional: bool,
+    num_layers: int, bidirectional: bool,
 ) -> RecurrentLayers:  # fmt: skip
     """The checked arguments of the layers."""
     name, directions = kind.name, 2 if bidirectional else 1
@@ -153,7 +153,7 @@ def _recurrent(
     num_layers: int, dropout: float, bidirectional: bool, training: bool,
 ) -> tuple[Any, ...]:  # fmt: skip
     """The outputs of the last layer, and each state after the last step."""
-    given = _checked(kind, x, states, weight_l0, weight, bias, num_layers, dropout, bidirectional)
+    given = _checked(kind, x, states, weight_l0, weight, bias, num_layers, bidirectional)
     y, after = given.x, []
     for layer in range(num_layers):
         if layer and training and dropout:

@@ -25,7 +25,7 @@ from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
-from .tangents import WithoutTangent, conjugate, is_whole, like
+from .surroundings import WithoutTangent, conjugate, is_whole, like
 from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]

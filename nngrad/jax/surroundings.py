@@ -2,6 +2,8 @@
 
 In `jax.jit(lambda params, x: nj.grad(lambda x: model(params, x))(x))`, `params` are such values: tracers of that one
 trace, which no graph can hold. Each becomes an input of the graph, after the arguments.
+
+Also JAX's conventions for derivatives by complex numbers and integers, and for weak types.
 """
 
 from __future__ import annotations
@@ -12,7 +14,9 @@ from contextvars import ContextVar
 from typing import Any, NamedTuple
 
 import jax
+import numpy as np
 
+from .. import functions as F
 from ..functions.jax_functions import Trace
 from ..functions.jaxpr_structure import ByIdentity
 from ..functions.key_data import is_key
@@ -20,7 +24,7 @@ from ..graph import Variable
 from ..graph.capture import placeholder
 from ..graph.spec import dtype_of, spec_of
 from .calls import Axes
-from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is_complex
+from .values import ComplexPair, Keys, Value, constant_of, implementation_of, is_complex, is_pair
 
 
 class ArgumentKinds(NamedTuple):
@@ -138,3 +142,50 @@ def value_of_constant(constant: Any) -> Value:
     if around is None or not isinstance(constant, jax.core.Tracer):
         return constant_of(constant)
     return around.value_of(constant)
+
+# ---------------------------------------------------------------- derivatives by complex numbers and integers
+
+
+def conjugate(tree: Any) -> Any:
+    """Convert complex gradients to JAX's convention, or back: by x + iy it is that by x minus i times that by y."""
+
+    def of(value: Any) -> Any:
+        return ComplexPair(value.real, F.mul_scalar(value.imaginary, val=-1.0)) if is_pair(value) else value
+
+    return jax.tree.map(of, tree, is_leaf=lambda value: isinstance(value, ComplexPair | WithoutTangent))
+
+
+def like(others: Sequence[Variable], made: Sequence[Variable]) -> Sequence[Variable]:
+    """Derivatives, weakly typed where the Variables they belong to are."""
+    around = surroundings_of_now()
+    if around is not None:
+        around.are_weak(made, [id(x) in around.weak for x in others])
+    return made
+
+
+def is_whole(x: Any) -> bool:
+    """Whether `x` is a Variable of integers or booleans."""
+    return isinstance(x, Variable) and not x.spec.differentiable
+
+
+@jax.tree_util.register_pytree_node_class
+class WithoutTangent:
+    """The gradient with respect to integers: a pytree without leaves, which becomes JAX's float0 array when results
+    become arrays.
+
+    Args:
+        shape: The shape of the integers.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape = shape
+
+    def tree_flatten(self) -> tuple[tuple[()], tuple[int, ...]]:
+        """No leaves, and the shape."""
+        return (), self.shape
+
+    @classmethod
+    def tree_unflatten(cls, shape: tuple[int, ...], leaves: Any) -> Any:
+        """The float0 array."""
+        del leaves
+        return np.zeros(shape, jax.dtypes.float0)

@@ -19,7 +19,7 @@ from .authors_rules import by_their_rules
 from .calls import CALLED, call_in, results_of_call
 from .linear import dtype_of_leaf
 from .rows import RowAxes
-from .tangents import is_whole, like
+from .surroundings import is_whole, like
 from .transformed import Build, Transformed
 from .values import is_pair
 
