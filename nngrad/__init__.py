@@ -67,7 +67,7 @@ from .functions.checkpoints import checkpoint
 from .graph import Function, NdArray, Variable
 from .graph.messages import ImportHints as _ImportsLeadOn
 from .graph.messages import no_attribute as _no_attribute
-from .graph.refusals import explained as _explained
+from .graph.signatures import explained as _explained
 from .inspection import checks as checks
 from .inspection import count, explain, find_nan, memory_report, show, show_passes, source_locations
 from .inspection import hooks as hooks

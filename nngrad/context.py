@@ -13,7 +13,7 @@ from .distributed.hosts.joining import launcher_of
 from .graph import build_options, set_switches
 from .graph.options import Switched, switched
 from .graph.process import several_processes
-from .graph.refusals import explained
+from .graph.signatures import explained
 from .graph.spec import FLOAT32
 
 PLATFORMS = {"cpu": "cpu", "cuda": "gpu", "cudnn": "gpu", "gpu": "gpu", "tpu": "tpu"}

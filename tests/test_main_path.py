@@ -42,7 +42,7 @@ def test_a_first_gradient_passes_through_few_files() -> None:
     x = nn.Variable((7, 11), need_grad=True)  # a shape that is new, so that nothing is known of it
     y = F.tanh(x)
     wrapper, *files = files_entered(lambda: nn.grad([y], [x]))
-    assert wrapper == "nngrad/graph/refusals.py"  # which has something to say of what is refused alone
+    assert wrapper == "nngrad/graph/signatures.py"  # which has something to say of what is refused alone
     assert files[:2] == ["nngrad/autodiff/grad.py", "nngrad/autodiff/request.py"]
     assert "backward_registry/activation.py" in files
     assert len(files) <= 12, "a gradient passes through\n" + "\n".join(files)

@@ -13,7 +13,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
-from nngrad.graph import for_xla
+from nngrad.graph import jaxpr
 from tests.exact import exactly
 
 BYTES = 40
@@ -23,7 +23,7 @@ BYTES = 40
 @pytest.fixture(autouse=True)
 def in_segments(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Rows of less than 40 bytes are stacked in segments, as on a version of XLA that is slow with them."""
-    monkeypatch.setattr(for_xla, "SLOW_BELOW", BYTES)
+    monkeypatch.setattr(jaxpr, "SLOW_BELOW", BYTES)
     nn.executables.clear()
     yield
     nn.executables.clear()
@@ -81,7 +81,7 @@ def scans_of(length: int, width: int) -> list[list[int]]:
         return carry * 0.5 + slices[0], (carry, jnp.float64(1))
 
     with jax.enable_x64(True):
-        traced = jax.make_jaxpr(lambda h, x: for_xla.scan_in_segments(step, h, (x,), length))(
+        traced = jax.make_jaxpr(lambda h, x: jaxpr.scan_in_segments(step, h, (x,), length))(
             np.ones(width), np.ones((length, width))
         )
     return [
@@ -94,7 +94,7 @@ def test_no_step_writes_a_small_row_into_a_long_stack(monkeypatch: pytest.Monkey
     assert scans_of(13, 9) == [[2, 5], [3]]
     assert scans_of(10, 9) == [[2, 5]]
     assert scans_of(5, 9) == [[5]]
-    monkeypatch.setattr(for_xla, "SLOW_BELOW", 8)
+    monkeypatch.setattr(jaxpr, "SLOW_BELOW", 8)
     assert scans_of(13, 9) == [[13]]
 
 

@@ -10,7 +10,7 @@ import jax
 from ..graph import Variable, as_variable
 from ..graph.axes import axis_of
 from ..graph.leaf import common_floating
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import movement
 
 T = TypeVar("T")

@@ -10,7 +10,7 @@ import numpy as np
 from ..graph import Array, Variable, composite
 from ..graph.arguments import Share, as_int, coerced
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
 from .query_blocks import ByTarget, by_blocks
 

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ..graph.arguments import as_float
-from ..graph.for_xla import computed_once
+from ..graph.jaxpr import computed_once
 from .arithmetic import floating, widened
 
 

@@ -11,7 +11,7 @@ from ..graph import Variable, apply, as_variable, build_options
 from ..graph.block import Block
 from ..graph.capture import Captured, captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import array, comparison
 from .bodies.alternatives import switch_of_bodies
 from .bodies.derived_bodies import kept_of

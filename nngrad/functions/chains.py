@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Variable, as_variable
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import loops
 from .distances import reduced_loss
 from .indexing import gather, where

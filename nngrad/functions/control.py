@@ -13,7 +13,7 @@ from jax import lax
 from ..graph import AnyArray, Array, Function, Op, Variable, apply, composite, op
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, unchanged
-from ..graph.for_xla import known_after
+from ..graph.jaxpr import known_after
 from ..graph.mesh import constrained
 from . import array
 from .arithmetic import broadcast_pair

@@ -13,7 +13,7 @@ from jax import lax
 from ..graph import Array, Function, Spec, Variable, apply, composite, op
 from ..graph.arguments import Ints, MatmulPrecision, Shape, as_ints
 from ..graph.axes import per_axis, rows, with_flag
-from ..graph.for_xla import known_after
+from ..graph.jaxpr import known_after
 from ..graph.spec import has_name
 from ..graph.thresholds import WORTH_THE_LIBRARY
 from .arithmetic import add2, alike, floating

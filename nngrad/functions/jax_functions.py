@@ -21,7 +21,7 @@ from ..graph.jaxpr import let_own_arrays
 from ..graph.leaf import common_floating
 from ..graph.ndarray import host_array
 from ..graph.process import interrupt_safe, named_axes
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from ..graph.spec import DType, dtype_of, is_differentiable, x64_if
 from ..graph.variable import leaf_of
 from .jax_derivatives import custom_jax_derivative, jax_derivative

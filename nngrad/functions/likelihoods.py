@@ -9,7 +9,7 @@ from typing import Any
 from ..graph import Array, Variable, as_variable, composite
 from ..graph.arguments import as_int
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from .activation import softplus
 from .array import cast, zeros_like
 from .comparison import equal_scalar

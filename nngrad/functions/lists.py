@@ -11,7 +11,7 @@ from ..graph import Variable
 from ..graph.arguments import Ints, as_int, as_ints
 from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from .movement import broadcast, concatenate, pad, reshape, stack, transpose
 
 

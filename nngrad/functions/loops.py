@@ -17,7 +17,7 @@ from ..graph import Array, Variable, as_variable, build_options, op, spec_of
 from ..graph.arguments import checked_count
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import control, indexing
 from .bodies.carries import Carried
 from .bodies.scans import looped

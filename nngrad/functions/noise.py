@@ -14,7 +14,7 @@ from ..graph import Array, Variable, composite
 from ..graph.arguments import Positive, as_bool, as_float
 from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from ..graph.spec import FLOAT32
 from .activation import softmax
 from .array import cast, in_dtype

@@ -12,7 +12,7 @@ from ..graph import Array, Floats, Variable, composite
 from ..graph.arguments import AtLeastOne, Axes, NotNegative, Positive, as_axes, coerced
 from ..graph.axes import axes_of
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import arithmetic, array, control, linear, movement, reduction
 from .moments import Normalised, Sizes, accurate, fitted, kept_shape, moments, shifted, standardized
 

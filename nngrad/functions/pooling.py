@@ -18,7 +18,7 @@ from jax import lax
 from ..graph import Array, Function, Op, Spec, Variable, composite, op
 from ..graph.arguments import Ints, Shape
 from ..graph.axes import Named, rowwise, with_flag
-from ..graph.for_xla import computed_once
+from ..graph.jaxpr import computed_once
 from ..graph.thresholds import MOST_SLICES
 from . import reduction
 from .arithmetic import floating, is_floating

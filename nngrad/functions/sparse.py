@@ -9,7 +9,7 @@ import numpy as np
 
 from ..graph import Variable
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from .indexing import where
 from .linear import embed, embed_filter_grad
 from .movement import reshape

@@ -16,7 +16,7 @@ from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, AsFloats, Variable, op
 from ..graph.arguments import between
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from .arithmetic import broadcast_pair, floating, floating_pair, of_floats, widened
 
 # ---------------------------------------------------------------- logarithms, exponentials, roots

@@ -6,7 +6,7 @@ from ..graph import AnyShape, Array, Variable, composite
 from ..graph.arguments import Axes, as_axes
 from ..graph.axes import axes_of, axis_of
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from .arithmetic import broadcast_shape
 from .movement import reshape
 from .reduction import mean, sum

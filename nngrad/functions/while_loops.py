@@ -11,7 +11,7 @@ from ..graph import Variable, apply, as_variable
 from ..graph.arguments import checked_count
 from ..graph.capture import Captured, captured
 from ..graph.leaf import common_floating
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import explained_by_name
 from . import comparison
 from .bodies.while_loops import while_of_bodies
 from .branches import cond

@@ -1,12 +1,12 @@
 """Computation graphs: Variables, Functions, the ops that Functions apply, and traversals."""
 
-from .docstrings import AnyArray, AnyShape, AsFloats, Floats, KeptDtype, WithAxis
 from .engine import engine
 from .function import Function, RuleCall, apply, create
 from .leaf import as_variable
 from .ndarray import NdArray
 from .op import Array, Composite, Op, composite, op
 from .options import build_options, contained, set_switches, switched
+from .signatures import AnyArray, AnyShape, AsFloats, Floats, KeptDtype, WithAxis
 from .spec import Spec, spec_of
 from .traverse import among, by_rank, functions_of, leaves_of, path_between
 from .variable import Variable

@@ -11,13 +11,12 @@ import jax
 import numpy as np
 
 from .arguments import NegativeZero, text_of_kind
-from .docstrings import Completed, completed_docstring, refused_by, usual_of
 from .facts import Facts, Schema, unknown
 from .jaxpr import does_much
 from .leaf import Widened, as_operands, as_variables, marked_if_wide, warn_where_widened
 from .messages import no_such_argument
 from .process import as_one_of, groups_of, interrupt_safe
-from .refusals import REFUSALS, raise_by_name
+from .signatures import REFUSALS, Completed, completed_docstring, raise_by_name, refused_by, usual_of
 from .spec import Spec, spec_of, x64_if
 from .thresholds import MOST_ANSWERS
 from .variable import Variable

@@ -17,7 +17,7 @@ from ..derivatives.sums import divergence as divergence_of
 from ..derivatives.sums import laplacian as laplacian_of
 from ..graph import Variable
 from ..graph.arguments import checked_count
-from ..graph.docstrings import completed
+from ..graph.signatures import completed
 from . import builds
 from .builds import check_alike
 from .linear import Vectors, floating, linear_function

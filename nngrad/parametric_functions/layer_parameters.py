@@ -12,10 +12,9 @@ import numpy as np
 
 from ..distributed.devices.mesh import Spec, shard_parameters
 from ..graph import Variable
-from ..graph.docstrings import completed_docstring
 from ..graph.leaf import as_variable
 from ..graph.messages import no_such_argument
-from ..graph.refusals import explained_by_name
+from ..graph.signatures import completed_docstring, explained_by_name
 from ..initializer import ConstantInitializer, Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer, get_parameter_or_create, in_scopes
 

@@ -9,7 +9,7 @@ import numpy as np
 from .. import functions as F
 from ..graph import Array, Variable, as_variable
 from ..graph.leaf import as_variables
-from ..graph.refusals import explained
+from ..graph.signatures import explained
 from ..initializer import Rng, UniformInitializer, calc_uniform_lim_glorot
 from ..parameter import Initializer
 from .affine import affine

@@ -14,7 +14,7 @@ import jax
 import jax.numpy as jnp
 
 from ..graph.arguments import checked_count
-from ..graph.refusals import explained
+from ..graph.signatures import explained
 from .gradients import widened_array
 from .rates import as_power_of_two
 

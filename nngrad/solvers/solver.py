@@ -18,7 +18,7 @@ from ..execution.program import structure_of_settings
 from ..graph import Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_not_traced, check_process
-from ..graph.refusals import explained
+from ..graph.signatures import explained
 from ..graph.spec import x64_if
 from ..graph.value import Zeros, hold_together
 from .gradient_methods import GradientMethods, LossScaleMethods

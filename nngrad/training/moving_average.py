@@ -17,7 +17,7 @@ from ..files.storage import read_into, write_arrays
 from ..graph import NdArray, Variable
 from ..graph.leaf import arrays_in
 from ..graph.process import check_process, interrupt_safe
-from ..graph.refusals import explained
+from ..graph.signatures import explained
 from ..graph.spec import spec_of, x64_if
 from ..graph.value import Value, hold_together, put_together, values_of
 from ..graph.variable import leaf_of

@@ -26,7 +26,7 @@ from typing import Any
 
 from ...graph import Op, Spec, op
 from ...graph.block import Block
-from ...graph.for_xla import computed_once, known_after
+from ...graph.jaxpr import computed_once, known_after
 from ...graph.thresholds import FAR, MANY_SOURCES, MOST_SOURCES, PARTS_ADDED_UP, WORTH_A_CALL
 from ..program import Call, block_of, calls_of, late, makers, without_identities
 from .layouts import with_forward, with_ops

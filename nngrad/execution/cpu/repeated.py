@@ -16,7 +16,7 @@ from jax import lax
 from ...graph import Array, Op, Spec, op
 from ...graph.arguments import Static
 from ...graph.block import Step, run_steps
-from ...graph.for_xla import scan_in_segments
+from ...graph.jaxpr import scan_in_segments
 from ...graph.spec import spec_of
 from .listing import Listing, Window
 from .repetitions import AlongSteps, Before, Each, Read, Repetition, Same, Slices, StepValue

@@ -30,8 +30,8 @@ from ...graph.body_op import (
     Within,
     in_place_of,
 )
-from ...graph.for_xla import in_segments
-from ...graph.for_xla import scan_in_segments as scan_steps
+from ...graph.jaxpr import in_segments
+from ...graph.jaxpr import scan_in_segments as scan_steps
 from ..operands import Operand, size_of
 from ..shaping import swapaxes
 from . import equal_carries, fusion, segments

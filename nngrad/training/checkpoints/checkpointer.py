@@ -15,7 +15,7 @@ from jax.experimental import multihost_utils
 
 from ...graph import Variable, process
 from ...graph.arguments import checked_count
-from ...graph.refusals import explained
+from ...graph.signatures import explained
 from ...solvers import Solver
 from ..modules import Module
 from .contents import CheckpointContents, check_holder

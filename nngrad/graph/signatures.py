@@ -1,4 +1,5 @@
-"""Complete docstrings from others, so that the source describes an argument shared by many functions only once.
+"""Complete docstrings from others, so that the source describes an argument shared by many functions only once; and
+clearer errors for functions that users call, which name the argument that does not fit the signature.
 
 Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As for `convolution`.` stands for
 all other arguments that the named functions describe, and for their ValueError; several are searched in order. `USUAL`
@@ -7,6 +8,7 @@ describes arguments that neither describes. So `__doc__` has an entry for each a
 
 from __future__ import annotations
 
+import functools
 import inspect
 import re
 import sys
@@ -14,9 +16,13 @@ import textwrap
 from collections import ChainMap
 from collections.abc import Callable, Iterable, Mapping
 from functools import reduce
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar
+from types import NoneType
+from typing import Annotated, Any, Literal, NamedTuple, Never, ParamSpec, TypeAlias, TypeVar, get_args, get_origin
 
-from .arguments import Axes, range_of, without_range
+import numpy as np
+
+from .arguments import COERCERS, Axes, is_union, range_of, without_range
+from .messages import no_such_argument
 
 USUAL = {
     "x": "Any shape; integers are taken as float32.",
@@ -209,3 +215,185 @@ def _written(entries: Entries) -> str:
     return "\n".join(
         "\n".join([f"    {name}: {first}" if name else first, *rest]) for name, (first, *rest) in entries.items()
     )
+
+# ---------------------------------------------------------------- errors that name the argument
+
+
+P = ParamSpec("P")
+R = TypeVar("R")
+
+REFUSALS = TypeError, ValueError, ArithmeticError, AttributeError, LookupError
+"""The exceptions that functions raise for arguments that do not fit."""
+
+_ANYTHING = Any, inspect.Parameter.empty
+_MARKS = ":([ "
+"""The characters that may follow the name of a function or an argument in a message."""
+_NOTHING = object()
+"""A value that fits no argument."""
+
+
+def explained(function: Callable[P, R], name: str = "") -> Callable[P, R]:
+    """`function`, with errors that name it and the argument if a keyword is unknown or a value does not fit the
+    signature. This costs nothing unless there is an error.
+
+    Args:
+        function: The function to wrap.
+        name: What users call it, if not by its own name.
+    """
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except REFUSALS as error:
+            clearer = refusal(error, function, name, args, kwargs)
+            if clearer is None:
+                raise
+            raise clearer from clearer.__cause__
+
+    name = name or function.__qualname__.removesuffix(".__init__")
+    return call
+
+
+def explained_by_name(function: Callable[P, R]) -> Callable[P, R]:
+    """As `explained`, for functions composed of others: all other errors begin with the function's name too, except
+    those that a user's function among the arguments may have raised, unless they begin with an argument's name."""
+
+    @functools.wraps(function)
+    def call(*args: P.args, **kwargs: P.kwargs) -> R:
+        try:
+            return function(*args, **kwargs)
+        except REFUSALS as error:
+            raise_by_name(error, function, args, kwargs)
+
+    return call
+
+
+def raise_by_name(
+    error: Exception, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Never:
+    """Raise the `error` of a call as `explained_by_name` describes."""
+    name = function.__name__
+    clearer = refusal(error, function, name, args, kwargs)
+    if clearer is not None:
+        raise clearer from clearer.__cause__
+    about = tuple([f"{n}{mark}" for n in inspect.signature(function).parameters for mark in _MARKS])
+    foreign = any([callable(each) for each in (*args, *kwargs.values())]) and not str(error).startswith(about)
+    kind = next((each for each in (TypeError, ValueError, IndexError) if isinstance(error, each)), None)
+    if foreign or kind is None or str(error).startswith((f"{name}:", f"{name}(")):
+        raise error
+    raise kind(f"{name}{_unmentioned(str(error), function, args, kwargs)}: {error}") from error.__cause__
+
+
+def _unmentioned(said: str, function: Callable[..., Any], args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> str:
+    """The non-array arguments, in parentheses, for an error from inside that names no argument of the function."""
+    signature = inspect.signature(function)
+    if any([re.search(rf"\b{n}\b", said) for n in signature.parameters]):
+        return ""
+    try:
+        arguments = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # the error that is being explained
+        return ""
+    given = [f"{n}={v!r:.50}" for n, v in arguments.items() if isinstance(v, int | float | str | tuple | list)]
+    return f"({', '.join(given)})" if given else ""
+
+
+def refusal(
+    error: Exception, function: Callable[..., Any], name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any]
+) -> Exception | None:
+    """The clearer exception to raise in place of a call's `error`; None if that says enough, or if the arguments did
+    not cause it."""
+    signature = inspect.signature(function)
+    names = [n for n in signature.parameters if n != "self"]
+    unlisted = getattr(function, "unlisted", ())  # keywords that it takes, but its signature omits
+    kwargs = {n: value for n, value in kwargs.items() if n not in unlisted}
+    if isinstance(error, TypeError) and not any([p.kind is p.VAR_KEYWORD for p in signature.parameters.values()]):
+        misspelt = no_such_argument(name, kwargs, names)
+        if misspelt is not None:
+            return misspelt
+    if str(error).startswith(tuple([f"{n}{mark}" for n in (name, *names) for mark in _MARKS])):
+        return None
+    try:
+        given = signature.bind(*args, **kwargs).arguments
+    except TypeError:  # the error that is being explained
+        return None
+    for n in names:
+        p = signature.parameters[n]
+        if n in given and given[n] is not p.default and p.kind not in (p.VAR_POSITIONAL, p.VAR_KEYWORD):
+            wrong = _misfit(given[n], p, function, name)
+            if wrong is not None:
+                wrong.__cause__ = error
+                return wrong
+    return None
+
+
+def _misfit(value: Any, parameter: inspect.Parameter, function: Callable[..., Any], name: str) -> Exception | None:
+    """The error for a `value` that does not fit a parameter, or None if it fits."""
+    annotation = _evaluated(parameter.annotation, function)
+    try:
+        if _fits(value, annotation):
+            return None
+    except OverflowError:
+        return ValueError(f"{name}: argument {parameter.name!r} is too large: {value!r:.200}")
+    return TypeError(f"{name}: argument {parameter.name!r} must be {_in_words(annotation)}, got {value!r:.200}")
+
+
+def _evaluated(annotation: Any, function: Callable[..., Any]) -> Any:
+    """An annotation as an object; Any if it names something that is imported for type checkers only."""
+    try:
+        while isinstance(annotation, str):
+            annotation = eval(annotation, inspect.unwrap(function).__globals__)
+    except NameError:
+        return Any
+    return annotation
+
+
+def _fits(value: Any, annotation: Any) -> bool:
+    """Whether `value` fits an annotation, as far as can be told. OverflowError: a smaller one would."""
+    if is_union(annotation):
+        return any([_fits(value, each) for each in get_args(annotation)])
+    if annotation in COERCERS:
+        try:
+            COERCERS[annotation](value)
+        except (TypeError, ValueError):
+            return False
+        return True
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if kind is Annotated:
+        return _fits(value, inner[0])
+    if kind is Literal:
+        return isinstance(value, str) and value in inner
+    if not isinstance(kind, type) or kind in _ANYTHING or getattr(kind, "_is_protocol", False):
+        return True
+    return _is_of(value, kind, inner)
+
+
+def _is_of(value: Any, kind: type, inner: tuple[Any, ...]) -> bool:
+    """Whether a value is of a class, and its items fit the annotation's parameters."""
+    if not inner or not issubclass(kind, Iterable) or issubclass(kind, Mapping | np.ndarray):
+        return isinstance(value, kind)
+    if not isinstance(value, list | tuple | set | np.ndarray):  # iterators are not consumed
+        return hasattr(value, "__iter__") and not isinstance(value, str | bytes)
+    return getattr(value, "ndim", 1) > 0 and all([any([_fits(e, t) for t in inner if t is not ...]) for e in value])
+
+
+def _in_words(annotation: Any) -> str:
+    """An annotation in words."""
+    kind, inner = get_origin(annotation) or annotation, get_args(annotation)
+    if is_union(annotation):
+        return " or ".join(dict.fromkeys(map(_in_words, inner)))
+    if annotation in COERCERS:
+        try:
+            COERCERS[annotation](_NOTHING)
+        except TypeError as error:
+            return str(error)
+    if kind is Literal:
+        return " or ".join(map(repr, inner))
+    if kind is Callable:
+        return "a function"
+    if kind is np.ndarray:
+        return "an array"
+    if inner:
+        return "a dict" if issubclass(kind, Mapping) else f"a list whose items are each {_in_words(inner[0])}"
+    name = "None" if kind is NoneType else getattr(kind, "__name__", str(kind))
+    return name if kind is NoneType else f"{'an' if name[0] in 'AEIOUaeiou' else 'a'} {name}"
