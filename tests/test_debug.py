@@ -75,7 +75,7 @@ def test_nan_in_a_gradient_names_the_function_and_both_places() -> None:
     assert "its input x, the leaf 'x' float64[2], is finite, between 0 and 4" in message
     assert "it is part of the gradient of pow_scalar (order 0), which was called at" in message
     assert line_of("y = F.sum(x**0.5)  # the root") in message
-    assert f"which was asked for at {line_of('y.backward()  # asked for')}" in message
+    assert f"which was requested at {line_of('y.backward()  # asked for')}" in message
 
 
 def test_nan_in_a_gradient_of_a_gradient_has_its_order() -> None:

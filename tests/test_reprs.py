@@ -62,7 +62,7 @@ def test_a_variable_tells_its_value_where_it_is_known() -> None:
     assert "not computed yet" in text_of(y._repr_html_()) and "computed by" in y._repr_html_()
     assert not y.is_computed  # showing computes nothing
     assert y.d is not None and "2.718" in repr(y) and "54.59" in text_of(y._repr_html_())
-    assert "gradients are asked for" in x._repr_html_()
+    assert "needs a gradient" in x._repr_html_()
 
 
 OLD = "leaves have changed since"
@@ -151,7 +151,7 @@ def test_a_function_tells_where_it_comes_from() -> None:
         (g,) = nn.grad(F.tanh(x), x)
     (square, _) = [f for f in functions_of([g]) if f.order]
     shown = text_of(square._repr_html_())
-    assert "1, part of the gradient of tanh" in shown and "test_reprs.py" in shown and "asked for at" in shown
+    assert "1, part of the gradient of tanh" in shown and "test_reprs.py" in shown and "requested at" in shown
     assert "from tanh" in shown and "val" in shown and "2.0" in shown
 
 

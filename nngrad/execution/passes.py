@@ -127,18 +127,18 @@ HOIST = Pass("hoist", "numbers that can be inputs", lambda block: hoist_from(blo
 each partition has its own numbers hoisted."""
 
 LOWERING = (
-    Pass("inline", "functions that are just a body, whose steps can stand in their place", with_bodies_inline,
+    Pass("inline", "functions with a body to inline", with_bodies_inline,
          _with(lambda op: isinstance(op, ControlOp))),
-    Pass("join_loops", "loops that have steps in common, and can be one", with_loops_together, _with(_is_loop)),
-    Pass("channels_last", "convolutions, around which channels can come last", with_channels_last,
+    Pass("join_loops", "loops to fuse into one", with_loops_together, _with(_is_loop)),
+    Pass("channels_last", "convolutions to run with channels last", with_channels_last,
          _with(lambda op: op.channels_last is not None and op.heavy), "cpu"),
-    Pass("substitute", "functions that have another forward for this compiler", with_substitutes,
+    Pass("substitute", "functions with another forward for this compiler", with_substitutes,
          _with(lambda op: op.on_cpu is not None), "cpu"),
-    Pass("roll", "recurrences that were unrolled, and can be loops", with_recurrences_rolled,
+    Pass("roll", "unrolled recurrences to turn into loops", with_recurrences_rolled,
          lambda block: len(block.steps) >= LEAST_CALLS, "cpu"),
     Pass("sine_once", "sines that would be computed several times", with_sines_once,
          _with(lambda op: op.taken_for_light), "cpu"),
-    Pass("partition", "more than the compiler takes at once", cut, is_long),
+    Pass("partition", "block too large to compile at once", cut, is_long),
     Pass("sum_once", "sums along recurrences that would be computed several times", with_sums_once,
          lambda block: len(block.steps) > MOST_SOURCES, "cpu"),
 )  # fmt: skip

@@ -127,7 +127,7 @@ class ShownVariable:
         x = cast("Variable", self)
         rows = [("shape", str(list(x.shape))), ("dtype", x.dtype.name)]
         if x.parent is None:
-            rows.append(("leaf", "gradients are asked for" if x._need_grad else "no gradient is asked for"))
+            rows.append(("leaf", "needs a gradient" if x._need_grad else "needs no gradient"))
         else:
             rows += [("computed by", printable(repr(x.parent), LONGEST)), *_where_from(x.parent)]
         value = _value_of(x)
@@ -216,7 +216,7 @@ def _where_from(f: Function) -> list[tuple[str, str]]:
         rows.append(("order", f"{f.order}{of}"))
     place: SourceLocation | None = getattr(f, "location", None)
     if place is not None:
-        rows.append(("asked for at" if f.order else "written at", str(place)))
+        rows.append(("requested at" if f.order else "written at", str(place)))
     return rows
 
 

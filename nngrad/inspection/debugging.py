@@ -77,7 +77,7 @@ def _located(f: Function) -> str:
     if origin is None:
         return f"  {f.op.name} was called at {_place(f)}"
     gradient = f"  it is part of the gradient of {origin.op.name} (order {origin.order})" + _called(origin)
-    return f"{gradient}\n  which was asked for at {_place(f)}"
+    return f"{gradient}\n  which was requested at {_place(f)}"
 
 
 def _named(x: Variable, leaf: str) -> str:
