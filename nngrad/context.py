@@ -11,6 +11,7 @@ import numpy as np
 
 from .distributed.hosts.joining import launcher_of
 from .graph import build_options, set_switches
+from .graph.arguments import checked_choice
 from .graph.options import Switched, switched
 from .graph.process import several_processes
 from .graph.signatures import explained
@@ -106,9 +107,7 @@ class Context:
 
 
 def _find_device(backend: str, device_id: str) -> jax.Device:
-    platform = PLATFORMS.get(backend)
-    if platform is None:
-        raise ValueError(f"backend: must be one of {', '.join(map(repr, PLATFORMS))}, got {backend!r}")
+    platform = PLATFORMS[checked_choice(backend, PLATFORMS, "backend")]
     try:
         devices = jax.local_devices(backend=platform)
     except RuntimeError:

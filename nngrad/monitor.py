@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from .graph import NdArray, Variable
-from .graph.arguments import checked_count
+from .graph.arguments import checked_choice, checked_count
 from .logger import logger
 from .utils.image_utils import imsave
 
@@ -237,7 +237,6 @@ def plot_time_elapsed(filename: str | Path, elapsed: bool = False, unit: str = "
     from matplotlib import pyplot
 
     seconds = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-    if unit not in seconds:
-        raise ValueError(f"unit: must be one of {', '.join(map(repr, seconds))}, got {unit!r}")
+    scale = seconds[checked_choice(unit, seconds, "unit")]
     columns = _columns(filename)
-    return pyplot.plot(columns[:, 0], columns[:, 3 if elapsed else 1] / seconds[unit], **(plot_kwargs or {}))
+    return pyplot.plot(columns[:, 0], columns[:, 3 if elapsed else 1] / scale, **(plot_kwargs or {}))

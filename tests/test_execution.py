@@ -754,7 +754,7 @@ def test_gradients_run_on_the_device_of_their_graph() -> None:
 def test_devices_that_are_not_there() -> None:
     with pytest.raises(ValueError, match=r"no device '99' of backend 'cpu'; JAX has cpu:0"):
         nn.device("cpu:99")
-    with pytest.raises(ValueError, match=r"backend: must be one of 'cpu'.*, got 'cpus'"):
+    with pytest.raises(ValueError, match=r"backend must be one of 'cpu'.*, got 'cpus'"):
         nn.device("cpus")
     with pytest.raises(TypeError, match=r"device: expected a name such as 'cpu' or 'gpu:1', .* got 0"):
         nn.device(0)  # type: ignore[arg-type]

@@ -237,7 +237,7 @@ def test_plots_of_files(tmp_path: Path) -> None:
     assert line.get_ydata().tolist() == [1.5, 0.5] and line.get_label() == "a"
     (line,) = monitor.plot_time_elapsed(tmp_path / "a.timer.txt", elapsed=True, unit="m")
     assert line.get_ydata().tolist() == [2 / 60, 6 / 60]
-    with pytest.raises(ValueError, match="unit: must be one of"):
+    with pytest.raises(ValueError, match="unit must be one of"):
         monitor.plot_time_elapsed(tmp_path / "a.timer.txt", unit="w")
     pyplot.close("all")
 

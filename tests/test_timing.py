@@ -249,7 +249,7 @@ def test_arguments_are_checked() -> None:
             nn.timing.measure(F.sum(x), **{name: 0})
         with pytest.raises(TypeError, match=f"{name}: expected an int, got 2.5"):
             nn.timing.measure(F.sum(x), **{name: 2.5})
-    with pytest.raises(ValueError, match=r"backend: must be one of .*, got 'abacus'"):
+    with pytest.raises(ValueError, match=r"backend must be one of .*, got 'abacus'"):
         nn.timing.measure(F.sum(x), device="abacus")
     with pytest.raises(TypeError, match="device: expected a Context or the name of a backend, got 3"):
         nn.timing.measure(F.sum(x), device=3)

@@ -13,7 +13,7 @@ import nngrad.functions as F
 from ..autodiff.forward_mode import NoForwardMode
 from ..autodiff.request import differentiable
 from ..graph import Variable, as_variable
-from ..graph.arguments import checked_count
+from ..graph.arguments import checked_choice, checked_count
 from .directions import several_over_directions
 from .drawn import direction_leaf
 from .implicit.linear import linear_solve
@@ -230,9 +230,7 @@ class CurvatureMatrix:
         if method is None:
             smaller = min(self.rank, self.shape[0])
             return "cg" if smaller > _LARGEST else "residual" if self.rank < self.shape[0] else "dense"
-        if method not in METHODS:
-            raise ValueError(f"{owner}: method must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
-        return method
+        return checked_choice(method, METHODS, f"{owner}: method")
 
     def _damping(self, damping: Any, owner: str) -> Variable:
         if not isinstance(damping, Variable) and not (np.isscalar(damping) and damping >= 0):  # type: ignore[operator]
@@ -292,11 +290,9 @@ def fisher(
         TypeError: Something is not a Variable of a floating dtype.
         ValueError: No parameters, outputs without a batch axis, or an unknown `likelihood` or `reduction`.
     """
-    if likelihood not in LIKELIHOODS:
-        raise ValueError(f"fisher: likelihood must be one of {', '.join(map(repr, LIKELIHOODS))}, got {likelihood!r}")
-    if reduction not in ("mean", "sum"):
-        raise ValueError(f"fisher: reduction must be 'mean' or 'sum', got {reduction!r}")
-    known, y = LIKELIHOODS[likelihood], one_floating(outputs, "fisher: outputs")
+    checked_choice(reduction, ("mean", "sum"), "fisher: reduction")
+    known = LIKELIHOODS[checked_choice(likelihood, LIKELIHOODS, "fisher: likelihood")]
+    y = one_floating(outputs, "fisher: outputs")
     if y.ndim < 1 + known.has_classes:
         raise ValueError(f"fisher: outputs of shape {y.shape} have too few axes; the first must be the batch axis")
     samples = math.prod(y.shape[:-1]) if known.has_classes else y.shape[0]

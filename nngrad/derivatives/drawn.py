@@ -22,7 +22,7 @@ from ..autodiff.vectorize import vectorize
 from ..functions.array import in_dtype
 from ..functions.stochastic import key_leaf
 from ..graph import NdArray, Variable
-from ..graph.arguments import checked_count
+from ..graph.arguments import checked_choice, checked_count
 from ..graph.spec import Spec
 from ..graph.variable import leaf_of
 
@@ -64,8 +64,7 @@ class Draw(NamedTuple):
 
 def checked_draw(operator: str, size: int, directions: Any, kind: Any, seed: Any, of: str = "x") -> Draw | None:
     """Returns the checked settings of a draw, where `of` has `size` coordinates; None if `directions` is None."""
-    if kind not in KINDS:
-        raise ValueError(f"{operator}: kind must be one of {', '.join(map(repr, KINDS))}, got {kind!r}")
+    checked_choice(kind, KINDS, f"{operator}: kind")
     if directions is None:
         return None
     count = checked_count(directions, f"{operator}: directions", others=" or None")

@@ -14,7 +14,7 @@ from ..autodiff.request import Request, differentiable
 from ..autodiff.seeds import seed_of
 from ..functions.array import in_dtype
 from ..graph import Variable, build_options, contained, engine, functions_of, set_switches
-from ..graph.arguments import checked_count
+from ..graph.arguments import check_bool, checked_count
 from ..graph.function import next_serial
 from ..graph.options import pause_collector
 from ..graph.value import together
@@ -146,8 +146,7 @@ def checked(
             raise TypeError(f"{operator}: {name}: expected a Variable, got {type(given).__name__}")
         if not given.spec.differentiable:
             raise TypeError(f"{operator}: {name} is {given.dtype.name}; only floating dtypes can be differentiated")
-    if not isinstance(batched, bool):
-        raise TypeError(f"{operator}: batched: expected True or False, got {batched!r}")
+    check_bool(batched, f"{operator}: batched")
     if chunk is not None:
         checked_count(chunk, f"{operator}: chunk", others=" or None")
     if batched:

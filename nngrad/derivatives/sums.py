@@ -13,6 +13,7 @@ from ..autodiff.forward_mode import NoForwardMode, Pushforward
 from ..autodiff.request import derivation_of, remember_laplacian
 from ..autodiff.symmetry import NotApplicable, obstacle
 from ..graph import Variable, functions_of, path_between
+from ..graph.arguments import check_bool
 from . import stochastic
 from .bilaplacian import bilaplacian_of, is_linear
 from .directions import over_directions
@@ -67,8 +68,7 @@ def laplacian(
     """
     lead = checked("laplacian", y, x, batched, chunk)
     draw = checked_draw("laplacian", math.prod(x.shape[lead:]), directions, kind, seed)
-    if not isinstance(with_gradient, bool):
-        raise TypeError(f"laplacian: with_gradient: expected True or False, got {with_gradient!r}")
+    check_bool(with_gradient, "laplacian: with_gradient")
     if draw is not None:
         if with_gradient:
             raise ValueError(

@@ -23,7 +23,7 @@ from typing import NamedTuple, TypeVar
 
 from platformdirs import user_cache_dir
 
-from ..graph.arguments import checked_count
+from ..graph.arguments import check_bool, checked_count
 from ..graph.messages import warn_user
 
 T = TypeVar("T")
@@ -303,8 +303,7 @@ class DiskCache:
         Raises:
             TypeError: An argument is of another type.
         """
-        if not isinstance(on, bool):
-            raise TypeError(f"on: expected True or False, got {on!r}")
+        check_bool(on, "on")
         if folder is not None:
             self._folder = Folder(Path(folder).expanduser().absolute(), self._folder.most_bytes)
             self._is_named = True

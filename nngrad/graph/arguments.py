@@ -10,7 +10,7 @@ from __future__ import annotations
 import functools
 import math
 import operator
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from types import NoneType, UnionType
 from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
@@ -194,6 +194,19 @@ def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> in
 
 
 _MOST = 2**63 - 1
+
+
+def checked_choice(value: T, known: Iterable[T], name: str) -> T:
+    """`value`, one of `known`; otherwise raises a ValueError that begins with `name`."""
+    if value not in (listed := tuple(known)):
+        raise ValueError(f"{name} must be one of {', '.join(map(repr, listed))}, got {value!r}")
+    return value
+
+
+def check_bool(value: object, name: str) -> None:
+    """Raise a TypeError that begins with `name` unless `value` is a bool."""
+    if not isinstance(value, bool):
+        raise TypeError(f"{name}: expected True or False, got {value!r}")
 
 
 def as_bool(value: Any) -> bool:

@@ -11,6 +11,7 @@ import numpy as np
 
 from ..execution.stepwise import location_text
 from ..graph import Function, Variable, switched
+from ..graph.arguments import check_bool
 from ..graph.function import locate
 from ..graph.options import Switched, start_with
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
@@ -116,9 +117,8 @@ def debug(on: bool = True, *, inf: bool = True) -> Switched:
         TypeError: `on` or `inf` is not a bool.
         FloatingPointError: Within the block, by whatever runs a graph.
     """
-    for value, name in ((on, "on"), (inf, "inf")):
-        if not isinstance(value, bool):
-            raise TypeError(f"{name}: expected True or False, got {value!r}")
+    check_bool(on, "on")
+    check_bool(inf, "inf")
     return switched(debug=_checker(inf) if on else None)
 
 
@@ -158,6 +158,5 @@ def source_locations(on: bool = True) -> Switched:
     Raises:
         TypeError: `on` is not a bool.
     """
-    if not isinstance(on, bool):
-        raise TypeError(f"on: expected True or False, got {on!r}")
+    check_bool(on, "on")
     return switched(locate=_noting() if on else None)

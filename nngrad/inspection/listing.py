@@ -9,7 +9,7 @@ from functools import cached_property
 from typing import Any
 
 from ..graph import Variable
-from ..graph.arguments import checked_count
+from ..graph.arguments import check_bool, checked_count
 from ..graph.messages import did_you_mean
 from .cost import Tally, applications_in, short_number, tally_of
 from .description import Description, describe
@@ -231,8 +231,7 @@ def show(
         TypeError: Something is not a Variable, or another argument has the wrong type.
         ValueError: There is no such column, or there are no outputs.
     """
-    if not isinstance(fold, bool):
-        raise TypeError(f"fold: expected True or False, got {fold!r}")
+    check_bool(fold, "fold")
     asked = _checked_columns(columns)
     described = describe(outputs, parameters)
     shown = asked if asked is not None else _informative_columns(described)

@@ -16,6 +16,7 @@ from functools import lru_cache
 from typing import Any
 
 from ..graph import Function, Op, RuleCall, Variable, build_options, create, switched
+from ..graph.arguments import check_bool
 from ..graph.function import any_hooked, function_hooks
 from ..graph.messages import left_out
 from ..graph.options import Builder, Specs, Switched
@@ -301,7 +302,6 @@ def simplify(on: bool = True, *, without: Iterable[str] = ()) -> Switched:
         TypeError: `on` is no bool, or `without` a string.
         ValueError: A name in `without` is not that of a rule.
     """
-    if not isinstance(on, bool):
-        raise TypeError(f"on: expected True or False, got {on!r}")
+    check_bool(on, "on")
     names = left_out(without, RULES, "rule", "rules", "nn.show_rewrites()")
     return switched(simplify=(names or True) if on else False)

@@ -11,7 +11,7 @@ import optax
 
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
 from ..graph import Variable
-from ..graph.arguments import as_int, checked_count
+from ..graph.arguments import as_int, checked_choice, checked_count
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
@@ -81,10 +81,8 @@ class GaussNewton(Solver):
         if self.line_search < 0 or (adaptive and not self.line_search):
             least = "1 or more with adaptive=True" if adaptive else "0 or more"
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")
-        if method is not None and method not in METHODS:
-            raise ValueError(f"method: must be one of {', '.join(map(repr, METHODS))}, got {method!r}")
         self.adaptive = bool(adaptive)
-        self.method = method
+        self.method = None if method is None else checked_choice(method, METHODS, "method")
         self.maxiter = None if maxiter is None else checked_count(maxiter, "maxiter", others=" or None")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:

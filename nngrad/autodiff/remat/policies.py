@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from ...graph import Function, Variable
+from ...graph.arguments import check_bool, checked_choice
 from ...graph.engine import Operators, provide
 from ...graph.messages import warn_user
 from ...graph.options import Switched
@@ -174,8 +175,7 @@ def _is_marked(x: Variable) -> bool:
 
 
 def _mark(x: Variable, on: bool) -> None:
-    if not isinstance(on, bool):
-        raise TypeError(f"recompute: expected True or False, got {on!r}")
+    check_bool(on, "recompute")
     if x.parent is not None:
         x.parent.mark = _SINGLE if on else None
 
@@ -200,9 +200,7 @@ def policy_of(given: Any) -> Policy | None:
     if given is None or given is False or isinstance(given, Policy):
         return given or None
     if isinstance(given, str):
-        if given not in _NAMED:
-            raise ValueError(f"recompute: must be one of {', '.join(map(repr, _NAMED))}, got {given!r}")
-        return _NAMED[given]
+        return _NAMED[checked_choice(given, _NAMED, "recompute")]
     if callable(given):
         return Chosen(given)
     if isinstance(given, Iterable):
@@ -256,6 +254,5 @@ def recompute(on: bool = True) -> Switched:
     Args:
         on: False exempts functions from a surrounding block.
     """
-    if not isinstance(on, bool):
-        raise TypeError(f"on: expected True or False, got {on!r}")
+    check_bool(on, "on")
     return _Marking({}) if on else Switched({"mark": None})

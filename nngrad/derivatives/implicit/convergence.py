@@ -9,6 +9,7 @@ import numpy as np
 from ...functions.bodies.matrices import SolveOptions
 from ...functions.krylov import METHODS
 from ...graph import Variable
+from ...graph.arguments import checked_choice
 from ...graph.spec import DType
 
 
@@ -60,13 +61,6 @@ def keeps(unconverged: str, owner: str) -> bool:
     return unconverged == "keep"
 
 
-def checked_method(method: str, known: tuple[str, ...], owner: str, name: str = "method") -> str:
-    """The method, after checking that it is a known one."""
-    if method not in known:
-        raise ValueError(f"{owner}: {name} must be one of {', '.join(map(repr, known))}, got {method!r}")
-    return method
-
-
 LINEAR = ("dense", *[name for name in METHODS if name != "iterate"])
 """The methods for linear systems."""
 
@@ -83,6 +77,6 @@ def options_for(
     """How to solve the linear equations for the derivatives of a solution with n unknowns: by `linear`, one of the
     `known` methods; by default "dense", or the `iterative` method for many unknowns."""
     method = ("dense" if n <= _MOST_DENSE else iterative) if linear is None else linear
-    checked_method(method, known, owner, "linear")
+    checked_choice(method, known, f"{owner}: linear")
     tol = tolerance(None, dtype, owner)
     return SolveOptions(method, tol, 0.0, max(10 * n, 100), keep)

@@ -12,8 +12,7 @@ import nngrad.functions as F
 from ...functions.bodies.flows import followed
 from ...functions.flows import FIXED, FlowSteps, integrated
 from ...graph import Variable, as_variable, spec_of
-from ...graph.arguments import checked_count
-from .convergence import checked_method
+from ...graph.arguments import checked_choice, checked_count
 from .packing import Packing, at_full_precision, equation
 
 _MOST_STEPS = 256
@@ -66,7 +65,7 @@ def odeint(
         ValueError: `fun` returns other shapes, `t` has not one axis, or an option is unknown or out of range.
     """
     packing = Packing(y0, "y0", "odeint")
-    checked_method(gradient, ("discretize", "adjoint"), "odeint", "gradient")
+    checked_choice(gradient, ("discretize", "adjoint"), "odeint: gradient")
     chosen = _steps(method, steps, rtol, atol, max_steps, packing.dtype)
     times = as_variable(t, "t", "odeint", packing.dtype)
     if times.ndim != 1 or not times.size:
@@ -99,7 +98,7 @@ def _steps(
     method: str, steps: int | None, rtol: float | None, atol: float | None, max_steps: int | None, dtype: np.dtype[Any]
 ) -> FlowSteps:
     """How to step from each time to the next."""
-    checked_method(method, ("dopri5", *FIXED), "odeint")
+    checked_choice(method, ("dopri5", *FIXED), "odeint: method")
     if method == "dopri5":
         if steps is not None:
             raise ValueError("odeint: steps= is for methods with fixed steps; with method='dopri5' use max_steps=")

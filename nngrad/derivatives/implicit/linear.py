@@ -12,11 +12,10 @@ from ...functions.bodies.implicit import solve
 from ...functions.bodies.matrices import NotLinear, SolveOptions, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
-from ...graph.arguments import checked_count
+from ...graph.arguments import checked_choice, checked_count
 from .convergence import (
     LINEAR,
     Convergence,
-    checked_method,
     keeps,
     tolerance,
     without_gradients,
@@ -79,7 +78,7 @@ def linear_solve(
     keep = keeps(unconverged, "linear_solve")
     n = packing.spec.shape[0]
     options = SolveOptions(
-        checked_method(chosen, LINEAR, "linear_solve"),
+        checked_choice(chosen, LINEAR, "linear_solve: method"),
         tolerance(tol, packing.dtype, "linear_solve"),
         tolerance(atol, packing.dtype, "linear_solve", "atol"),
         max(10 * n, 100) if maxiter is None else checked_count(maxiter, "linear_solve: maxiter"),

@@ -14,13 +14,12 @@ import nngrad.functions as F
 from ...autodiff.grad import grad
 from ...functions.bodies.implicit import root_of_body
 from ...graph import Variable, apply
-from ...graph.arguments import checked_count
+from ...graph.arguments import checked_choice, checked_count
 from ...graph.capture import captured
 from .convergence import (
     LINEAR,
     OF_FIXED_POINTS,
     Convergence,
-    checked_method,
     keeps,
     options_for,
     tolerance,
@@ -216,7 +215,7 @@ def _solution(
     options = options_for(linear, packing.spec.shape[0], packing.dtype, keep, owner, iterative, known)
     most = checked_count(maxiter, f"{owner}: maxiter")
     limits = tolerance(tol, packing.dtype, owner), most, options._replace(keep=True)
-    find = _by(method, packing) if callable(method) else methods[checked_method(method, tuple(methods), owner)]
+    find = _by(method, packing) if callable(method) else methods[checked_choice(method, methods, f"{owner}: method")]
     problem = Problem(residual, function, *limits)
 
     def results(given: list[Variable]) -> list[Variable]:

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from ...autodiff.request import variables
 from ...files.replacing import write_whole
 from ...graph import Variable, functions_of
+from ...graph.arguments import check_bool
 from ...graph.messages import did_you_mean
 from ..description import describe
 from .draw_contents import Box, Choices, contents_of
@@ -170,8 +171,7 @@ def draw(
     choices = {"shapes": shapes, "arguments": arguments, "formulas": formulas, "bodies": bodies, "scopes": scopes,
                "fold": fold}
     for name, value in choices.items():
-        if not isinstance(value, bool):
-            raise TypeError(f"{name}: expected True or False, got {value!r}")
+        check_bool(value, name)
     if path is not None:
         _checked_path(path)
     count = len(functions_of(listed))
