@@ -190,7 +190,7 @@ def test_threads_build_one_graph() -> None:
     lambda x: nn.train_step(F.sum, [x], S.Sgd(), inputs=[x]),
 ])
 def test_inputs_beside_a_function_are_refused(make: Any) -> None:
-    with pytest.raises(TypeError, match="inputs: a function that builds the graph is given them at each call"):
+    with pytest.raises(TypeError, match="inputs: must be left out for a function that builds the graph"):
         make(nn.Variable((3,), need_grad=True))
 
 
@@ -216,7 +216,7 @@ def test_what_a_function_returns_is_checked() -> None:
 
 def test_there_are_no_values_to_read_while_a_graph_is_built() -> None:
     for make in (nn.compile, nn.to_jax):
-        with pytest.raises(ValueError, match="cannot read a value in the body of what is compiled"):
+        with pytest.raises(ValueError, match="cannot read a value in the body of a compiled function"):
             make(lambda x: F.sum(x) * float(x.d.sum()))(X)
         with pytest.raises(ValueError, match="bool_gather: the size of the result depends on values; give size="):
             make(lambda x: F.bool_gather(x, x))(X)

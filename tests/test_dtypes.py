@@ -147,7 +147,7 @@ def test_types_of_contexts() -> None:
     context = nn.get_extension_context("cpu")
     assert (context.backend, context.type_config) == ("cpu", "float") == (nn.Context(["cpu:float"]).backend, "float")
     assert context.__reduce__()[1][0] == "cpu:float"
-    refused = r"type_config: 'half' is not supported.*nn.precision\('float16'\)"
+    refused = r"type_config: must be 'float' or 'double', got 'half'.*nn.precision\('float16'\)"
     with pytest.raises(ValueError, match=refused):
         nn.get_extension_context("cpu", type_config="half")
     with pytest.raises(ValueError, match=refused):

@@ -275,11 +275,11 @@ def test_gradients_come_with_the_laplacian_for_one_product_with_the_last_layer()
 
 def test_drawn_directions_have_no_gradient_to_give() -> None:
     x = Variable.from_numpy_array(X, need_grad=True)
-    with pytest.raises(ValueError, match="with_gradient must be False where directions are drawn"):
+    with pytest.raises(ValueError, match="with_gradient must be False with random directions"):
         nn.laplacian(F.sum(x**2, axis=(1, 2)), x, directions=2, with_gradient=True)
     with pytest.raises(TypeError, match="with_gradient: expected True or False, got 1"):
         nn.laplacian(F.sum(x**2, axis=(1, 2)), x, with_gradient=1)  # type: ignore[call-overload]
-    with pytest.raises(ValueError, match="with_gradient must be False where directions are drawn"):
+    with pytest.raises(ValueError, match="with_gradient must be False with random directions"):
         nj.laplacian(jnp.sum, directions=2, with_gradient=True)
 
 

@@ -247,7 +247,7 @@ def test_every_operator_takes_functions_with_derivatives_of_their_own(fun: Any, 
 
 def test_a_tangent_through_custom_vjp_is_refused_in_words() -> None:
     x = leaf(X)
-    with pytest.raises(ValueError, match="JAX has no forward mode for it"):
+    with pytest.raises(ValueError, match="custom_vjp have no forward mode in JAX"):
         nn.jvp(F.jax_function(cubed)(x), x, Y)
 
 

@@ -317,7 +317,7 @@ def test_values_that_do_not_fit_are_refused(value: Variable) -> None:
 
 def test_tables_must_hold_equally_many_values() -> None:
     a, b = leaf(3), leaf(3)
-    with pytest.raises(ValueError, match="equally many"):
+    with pytest.raises(ValueError, match="all leaves must have the same number of values"):
         vectorize([a + b], {a: leaf(2, 3), b: leaf(K, 3)})
     with pytest.raises(ValueError, match="at least one leaf"):
         vectorize([a + b], {})

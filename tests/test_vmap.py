@@ -360,9 +360,9 @@ def test_integers_and_dtypes() -> None:
         (lambda: nn.vmap(F.sin)(1.0), ValueError, "has no axis 0"),
         (lambda: nn.vmap(F.add2)(leaf(C), leaf(X)), ValueError, "the same number of rows, but .* has 2, .* has 4"),
         (lambda: nn.vmap(F.sin, out_axes=None)(leaf(C)), ValueError, "differs between rows"),
-        (lambda: nn.vmap(F.sin, out_axes=2)(leaf(C)), ValueError, "what fun returns.* has no axis 2"),
+        (lambda: nn.vmap(F.sin, out_axes=2)(leaf(C)), ValueError, "the result.* has no axis 2"),
         (lambda: nn.vmap(lambda x: x.d)(leaf(C)), ValueError, "cannot read a value in the body of vmap"),
-        (lambda: nn.vmap(lambda x: object())(leaf(C)), TypeError, "what fun returns"),
+        (lambda: nn.vmap(lambda x: object())(leaf(C)), TypeError, "the result"),
     ],
 )  # fmt: skip
 def test_what_is_refused(call: Callable[[], Any], error: type[Exception], words: str) -> None:

@@ -85,7 +85,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
         positional, named = jax.tree.unflatten(tree, own)
         returned = fun(*positional, **named)
         results.append(jax.tree.structure(returned))
-        results.extend(_with_axes(returned, out_axes, "out_axes", "what fun returns"))
+        results.extend(_with_axes(returned, out_axes, "out_axes", "the result"))
         return [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in results[1:]]
 
     found = captured(flat, [_row_spec(x, axis) for x, axis in zip(rows, axes, strict=True)], "vmap", fun, often=True)

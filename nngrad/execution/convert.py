@@ -86,7 +86,7 @@ class ByShape(Generic[T]):
 
     def _built(self, specs: Sequence[Spec], names: Sequence[str], structure: Any) -> T:
         own = [self._spec_of_input(spec, name) for spec, name in zip(specs, names, strict=True)]
-        inputs = [placeholder(spec, "what is compiled") for spec in own]
+        inputs = [placeholder(spec, "a compiled function") for spec in own]
         arguments = inputs if structure is None else jax.tree.unflatten(structure, inputs)
         outputs = self.in_its_scopes(lambda: self._outputs(arguments))
         for x in inputs:

@@ -81,7 +81,7 @@ class Packing:
             raise TypeError(f"{self.owner}: {self.name} has the structure {self.structure}, but {returned} {structure}")
         made = []
         for name, x, leaf in zip(self.names, self.leaves, leaves, strict=True):
-            y = as_variable(leaf, f"what {returned} for {name}", self.owner, self.dtype)
+            y = as_variable(leaf, f"the value that {returned} for {name}", self.owner, self.dtype)
             if y.spec is not x.spec:
                 kind = TypeError if x.shape == y.shape else ValueError
                 raise kind(
