@@ -244,7 +244,7 @@ def laplacian(
         return _of_rows(fun, "laplacian", laplacian_of, argnums, batched, directions, kind)
     if directions is not None:
         raise ValueError(
-            "laplacian: with_gradient must be False where directions are drawn; ask nj.grad for the gradient"
+            "laplacian: with_gradient must be False with random directions; use nj.grad for the gradient"
         )
     return _of_rows(fun, "laplacian", _all_of_one_pass, argnums, batched, directions, kind)
 

@@ -259,6 +259,6 @@ def train_step(
     )  # fmt: skip
     if not isinstance(loss, Variable) and callable(loss):
         if listed:
-            raise TypeError("inputs: a function that builds the graph is given them at each call; leave them out")
+            raise TypeError("inputs: must be left out for a function that builds the graph; it gets them at each call")
         return TrainStepByShape(loss, aux, parameters, solver_of(optimizer), options)
     return checked_step(loss, aux, parameters, optimizer, listed, options)
