@@ -85,7 +85,7 @@ class Registry(Mapping[str, Rule]):
         try:
             return self._ops[name]
         except KeyError:
-            raise KeyError(f"no op is named {name!r}; show_registry() lists all") from None
+            raise KeyError(f"no op is named {name!r}; show_registry() lists all ops") from None
 
     def __getitem__(self, name: str) -> Rule:
         rule: Rule = self.op(name).rules[self.place]
@@ -143,7 +143,7 @@ def _enter_by_name(
     places |= {name: f"f.inputs[{i}]" for i, name in enumerate(op.input_names)}
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
     if unknown := sorted(set(names) - set(places)):
-        raise ValueError(f"{op.name}: a rule's {', '.join(unknown)} is neither an input nor an argument")
+        raise ValueError(f"{op.name}: the op has no inputs or arguments {', '.join(unknown)}, which its rule takes")
     call = f"function({', '.join([places[name] for name in names])})"
     rule: RuleFunction = eval(f"lambda f, gy: {found.format(call)}", {"function": function})
     rule.__doc__ = formula
@@ -166,13 +166,13 @@ def _transposed(op: Op, transpose: Op) -> RuleFunction:
 
     def rule(f: Function, *gys: Variable) -> Any:
         places = () if op.linear == "together" else f.inputs[1:]
-        gx: Any = transpose(*gys, *places, **_handed_on(f, transpose, f.inputs[0]))
+        gx: Any = transpose(*gys, *places, **_arguments_for(f, transpose, f.inputs[0]))
         return (gx, *[None] * len(places)) if places else gx
 
     return rule
 
 
-def _handed_on(f: Function, op: Op, x: Variable) -> dict[str, Any]:
+def _arguments_for(f: Function, op: Op, x: Variable) -> dict[str, Any]:
     """The arguments of `f` that an op takes as well, which gives an array like `x`, and may take its `shape`."""
     given = f.args | {"shape": x.shape}
     return {name: given[name] for name in op.argument_names if name in given}
@@ -208,7 +208,7 @@ def bilinear_family(
     def made(f: Function, op: Op, like: Variable, *inputs: Variable) -> Variable:
         """What `op`, one of the three, makes of inputs: an array like this one."""
         own = sizes(f, like) if sizes is not None and op is left else {}
-        y: Variable = op(*inputs, *f.inputs[2:], **_handed_on(f, op, like), **own)
+        y: Variable = op(*inputs, *f.inputs[2:], **_arguments_for(f, op, like), **own)
         return y
 
     def product_rule(f: Function, gy: Variable) -> Gradients:
@@ -279,17 +279,17 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
         shapes = [x.shape for x in inputs], [y.shape for y in outputs]
         return rule(list(gys), inputs, shapes[0], outputs, shapes[1], **_arguments(f))
 
-    if name not in registry and _has_parts(name):
+    if name not in registry and _is_composite(name):
         from nngrad.graph.messages import warn_user
 
-        warn_user(f"register: {name} is made of functions here that have rules, so it has derivatives of all orders, "
-                  "and the rule that is given is not used; for a gradient of another kind use nn.custom_gradient")
+        warn_user(f"register: the rule given for {name} is not used, because {name} is composed of functions that "
+                  "have rules. To give it another gradient, use nn.custom_gradient")
         return
     module = getattr(rule, "__module__", "")
     registry.add(registry.op(name), Rule(function, "user", exact, module), replace=True)
 
 
-def _has_parts(name: str) -> bool:
+def _is_composite(name: str) -> bool:
     """Whether a function of nngrad's goes by nnabla's type name, or is the gradient of one, and is made of others."""
     from nngrad import functions  # which come before all rules, but for this module
 
@@ -314,7 +314,7 @@ def missing(op: Op, path: str) -> MissingRule:
     home = op.module.replace("nngrad.functions.", "backward_registry.").replace(".", "/") + ".py"
     gys = "*gys" if op.multiple_results else "gy"
     return MissingRule(
-        f"{op.name} has no backward rule; the gradient came to it along {path}.\n"
+        f"cannot differentiate {op.name}: it has no backward rule. The gradient reached it along {path}.\n"
         f"Write one in {home}:\n\n"
         f"    @backward(F.{op.name})\n"
         f"    def {op.name}_backward(f, {gys}):\n"

@@ -80,13 +80,13 @@ def test_bad_input_is_refused() -> None:
     x, y = Variable((3, 2)), Variable((4, 2))
     with pytest.raises(TypeError, match="fn must be a function of two pytrees, got None"):
         F.associative_scan(None, x)  # type: ignore[arg-type]
-    with pytest.raises(ValueError, match=r"different lengths along axis 0: \[3, 4\]"):
+    with pytest.raises(ValueError, match=r"the same length along axis 0, got \[3, 4\]"):
         F.associative_scan(lambda a, b: a, (x, y))
     with pytest.raises(ValueError, match=r"elems\[0\] of shape \(3, 2\)"):
         F.associative_scan(lambda a, b: a, x, axis=2)
-    with pytest.raises(ValueError, match=r"fn gets .* and returns"):
+    with pytest.raises(ValueError, match=r"fn must keep the type of leaf 0, float32\[1, 2\]"):
         F.associative_scan(lambda a, b: F.sum(a), x)
-    with pytest.raises(TypeError, match=r"fn gets .* and returns"):
+    with pytest.raises(TypeError, match="fn must keep the structure of its arguments"):
         F.associative_scan(lambda a, b: (a, b), x)
-    with pytest.raises(ValueError, match="nothing in elems"):
+    with pytest.raises(ValueError, match="elems must contain at least one array"):
         F.associative_scan(lambda a, b: a, None)

@@ -137,15 +137,15 @@ V = Variable((2, 3))
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: F.cond(V, lambda: V, lambda: V), ValueError, r"pred must have no axes, got one of shape \(2, 3\)"),
-        (lambda: F.cond(1, lambda: V, lambda: (V, V)), TypeError, "false_fun returns .* and true_fun returns"),
+        (lambda: F.cond(V, lambda: V, lambda: V), ValueError, r"pred must be a scalar, got shape \(2, 3\)\. For"),
+        (lambda: F.cond(1, lambda: V, lambda: (V, V)), TypeError, "results of false_fun and true_fun must agree, got"),
         (
             lambda: F.cond(1, lambda: V[0], lambda: V),
-            ValueError, r"false_fun returns float32\[2, 3\] as result 0, and true_fun returns float32\[3\]",
+            ValueError, r"result 0 of false_fun and true_fun must agree, got float32\[2, 3\] and float32\[3\]",
         ),
-        (lambda: F.cond(1, lambda: F.cast(V, "int32"), lambda: V), TypeError, "returns int32"),
+        (lambda: F.cond(1, lambda: F.cast(V, "int32"), lambda: V), TypeError, "result 0 of .* must agree, got .*int32"),
         (lambda: F.switch(1.5, [lambda: V]), TypeError, "index must be an integer, got .*F.cond"),
-        (lambda: F.switch(0, []), ValueError, "give at least one branch"),
+        (lambda: F.switch(0, []), ValueError, "branches must not be empty"),
         (lambda: F.cond(1, lambda v: with_updates(v, {v: v}), lambda v: v, V), ValueError, "an argument of the body"),
     ],
 )  # fmt: skip

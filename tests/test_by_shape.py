@@ -218,7 +218,7 @@ def test_there_are_no_values_to_read_while_a_graph_is_built() -> None:
     for make in (nn.compile, nn.to_jax):
         with pytest.raises(ValueError, match="cannot read a value in the body of a compiled function"):
             make(lambda x: F.sum(x) * float(x.d.sum()))(X)
-        with pytest.raises(ValueError, match="bool_gather: the size of the result depends on values; give size="):
+        with pytest.raises(ValueError, match=r"bool_gather: the size of the result .* not known yet. Pass size="):
             make(lambda x: F.bool_gather(x, x))(X)
 
 

@@ -189,8 +189,8 @@ class Third(nn.PythonFunction):
         (lambda: Mixed()(leaf(X)), ValueError, r"Mixed: with rows = \(0,\).* got shapes \(4, 3\), \(\)"),
         (lambda: Third()(leaf(X)), ValueError, r"Third: rows must be indexes of its 1 inputs, from 0, got \(2,\)"),
         (lambda: type("Wrong", (nn.FunctionNode,), {"rows": True}), TypeError, "Wrong: rows must be a tuple"),
-        (lambda: F.jax_function(jnp.sum, rows=0)(leaf(X)), ValueError, "jax_function.sum.: by rows=.0,."),
-        (lambda: F.jax_function(jnp.sin, rows=1)(leaf(X)), ValueError, "must be some of the 1 arguments"),
+        (lambda: F.jax_function(jnp.sum, rows=0)(leaf(X)), ValueError, "jax_function.sum.: with rows=.0,."),
+        (lambda: F.jax_function(jnp.sin, rows=1)(leaf(X)), ValueError, "rows must be positions among the 1 arguments"),
         (lambda: F.jax_function(jnp.sin, rows=True), TypeError, "rows must be positions"),
     ],
 )  # fmt: skip

@@ -122,7 +122,7 @@ test_bad_arguments = refused([
     (lambda: F.rand_beta(beta=0), ValueError, "^rand_beta: beta must be positive"),
     (lambda: F.rand_binomial(-1), ValueError, "n must be between 0"),
     (lambda: F.rand_binomial(2, 1.5), ValueError, "p must be between 0 and 1"),
-    (lambda: F.random_choice(np.ones(3), np.ones(2)), ValueError, "^random_choice: w .* must have the shape of x"),
-    (lambda: F.random_choice(np.ones(3), np.ones(3), (4,), replace=False), ValueError, "no 4 choices among 3"),
+    (lambda: F.random_choice(np.ones(3), np.ones(2)), ValueError, "^random_choice: w must have the shape of x"),
+    (lambda: F.random_choice(np.ones(3), np.ones(3), (4,), replace=False), ValueError, "cannot choose 4 of 3 elements"),
     (lambda: F.random_choice(np.ones(3), np.ones(3), seed=-2), ValueError, "^random_choice: seed must be"),
 ])

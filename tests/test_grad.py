@@ -451,7 +451,7 @@ def test_a_missing_rule_says_what_to_write() -> None:
     with pytest.raises(MissingRule) as caught:
         nn.grad(y, x)
     message = str(caught.value)
-    assert "no_rule has no backward rule" in message
+    assert message.startswith("cannot differentiate no_rule: it has no backward rule.")
     assert "output <- Sin <- Exp <- NoRule" in message
     assert "@backward(F.no_rule)\n    def no_rule_backward(f, gy):" in message
     assert "(x,) = f.inputs" in message and "tests/test_grad.py" in message

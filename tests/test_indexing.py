@@ -166,15 +166,15 @@ def test_computed_indices() -> Test:
         ([0, 3], "index 3 is out of range for axis 0"),
         ((slice(None), [0, -5]), "index -5 is out of range for axis 1"),
         ((0, 0, 0, 0), "too many indices: the array has 3 axes, but 4"),
-        ((..., ...), "only one"),
+        ((..., ...), r"an index can only have one '\.\.\.'"),
         (1.0, "an index must be"),
         ([0.5], "an index must be"),
         ("a", "an index must be"),
         ([[0], [1, 2]], "an index must be"),
-        (slice(0, 1.5), "whole numbers"),
+        (slice(0, 1.5), "slice indices must be ints or None, got"),
         (slice(None, None, 0), "zero"),
-        (np.array([True, False]), "a mask of size 2 does not fit axis 0 of size 3"),
-        ((0, MASK), "does not fit axis 1"),
+        (np.array([True, False]), "a mask of size 2 does not match axis 0 of size 3"),
+        ((0, MASK), "a mask of size 3 does not match axis 1 of size 4"),
         (([0, 1], [0, 1, 2]), "do not broadcast"),
     ],
     ids=str,
@@ -191,9 +191,9 @@ def test_bad_keys(key: Any, message: str) -> None:
 
 def test_variables_that_are_no_indices() -> None:
     x = variable(counted())
-    with pytest.raises(IndexError, match="of integers"):
+    with pytest.raises(IndexError, match="an index must have an integer dtype, got a Variable"):
         x[variable(np.zeros(2, np.float32))]
-    with pytest.raises(IndexError, match="bools"):
+    with pytest.raises(IndexError, match="a bool Variable cannot be an index: its values would"):
         x[variable(np.array([True, False, True]))]
     with pytest.raises(IndexError, match="too many indices: the array has 0 axes"):
         variable(np.float32(1.0))[0]
@@ -286,18 +286,18 @@ def test_a_condition_is_for_the_same_places_in_gradients_and_in_batches() -> Non
 
 
 test_bad_arguments = refused([
-    (lambda x: F.scatter_nd(x, np.zeros((1, 3), np.int32)), "shape or out"),
-    (lambda x: F.scatter_nd(x, np.zeros((2, 3), np.int32), (4,)), "at most 1"),
-    (lambda x: F.scatter_nd(x, np.zeros((1, 2), np.int32), (4, 4)), "must have the shape"),
+    (lambda x: F.scatter_nd(x, np.zeros((1, 3), np.int32)), "shape is required without out"),
+    (lambda x: F.scatter_nd(x, np.zeros((2, 3), np.int32), (4,)), "indices must have size 1 or less along axis 0, got"),
+    (lambda x: F.scatter_nd(x, np.zeros((1, 2), np.int32), (4, 4)), r"data must be of shape \(2, 4\)"),
     (lambda x: F.gather(x, np.zeros(2, np.int32), axis=2), "gather: axis 2"),
     (lambda x: F.gather(x, np.zeros(2, np.int32), batch_dims=2), "batch_dims"),
-    (lambda x: F.gather_nd(x, np.zeros((3, 1), np.int32)), "at most 2"),
-    (lambda x: F.scatter_add(x, np.zeros((4, 4), np.int32), x), "must not be larger"),
+    (lambda x: F.gather_nd(x, np.zeros((3, 1), np.int32)), "indices must have size 2 or less along axis 0, got"),
+    (lambda x: F.scatter_add(x, np.zeros((4, 4), np.int32), x), "indices must not exceed x1 .*, nor x0 .* except"),
     (lambda x: F.scatter_add(x, np.zeros((3, 3), np.int32), x, axis=2), "scatter_add: axis 2"),
     (lambda x: F.top_k_data(x, 9), "k must be"),
     (lambda x: F.sort(x, axis=2), "axis 2"),
     (lambda x: F.where(np.ones(2), x, x), "do not broadcast"),
-    (lambda x: F.pad(x[:0], (3, 0, 0, 0), mode="reflect"), "no elements"),
+    (lambda x: F.pad(x[:0], (3, 0, 0, 0), mode="reflect"), "mode 'reflect' cannot pad axis 0, which is empty"),
     (lambda x: F.pad(x, (1,)), "pad_width"),
     (lambda x: F.pad(x, (1, 1), mode="wrap"), "mode"),
     (lambda x: F.one_hot(x, (3,)), "last axis"),
@@ -305,13 +305,13 @@ test_bad_arguments = refused([
     (lambda x: F.concatenate(x, x[:1], axis=1), r"x\[1\]"),
     (lambda x: F.stack(x, x[0]), r"x\[1\]"),
     (lambda x: F.norm(x, p=0.5), "p must be"),
-    (lambda x: F.max(x[:0], axis=0), "no elements"),
+    (lambda x: F.max(x[:0], axis=0), "cannot take an extremum over no elements: axes .* of x"),
     (lambda x: F.broadcast_to(x, x[0], axis=2), "axis 2"),
     (lambda x: F.matrix_diag_part(x[:2]), "square"),
     (lambda x: F.slice(x, (0, 0, 0)), "start"),
     (lambda x: F.slice(x, step=0), "slice"),
     (lambda x: F.cumsum(x, axis=-3), "axis -3"),
-    (lambda x: F.take_slices(x, key=(3, (0, 3, 1))), "beyond axis 0"),
+    (lambda x: F.take_slices(x, key=(3, (0, 3, 1))), r"key \(3, .*\) is out of range for axis 0 of size 3"),
 ], given=lambda: variable(counted((3, 3))))
 
 

@@ -50,7 +50,7 @@ def test_shapes_and_dtypes() -> None:
 
 def test_one_number() -> None:
     assert leaf([[2.5]]).item() == 2.5 and isinstance(leaf([[2.5]]).item(), float)
-    with pytest.raises(ValueError, match=r"item: a Variable of shape \(2, 3\) is not one number"):
+    with pytest.raises(ValueError, match=r"item: expected one element, got shape \(2, 3\)\. Index"):
         leaf().item()
 
 
@@ -257,7 +257,7 @@ def test_another_shape() -> None:
     x = leaf()
     x.reset_shape((3, 2))
     np.testing.assert_array_equal(x.d, A.reshape(3, 2))
-    with pytest.raises(ValueError, match=r"reset_shape: \(4,\) has 4 elements, but the Variable has 6"):
+    with pytest.raises(ValueError, match=r"reset_shape: shape \(4,\) has 4 elements, but the Variable has"):
         x.reset_shape((4,))
     x.reset_shape((4,), force=True)
     assert x.shape == x.g.shape == (4,) and not x.d.any()
@@ -503,7 +503,7 @@ def test_logger(capfd: pytest.CaptureFixture[str]) -> None:
 
 def test_no_variable_is_changed_in_place() -> None:
     x = nn.Variable.from_numpy_array([1.0, 2.0])
-    with pytest.raises(TypeError, match=r"F\.where and F\.scatter_nd.*x\.d\[\.\.\.\]"):
+    with pytest.raises(TypeError, match=r"F\.where or F\.scatter_nd.*x\.d\[\.\.\.\]"):
         x[0] = 3.0
 
 

@@ -470,7 +470,7 @@ def test_widths_do_not_mix() -> None:
     np.testing.assert_allclose(gx.d, 2.5 * (X > 0) * Y, rtol=1e-6)
     assert f(wide).dtype == np.float64
     np.testing.assert_allclose(nn.to_jax(f(wide), wide)(Y), np.maximum(2.5 * Y, 0), rtol=1e-15)
-    with pytest.raises(TypeError, match="traced for float64 and is run with float32; switch jax_enable_x64 on"):
+    with pytest.raises(TypeError, match=r"traced for float64, but got float32. Set jax_enable_x64"):
         jax.jit(nn.to_jax(f(wide), wide))(Y)
 
 
@@ -601,7 +601,7 @@ def test_first_order_works_where_the_second_does_not() -> None:
         (lambda x: x * leaf(Y), Exception, "jax"),
         (lambda x: F.sin(x), Exception, "jax"),
         (lambda x: x @ x, TypeError, "dot_general"),
-        (lambda x: x + 1j, TypeError, "output 0 is complex64, which a Variable cannot hold"),
+        (lambda x: x + 1j, TypeError, "output 0 has unsupported dtype complex64"),
     ],
     ids=["closes over a Variable", "F", "shapes", "complex"],
 )
@@ -609,7 +609,7 @@ def test_errors_while_tracing(fun: Any, error: Any, match: str) -> None:
     with pytest.raises(error, match=match) as caught:
         F.jax_function(fun)(leaf(X, np.float32))
     if "complex" not in match:
-        assert any("pass the Variables that it works on as arguments" in note for note in caught.value.__notes__)
+        assert any("Pass the Variables that it needs as arguments" in note for note in caught.value.__notes__)
 
 
 def test_errors_of_arguments() -> None:

@@ -62,7 +62,7 @@ def test_hooks_of_solvers() -> None:
                                   "MaxPoolingBackwardDataGrad", "BatchNormalizationBackward", "LSTM"])
 def test_names_of_functions_that_are_made_of_others(name: str) -> None:
     version = nn.registry.version
-    with pytest.warns(UserWarning, match=f"register: {name} is made of functions here that have rules"):
+    with pytest.warns(UserWarning, match=f"register: the rule given for {name} is not used"):
         nn.register(name, lambda *given, **arguments: None)
     assert nn.registry.version == version
     with pytest.raises(KeyError, match="no op is named 'Nothing'"):

@@ -295,7 +295,7 @@ def test_name_as_last_positional_argument() -> None:
 
 
 def test_errors() -> None:
-    with pytest.raises(ValueError, match="3 cannot be split into 2 groups"):
+    with pytest.raises(ValueError, match="channels must be a multiple of 2, got 3"):
         PF.convolution(leaf(1, 3, 4), 4, (2,), group=2)
     with pytest.raises(TypeError, match=r"convolution: kernel must be an int or a tuple of ints, got 2.5"):
         PF.convolution(leaf(1, 3, 4), 4, 2.5)
@@ -306,7 +306,7 @@ def test_errors() -> None:
             PF.affine(leaf(2, 3), "four", sharding=division)  # type: ignore[arg-type,call-overload]
     with pytest.raises(ValueError, match="base_axis"):
         PF.affine(leaf(2, 3), 4, base_axis=5)
-    with pytest.raises(ValueError, match="param_init has scale"):
+    with pytest.raises(ValueError, match="param_init has no parameter scale; the parameters"):
         PF.batch_normalization(leaf(2, 3), param_init={"scale": 1.0})
     PF.affine(leaf(2, 3), 4)
     with pytest.raises(ValueError, match=r"'affine/W' exists with shape \(3, 4\), but \(3, 5\) was requested"):
@@ -358,15 +358,15 @@ FAILING = [
     (TypeError, "deconvolution: outmaps must be an int, got 2.5", lambda: PF.deconvolution(IMAGE, 2.5, (3, 3))),
     (ValueError, "convolution: group must be 1 or more", lambda: PF.convolution(IMAGE, 2, (3, 3), group=0)),
     (ValueError, "embed: n_features must be 1 or more", lambda: PF.embed([0], 3, 0)),
-    (ValueError, "decay_rate must be from 0 to 1, got 5.0", lambda: PF.batch_normalization(X, decay_rate=5.0)),
-    (ValueError, "decay_rate must be from 0 to 1", lambda: PF.batch_normalization(X, decay_rate=float("nan"))),
-    (ValueError, r"depthwise_deconvolution\(.*divisor=2\): channels: 3 .* 2 groups",
+    (ValueError, r"decay_rate must be between 0 and 1, got 5\.0", lambda: PF.batch_normalization(X, decay_rate=5.0)),
+    (ValueError, "decay_rate must be between 0 and 1, got", lambda: PF.batch_normalization(X, decay_rate=float("nan"))),
+    (ValueError, r"depthwise_deconvolution\(.*divisor=2\): channels must be a multiple of 2, got 3",
      lambda: PF.depthwise_deconvolution(IMAGE, (3, 3), divisor=2)),
     (TypeError, "comm must be a communicator, or None", lambda: PF.sync_batch_normalization(X, "mpi")),
     (ValueError, "spectral_norm: dim 2 is out of range", lambda: PF.spectral_norm(X, dim=2)),
     (ValueError, "spectral_norm: itr must be at least 1, got 0", lambda: PF.spectral_norm(X, itr=0)),
     (ValueError, "spectral_norm: eps must be positive, got 0", lambda: PF.spectral_norm(X, eps=0.0)),
-    (ValueError, "group_normalization: num_groups 2 does not divide 3", lambda: PF.group_normalization(X, 2)),
+    (ValueError, "group_normalization: num_groups must divide the.*got 2", lambda: PF.group_normalization(X, 2)),
     (ValueError, "mean_subtraction: base_axis 2 is out of range", lambda: PF.mean_subtraction(X, base_axis=2)),
     (TypeError, "param_init must be a dict", lambda: PF.batch_normalization(X, param_init=3)),
     (TypeError, "affine: apply_w must be a function of a Variable, got 5", lambda: PF.affine(X, 3, apply_w=5)),
@@ -420,7 +420,7 @@ def test_a_user_s_own() -> None:
 
 @pytest.mark.parametrize("layer", ["convolution", "deconvolution", "binary_connect_convolution"])
 def test_a_kernel_has_a_size_for_each_spatial_axis(layer: str) -> None:
-    with pytest.raises(ValueError, match=f"^{layer}: kernel must be a tuple with a size for each of the 2 spatial"):
+    with pytest.raises(ValueError, match=f"^{layer}: kernel must have 2 sizes, one for each spatial axis"):
         getattr(PF, layer)(nn.Variable((1, 2, 5, 5)), 4, 3)
-    with pytest.raises(ValueError, match=f"^{layer}: kernel .* the 0 spatial"):
+    with pytest.raises(ValueError, match=f"^{layer}: kernel must have 0 sizes, one for each spatial axis"):
         getattr(PF, layer)(nn.Variable((1, 2)), 4, (3, 3))

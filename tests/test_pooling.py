@@ -127,11 +127,11 @@ def test_windows_without_elements(given: dict[str, Any]) -> None:
 
 
 test_wrong_arguments_of_the_others = refused([
-    (lambda: F.global_average_pooling(nn.Variable((2, 3))), "x of shape"),
+    (lambda: F.global_average_pooling(nn.Variable((2, 3))), r"x must be of shape \(N, C, \*sizes\)"),
     (lambda: F.unpooling(nn.Variable((2, 3)), kernel=(2, 2, 2)), "kernel"),
     (lambda: F.sum_pooling_backward(nn.Variable((2, 3)), shape=(4, 4), kernel=(2, 2)), "dy"),
     (lambda: F.max_pooling_backward(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2)), "dy"),
-    (lambda: F.max_pooling_select(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2)), "g of"),
+    (lambda: F.max_pooling_select(nn.Variable((2, 3)), nn.Variable((4, 4)), kernel=(2, 2)), "g must have the shape of"),
 ])
 
 

@@ -91,14 +91,14 @@ def twice(i: Any, h: Any) -> Any:
 @pytest.mark.parametrize(
     ("call", "written", "message"),
     [
-        (lambda: F.scan(kept, V, XS, length=3), kept, "scan: xs has 4 entries along its first axis, and length is 3"),
-        (lambda: F.scan(cut, V, XS), cut, "scan: carry is .* when a step begins, and .* when it ends"),
-        (lambda: F.fori_loop(0, 3, twice, V), twice, "fori_loop: the body gets a carry of the structure"),
-        (lambda: F.while_loop(lambda h: 1, cut, V), cut, "while_loop: the body gets a carry of the structure"),
-        (lambda: F.while_loop(lambda h: 1, cut, V, bound=3), cut, "while_loop: the body gets a carry of the structure"),
+        (lambda: F.scan(kept, V, XS, length=3), kept, "scan: xs must have 3 slices along axis 0, as given by.*got 4"),
+        (lambda: F.scan(cut, V, XS), cut, "scan: the body must keep the type of carry, .*, got"),
+        (lambda: F.fori_loop(0, 3, twice, V), twice, "fori_loop: the body must keep the structure of the carry"),
+        (lambda: F.while_loop(lambda h: 1, cut, V), cut, "while_loop: the body must keep the structure of the carry"),
+        (lambda: F.while_loop(lambda h: 1, cut, V, bound=3), cut, "while_loop: the body must keep the structure of"),
         (lambda: F.map(lambda x: "word", XS), None, "map: what the body returns as y must be"),
-        (lambda: F.cond(1, cut, lambda h: h, V), cut, "cond: false_fun returns .*, and true_fun returns"),
-        (lambda: F.switch(0, [lambda h: h, cut], V), cut, r"switch: branches\[0\] returns .*, and branches\[1\]"),
+        (lambda: F.cond(1, cut, lambda h: h, V), cut, "cond: results of false_fun and true_fun must agree"),
+        (lambda: F.switch(0, [lambda h: h, cut], V), cut, r"switch: results of branches\[0\] and branches\[1\] must"),
     ],
 )
 def test_errors_name_the_line_of_the_body(call: Callable[[], Any], written: Any, message: str) -> None:

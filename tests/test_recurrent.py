@@ -193,8 +193,8 @@ def test_a_loop_draws_a_mask_for_each_step_which_gradients_of_every_order_see() 
         ({"h": np.zeros((1, 1, 2, 3))}, "h must be of shape (1, 1, 2, 2)"),
         ({"c": np.zeros((1, 2, 2))}, "c must be of shape (1, 1, 2, 2)"),
         ({"weight_l0": np.zeros((1, 3, 2, 4))}, "weight_l0 must be of shape (1, 4, 2, 4)"),
-        ({"weight": np.zeros((1, 1, 4, 2, 4))}, "num_layers is 1; give None"),
-        ({"num_layers": 2}, "need weight"),
+        ({"weight": np.zeros((1, 1, 4, 2, 4))}, "must be None with num_layers=1"),
+        ({"num_layers": 2}, "num_layers=2 requires weight"),
         ({"num_layers": 0}, "num_layers must be at least 1"),
         ({"bias": np.zeros((1, 1, 8))}, "bias must be of shape (1, 1, 4, 2)"),
         ({"bidirectional": True}, "(2, 4, 2, 4)"),
@@ -212,7 +212,7 @@ def test_an_unknown_nonlinearity() -> None:
     with pytest.raises(ValueError, match="nonlinearity must be 'tanh' or 'relu', got 'sigmoid'"):
         F.rnn(*arrays_for("rnn"), nonlinearity="sigmoid")
     whole = [a.astype(np.int32) for a in arrays_for("rnn", bias=False) if a is not None]
-    with pytest.raises(TypeError, match="rnn: weights and states must be floating"):
+    with pytest.raises(TypeError, match="rnn: weights and states must have a floating dtype"):
         F.rnn(*[Variable.from_numpy_array(a) for a in whole])
 
 
@@ -280,7 +280,7 @@ def test_what_layers_with_parameters_refuse() -> None:
     x = np.zeros((2, 1, 3), "f4")
     with pytest.raises(ValueError, match=r"rnn: h must be of shape \(layers, directions, batch, units\), with 2"):
         PF.rnn(x, np.zeros((1, 1, 1, 2)), bidirectional=True)
-    with pytest.raises(ValueError, match=r"gru: num_layers is 3, and h .* has states for 2 layers"):
+    with pytest.raises(ValueError, match=r"gru: num_layers must be 2, the layers of h .*, got 3"):
         PF.gru(x, np.zeros((2, 1, 1, 2)), num_layers=3)
     with pytest.raises(ValueError, match="lstm: x must be of shape"):
         PF.lstm(x[0], np.zeros((1, 1, 1, 2)), np.zeros((1, 1, 1, 2)))
@@ -342,15 +342,15 @@ def test_what_is_sorted_is_packed_as_it_is() -> None:
 @pytest.mark.parametrize(
     ("run", "message"),
     [
-        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [1, 3]), "lengths must be sorted, the largest first"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [1, 3]), "lengths must be sorted in descending order"),
         (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [4, 3]), "lengths must be whole numbers from 1 to 3"),
-        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [3, 0]), "they are read when the function is applied"),
+        (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [3, 0]), "when the function is called, got [3, 0]"),
         (lambda: F.pack_padded_sequence(np.zeros((3, 2)), [3]), "one entry for each of the 2 sequences"),
         (lambda: F.pack_padded_sequence(np.zeros(3), [3]), "must have axes for steps and sequences"),
         (lambda: F.pack_padded_sequence(np.zeros((3, 2)), 3), "whole numbers of shape (n,)"),
-        (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes add up to 4, and packed_sequence has 3"),
+        (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes must add up to the 3 elements"),
         (lambda: F.pad_packed_sequence(np.zeros(4), [2, 2], total_length=1), "total_length must be at least 2"),
-        (lambda: F.pad_packed_sequence(1.0, [1]), "packed_sequence must have an axis"),
+        (lambda: F.pad_packed_sequence(1.0, [1]), "packed_sequence must have at least one axis"),
         (lambda: sequences.pad_sequence([]), "give at least one sequence"),
         (lambda: sequences.pad_sequence([np.zeros((2, 3)), np.zeros((2, 4))]), "differ in their lengths alone"),
     ],

@@ -127,13 +127,13 @@ def test_rules_of_one_expression_take_what_they_name() -> None:
     gx, gw = nn.grad(scaled(halved(x), w, by=3.0), [x, w])
     np.testing.assert_allclose([gx.d, gw.d], [1.5 * w.d, 1.5 * x.d])
     assert registry.find(scaled).function.__doc__ == "by w and by x"
-    with pytest.raises(ValueError, match="halved: a rule's by, z is neither an input nor an argument"):
+    with pytest.raises(ValueError, match="halved: the op has no inputs or arguments by, z"):
         gradients(halved, "", lambda x, z, by: x)
 
 
 def test_a_missing_rule_is_named() -> None:
     x = leaf([1.0])
-    with pytest.raises(nn.MissingRule, match=r"tanh has no backward rule.*output <- Tanh"):
+    with pytest.raises(nn.MissingRule, match=r"cannot differentiate tanh.*no backward rule.*output <- Tanh"):
         Pushforward(Registry())([F.tanh(x)], [x], [x])
 
 

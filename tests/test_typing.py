@@ -217,7 +217,7 @@ def test_signatures_at_run_time_say_what_a_caller_may_give_and_gets() -> None:
 
 
 def test_name_is_for_the_decorator_of_parametric_functions_to_add() -> None:
-    with pytest.raises(TypeError, match=r"^own: the argument `name` is added by parametric_function_api"):
+    with pytest.raises(TypeError, match=r"^own: parametric_function_api adds the argument `name`\. Remove"):
 
         @PF.parametric_function_api("own")
         def own(x: nngrad.Variable, name: str | None = None) -> nngrad.Variable:

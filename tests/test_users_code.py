@@ -462,7 +462,7 @@ def test_a_rule_of_jaxs_protocol_that_changes_before_it_is_needed() -> None:
     x = leaf(X)
     (gx,) = nn.grad(f(x), [x])
     change(3.0)
-    with pytest.raises(RuntimeError, match=r"computes something\s+else than where it was applied .*; apply it again"):
+    with pytest.raises(RuntimeError, match=r"custom_vjp rule has changed .* Call the function again"):
         _ = gx.d
     for value in (3.0, 1.0, 3.0):
         change(value)

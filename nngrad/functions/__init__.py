@@ -69,5 +69,5 @@ for _file in (*FAMILIES, *PLAIN):
 
 def __getattr__(name: str) -> Any:
     message, known = f"nngrad.functions has no function {name!r}", [*names(), *plain_names()]
-    fallback = "; `nngrad ops` lists those there are"
+    fallback = "; `nngrad ops` lists all functions"
     raise no_attribute(message, name, known, fallback, nnabla="nnabla.functions")

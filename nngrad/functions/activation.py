@@ -73,9 +73,8 @@ def slope_shape(x0: jax.Array | Variable, x1: jax.Array | Variable, base_axis: i
         return (1,) * len(x0.shape)
     axis = axis_of(base_axis, len(x0.shape), "base_axis")
     if x1.shape != (x0.shape[axis],):
-        raise ValueError(
-            f"x1 of shape {x1.shape} must have one element, or the {x0.shape[axis]} of x0 along base_axis {base_axis}"
-        )
+        raise ValueError(f"x1 must have one element, or {x0.shape[axis]} as x0 has along base_axis {base_axis}, got "
+                         f"shape {x1.shape}")
     return tuple(n if i == axis else 1 for i, n in enumerate(x0.shape))
 
 

@@ -233,12 +233,12 @@ def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
     return lax.mul(*broadcast_scalar(x, val))
 
 
-def _has_own_way(exponent: Any) -> bool:
+def _is_multiplied(exponent: Any) -> bool:
     """Whether a power is computed by multiplication, and a square root for half-integer exponents."""
     return not isinstance(exponent, jax.Array) and abs(exponent) <= 64 and float(2 * exponent).is_integer()
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_has_own_way, precision="high")
+@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_is_multiplied, precision="high")
 def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; whole powers up to 64 are computed by multiplication, and half-integer ones with a square root.
 
@@ -248,7 +248,7 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
         x: The base, of any shape; integers are taken as float32 unless `val` is whole, not negative and at most 64.
         val: The exponent.
     """
-    if not _has_own_way(val):
+    if not _is_multiplied(val):
         x = floating(x)
         return lax.pow(x, lax.full_like(x, val))
     whole = int(val)  # towards zero, so that x ** whole is no larger than the result

@@ -101,11 +101,11 @@ def arange(start: float, stop: float, step: float = 1, dtype: DTypeName = FLOAT3
 def _whole_numbers(start: float, step: float, n: int, dtype: np.dtype[Any]) -> jax.Array:
     """`n` integers from `start` on."""
     if start != int(start) or step != int(step):
-        raise ValueError(f"start and step must be whole where dtype is {dtype.name}, got {start:g} and {step:g}")
+        raise ValueError(f"start and step must be whole numbers for dtype {dtype.name}, got {start:g} and {step:g}")
     first, last = int(start), int(start) + int(step) * max(n - 1, 0)
     bounds = np.iinfo(dtype)
     if not (bounds.min <= min(first, last) and max(first, last) <= bounds.max):
-        raise ValueError(f"{dtype.name} does not hold the numbers from {first} to {last}")
+        raise ValueError(f"dtype {dtype.name} cannot hold the numbers from {first} to {last}")
     # Intermediate values that wrap around, such as a negative step in an unsigned dtype, wrap back.
     with np.errstate(over="ignore"):
         by, begin = (np.array(k % 2**64, np.uint64).astype(dtype) for k in (int(step), first))
@@ -115,7 +115,7 @@ def _whole_numbers(start: float, step: float, n: int, dtype: np.dtype[Any]) -> j
 def _wide(dtype: np.dtype[Any], name: str) -> np.dtype[Any]:
     """The dtype in which to compute numbers that are then rounded once to `dtype`."""
     if dtype == np.bool_:
-        raise ValueError(f"{name} gives numbers; dtype must be of floats or of integers, got bool")
+        raise ValueError(f"{name}: dtype must be floating or integer, got bool")
     return np.dtype(np.float64) if dtype == np.float64 else FLOAT32
 
 
@@ -137,7 +137,7 @@ def linspace(start: float, stop: float, num: Size, dtype: DTypeName = FLOAT32) -
     if given.kind in "iu":
         bounds = np.iinfo(given)
         if not (bounds.min <= min(start, stop) and max(start, stop) <= bounds.max):
-            raise ValueError(f"{given.name} does not hold the numbers from {start:g} to {stop:g}")
+            raise ValueError(f"dtype {given.name} cannot hold the numbers from {start:g} to {stop:g}")
         refuse_too_many(num, num=num)
         return jnp.asarray(np.linspace(start, stop, num, dtype=given))
     wide = _wide(given, "linspace")
@@ -175,7 +175,7 @@ def one_hot(x: Array, /, shape: Shape, dtype: DTypeName = FLOAT32) -> jax.Array:
         ValueError: The last axis of `x` does not have one index for each size.
     """
     if x.ndim == 0 or x.shape[-1] != len(shape):
-        raise ValueError(f"the last axis of x, of shape {x.shape}, must have one index for each size in {shape}")
+        raise ValueError(f"x must have last axis {len(shape)}, an index for each size in {shape}, got shape {x.shape}")
     lead, result = x.ndim - 1, x.shape[:-1] + shape
     hits = []
     for i, n in enumerate(shape):
@@ -204,7 +204,7 @@ def meshgrid(*x: Array, ij_indexing: bool = False) -> tuple[Variable, ...]:
     """
     for i, each in enumerate(x):
         if each.ndim != 1:
-            raise ValueError(f"x[{i}] of shape {each.shape} must have one axis")
+            raise ValueError(f"x[{i}] must have one axis, got shape {each.shape}")
     order = list(range(len(x)))
     if not ij_indexing and len(x) > 1:
         order[:2] = 1, 0

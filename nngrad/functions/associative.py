@@ -46,20 +46,20 @@ def associative_scan(fn: Callable[[T, T], T], elems: T, reverse: bool = False, a
     floating = common_floating(leaves)
     xs = [as_variable(x, f"elems[{i}]", "associative_scan", floating) for i, x in enumerate(leaves)]
     if not xs:
-        raise ValueError("associative_scan: there is nothing in elems")
+        raise ValueError("associative_scan: elems must contain at least one array")
     along = [axis_of(axis, x.ndim, f"associative_scan: elems[{i}] of shape {x.shape}: axis") for i, x in enumerate(xs)]
     lengths = [x.shape[a] for x, a in zip(xs, along, strict=True)]
     if len(set(lengths)) > 1:
-        raise ValueError(f"associative_scan: elems have different lengths along axis {axis}: {lengths}")
+        raise ValueError(f"associative_scan: elems must have the same length along axis {axis}, got {lengths}")
 
     def combined(first: list[Variable], second: list[Variable]) -> list[Variable]:
         result, structure = jax.tree.flatten(fn(jax.tree.unflatten(tree, first), jax.tree.unflatten(tree, second)))
         if str(structure) != str(tree):
-            raise TypeError(f"associative_scan: fn gets {tree} and returns {structure}")
+            raise TypeError(f"associative_scan: fn must keep the structure of its arguments, {tree}, got {structure}")
         ys = [as_variable(y, f"result {i} of fn", "associative_scan", floating) for i, y in enumerate(result)]
         for i, (x, y) in enumerate(zip(first, ys, strict=True)):
             if x.spec is not y.spec:
-                raise ValueError(f"associative_scan: fn gets {x.spec} as part {i} and returns {y.spec}")
+                raise ValueError(f"associative_scan: fn must keep the type of leaf {i}, {x.spec}, got {y.spec}")
         return ys
 
     def cut(given: list[Variable], start: int, stop: int, step: int = 1) -> list[Variable]:

@@ -79,24 +79,24 @@ def _check(query: Variable, key: Variable, value: Variable) -> None:
     """Raise an error unless dtypes and shapes fit."""
     for name, x in (("query", query), ("key", key), ("value", value)):
         if not x.spec.differentiable:
-            raise TypeError(f"{name} must be floating, got {x.spec}")
+            raise TypeError(f"{name} must have a floating dtype, got {x.spec}")
         if x.ndim != 4:
             raise ValueError(f"{name} must be of shape (batch, heads, length, size), got {x.shape}")
     if key.shape[0] != query.shape[0] or key.shape[3] != query.shape[3] or value.shape[:3] != key.shape[:3]:
         raise ValueError(
-            f"query {query.shape}, key {key.shape} and value {value.shape} do not fit: they must share the batch, "
-            "query and key their last axis, key and value their heads and length"
+            f"query {query.shape}, key {key.shape} and value {value.shape} do not match: all must have the same batch "
+            "size, query and key the same last axis, and key and value the same heads and length"
         )
     if not query.shape[3]:
-        raise ValueError(f"the last axis of query {query.shape} has no elements")
+        raise ValueError(f"query must not be empty along its last axis, got shape {query.shape}")
     if not key.shape[1] or query.shape[1] % key.shape[1]:
-        raise ValueError(f"the heads of key {key.shape} must divide those of query {query.shape}")
+        raise ValueError(f"the number of heads of key {key.shape} must divide that of query {query.shape}")
 
 
 def _with_four_axes(mask: Variable, shape: tuple[int, ...]) -> Variable:
     """A mask that broadcasts to `shape`, with leading axes of size 1 added."""
     if mask.dtype != np.bool_ and not mask.spec.differentiable:
-        raise TypeError(f"mask must be of bool, or floating, got {mask.spec}")
+        raise TypeError(f"mask must have dtype bool or a floating dtype, got {mask.spec}")
     own = (1,) * (4 - mask.ndim) + mask.shape
     if len(own) != 4 or any([n not in (1, size) for n, size in zip(own, shape, strict=True)]):
         raise ValueError(f"mask must broadcast to {shape}, got {mask.shape}")
@@ -162,13 +162,13 @@ def scaled_dot_product_attention(
         if x.ndim != 3:
             raise ValueError(f"{name} must be of shape (steps, batch, heads * size), got {x.shape}")
         if num_heads < 1 or not x.shape[2] or x.shape[2] % num_heads:
-            raise ValueError(f"num_heads {num_heads} does not divide the last axis of {name} {x.shape}")
+            raise ValueError(f"num_heads must divide the last axis of {name} {x.shape}, got {num_heads}")
     targets, batch, size = query.shape
     sources = key.shape[0]
     if key.shape[1:] != (batch, size) or value.shape[:2] != (sources, batch):
         raise ValueError(
-            f"query {query.shape}, key {key.shape} and value {value.shape} do not fit: they must share the batch, "
-            "query and key their last axis, key and value their steps"
+            f"query {query.shape}, key {key.shape} and value {value.shape} do not match: all must have the same batch "
+            "size, query and key the same last axis, and key and value the same number of steps"
         )
     shapes = (targets, sources), (batch * num_heads, targets, sources)
     if additive_mask is not None and additive_mask.shape not in shapes:
@@ -252,7 +252,7 @@ def multi_head_attention(
     additive, padding = inputs["additive_mask"], inputs["key_padding_mask"]
     more_key, more_value = inputs["attn_bias_k"], inputs["attn_bias_v"]
     if (more_key is None) != (more_value is None):
-        raise ValueError(f"{name}: give both attn_bias_k and attn_bias_v, or neither")
+        raise ValueError(f"{name}: attn_bias_k and attn_bias_v must be given together")
     if more_key is not None:
         k = _with_one_more(k, more_key, "attn_bias_k")
         v = _with_one_more(v, more_value, "attn_bias_v")
@@ -268,7 +268,7 @@ def _projected(inputs: dict[str, Variable], x: str, weight: str, bias: str) -> V
     if given.ndim != 3:
         raise ValueError(f"{x} must be of shape (steps, batch, size), got {given.shape}")
     if w.ndim != 2 or w.shape[0] != given.shape[2]:
-        raise ValueError(f"{weight} must have two axes and {given.shape[2]} rows, got shape {w.shape}")
+        raise ValueError(f"{weight} must be of shape ({given.shape[2]}, n), got {w.shape}")
     if b is not None and b.shape != w.shape[1:]:
         raise ValueError(f"{bias} must be of shape {w.shape[1:]}, got {b.shape}")
     return linear.affine.body(given, w, b, 2)

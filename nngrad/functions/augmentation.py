@@ -42,7 +42,7 @@ def random_offsets(key: Array, /, counts: Ints, shape: Shape = ()) -> jax.Array:
     """
     most = as_ints(counts)
     if not all(1 <= n < 2**31 for n in most):
-        raise ValueError(f"counts must be from 1 to {2**31 - 1}, got {counts}")
+        raise ValueError(f"counts must be between 1 and {2**31 - 1}, got {counts}")
     bounds = jnp.asarray(np.asarray(most, np.int32))
     return jax.random.randint(typed_key(key), (*shape, len(most)), np.int32(0), bounds, jnp.int32)
 
@@ -71,7 +71,7 @@ def take_windows(x: Array, starts: Array, /, sizes: Shape) -> jax.Array:
     """
     batch = _batch(x.shape, starts, sizes)
     if any(n > m for n, m in zip(sizes, x.shape[len(batch) :], strict=True)):
-        raise ValueError(f"sizes {sizes} must not be larger than a sample of x {x.shape}")
+        raise ValueError(f"sizes must not exceed a sample of x {x.shape}, got {sizes}")
     count = math.prod(batch)
     rows, begin = lax.reshape(x, (count, *x.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
     y = jax.vmap(lambda row, at: lax.dynamic_slice(row, list(at), sizes))(rows, begin)
@@ -92,7 +92,7 @@ def put_windows(y: Array, starts: Array, /, sizes: Shape) -> jax.Array:
     """
     batch = _batch(y.shape, starts, sizes)
     if any(n > m for n, m in zip(y.shape[len(batch) :], sizes, strict=True)):
-        raise ValueError(f"sizes {sizes} must not be smaller than a window of y {y.shape}")
+        raise ValueError(f"sizes must be at least those of a window of y {y.shape}, got {sizes}")
     count = math.prod(batch)
     rows, begin = lax.reshape(y, (count, *y.shape[len(batch) :])), lax.reshape(starts, (count, len(sizes)))
     empty = lax.full(sizes, 0, y.dtype)
@@ -104,8 +104,8 @@ def _batch(shape: Sequence[int], starts: jax.Array, sizes: Sequence[int]) -> tup
     """The batch axes of an array of `shape` with windows that begin at `starts`."""
     batch = tuple(starts.shape[:-1])
     if not starts.ndim or starts.shape[-1] != len(sizes) or tuple(shape[: len(shape) - len(sizes)]) != batch:
-        raise ValueError(f"starts {starts.shape} must be of shape (*batch, {len(sizes)}) for samples of {len(sizes)} "
-                         f"axes in an array of shape {tuple(shape)}")
+        raise ValueError(f"starts must be of shape (*batch, {len(sizes)}) for samples of {len(sizes)} axes in an array "
+                         f"of shape {tuple(shape)}, got {starts.shape}")
     return batch
 
 
@@ -127,7 +127,7 @@ def random_crop(x: Array, /, shape: Shape | None = None, base_axis: int = 1, see
     batch, sample = _split(x, base_axis)
     wanted = sample if shape is None else shape
     if len(wanted) > len(sample) or any(n > m for n, m in zip(wanted[::-1], sample[::-1], strict=False)):
-        raise ValueError(f"shape {shape} must not be larger than a sample of shape {sample}")
+        raise ValueError(f"shape must not exceed that of a sample, {sample}, got {shape}")
     sizes = (*sample[: len(sample) - len(wanted)], *wanted)
     counts = tuple([m - n + 1 for n, m in zip(sizes, sample, strict=True)])
     starts = random_offsets(key_leaf(seed, "random_crop"), counts=counts, shape=batch)
@@ -159,7 +159,7 @@ def random_shift(
     batch, sample = _split(x, base_axis)
     given = as_ints(shifts if shifts is not None else ())
     if len(given) > len(sample) or not all(0 <= n < 2**30 for n in given):
-        raise ValueError(f"shifts must be at most {len(sample)} numbers from 0 to {2**30 - 1}, got {shifts}")
+        raise ValueError(f"shifts must be at most {len(sample)} ints between 0 and {2**30 - 1}, got {shifts}")
     reach = (*[0] * (len(sample) - len(given)), *given)
     starts = random_offsets(key_leaf(seed, "random_shift"), counts=tuple([2 * n + 1 for n in reach]), shape=batch)
     if not any(reach):
@@ -184,7 +184,7 @@ def random_flip(x: Array, /, axes: Axes | None = None, base_axis: int = 1, seed:
     batch, _ = _split(x, base_axis)
     flipped = axes_of(-1 if axes is None else axes, x.ndim, "axes")
     if any(a < len(batch) for a in flipped):
-        raise ValueError(f"axes {axes} must be those of a sample, from axis {len(batch)} on")
+        raise ValueError(f"axes must be axes of a sample, {len(batch)} or above, got {axes}")
     coins = bernoulli(key_leaf(seed, "random_flip"), shape=(len(flipped), *batch))
     y: Variable = x
     for axis, coin in zip(flipped, movement.split(coins, axis=0), strict=True):
@@ -230,7 +230,7 @@ def random_erase(
     """
     batch, sample = _split(x, base_axis)
     if len(sample) != 3:
-        raise ValueError(f"x {x.shape} must have three axes, channels, height and width, from base_axis on")
+        raise ValueError(f"x must have three axes from base_axis on (channels, height, width), got shape {x.shape}")
     for argument, pair in (("area_ratios", area_ratios), ("aspect_ratios", aspect_ratios),
                            ("replacements", replacements)):
         _check_range(pair, argument, -math.inf if argument == "replacements" else 0)
@@ -263,7 +263,7 @@ def random_erase(
 def _check_range(pair: Any, name: str, least: float) -> None:
     """Raise a ValueError unless `pair` is a pair of numbers in ascending order, none below `least`."""
     if not isinstance(pair, tuple) or len(pair) != 2 or not least <= pair[0] <= pair[1] < math.inf:
-        raise ValueError(f"{name} must be a least and a greatest number, got {pair!r}")
+        raise ValueError(f"{name} must be a tuple (low, high) in ascending order, got {pair!r}")
 
 
 def _between(u: Variable, bounds: Sequence[float]) -> Variable:
@@ -296,7 +296,7 @@ def vat_noise(x: Array, w: Array, /, base_axis: int = 1, eps: float = 1.0) -> Va
     """
     batch, _ = _split(x, base_axis)
     if x.shape != w.shape:
-        raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")
+        raise ValueError(f"w must have the shape of x, {x.shape}, got {w.shape}")
     length = reduction.norm(x, axis=tuple(range(len(batch), x.ndim)), keepdims=True)
     is_zero = comparison.equal_scalar(length, val=0)
     noise = x * (eps / where(is_zero, array.ones_like(length), length))

@@ -74,7 +74,7 @@ def _normalized(
             if not batch_stat:
                 raise ValueError(f"batch_stat=False needs mean and variance, but {n} is None")
         elif [k for k in p.shape if k != 1] != [k for k in shape if k != 1]:
-            raise ValueError(f"{n} of shape {p.shape} does not fit; give it the shape {shape}")
+            raise ValueError(f"{n} must be of shape {shape}, got {p.shape}")
     wide = accurate(x)
     if not batch_stat:
         assert mean is not None and variance is not None  # else an error was raised above
@@ -102,10 +102,10 @@ def _normalized(
 def _moments_of_groups(x: Variable, axes: Sizes, group: int) -> tuple[Variable, Variable, Variable]:
     """`moments` of each of `group` parts of the batch; all three results have the parts as a new first axis."""
     if 0 not in axes:
-        raise ValueError("group divides the batch, axis 0, but this is one of axes, which are kept")
+        raise ValueError("group splits the batch, axis 0, so axes must not contain 0")
     rows = x.shape[0]
     if group < 1 or rows % group:
-        raise ValueError(f"group {group} does not divide the {rows} examples along axis 0")
+        raise ValueError(f"group must divide the {rows} examples along axis 0, got {group}")
     grouped = movement.reshape(x, shape=(group, rows // group, *x.shape[1:]))
     return moments(grouped, tuple(i + 1 for i in axes))
 
@@ -150,7 +150,7 @@ def fused_batch_normalization(
         ValueError: As in `batch_normalization`; or `z` differs in shape from `x`, or `nonlinearity` is not "relu".
     """
     if z is not None and z.shape != x.shape:
-        raise ValueError(f"z of shape {z.shape} must have the shape of x, {x.shape}")
+        raise ValueError(f"z must have the shape of x, {x.shape}, got {z.shape}")
     y, *statistics = batch_normalization.body(
         x, beta, gamma, mean, variance, axes, decay_rate, eps, batch_stat, True, group=group
     )
@@ -187,7 +187,7 @@ def sync_batch_normalization(
             raise TypeError(f"comm must be a communicator, or None for one process, got {comm!r}")
         processes = tuple(comm.find_group(group))
         if not processes:
-            raise ValueError(f"group: comm has none called {group!r}; make it by comm.new_group")
+            raise ValueError(f"comm has no group named {group!r}; create it with comm.new_group")
     return _normalized(x, (beta, gamma, mean, variance), axes, decay_rate, eps, batch_stat, output_stat, processes)
 
 
@@ -220,7 +220,7 @@ def mean_subtraction(
     updates = {}
     if update_running_mean:
         if t is None:
-            raise ValueError("update_running_mean needs t, the number of batches so far, but it is None")
+            raise ValueError("update_running_mean=True needs t, the number of batches so far, but t is None")
         if math.prod(t.shape) != 1:
             raise ValueError(f"t must have one element, got shape {t.shape}")
         wide = accurate(x)

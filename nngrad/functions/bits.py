@@ -74,7 +74,5 @@ def bits_of(x: Array, /, operation: Annotated[str, one_of(*_OF_ONE)]) -> jax.Arr
 
 def _check_integers(x0: jax.Array, x1: jax.Array) -> None:
     if x0.dtype != x1.dtype or not (jnp.issubdtype(x0.dtype, jnp.integer) or x0.dtype == bool):
-        raise TypeError(
-            f"expected whole numbers of one dtype, got {x0.dtype.name} and {x1.dtype.name}; F.cast makes one "
-            "of the other"
-        )
+        raise TypeError(f"x0 and x1 must have the same integer dtype, got {x0.dtype.name} and {x1.dtype.name}. Convert "
+                        "one of them with F.cast")

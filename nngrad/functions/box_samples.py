@@ -103,7 +103,7 @@ def over_samples(
     """`start`, to which `added` adds a few samples at a time, given their weights and points."""
     known = ratio**2 if ratio and ratio > 0 else 0
     if known > np.iinfo(np.int32).max:
-        raise ValueError(f"sampling_ratio {ratio} is too large: a bin has more samples than an int32 counts")
+        raise ValueError(f"sampling_ratio {ratio} is too large: int32 cannot count the samples of a bin")
     if ratio and 0 < known <= _AT_ONCE * _MOST_PASSES:
         total, samples = start, list(itertools.product(range(ratio), range(ratio)))
         for i in range(0, len(samples), _AT_ONCE):

@@ -42,11 +42,11 @@ def switch(index: Any, branches: Sequence[Callable[..., Any]], *operands: Any) -
     """
     which = as_variable(index, "index", "switch")
     if which.dtype.kind not in "iu":
-        raise TypeError(f"switch: index must be an integer, got {which.spec}; for a condition there is F.cond")
+        raise TypeError(f"switch: index must be an integer, got {which.spec}. For a condition, use F.cond")
     if not isinstance(branches, list | tuple):
         raise TypeError(f"switch: branches must be a list of functions, got {branches!r}")
     if not branches:
-        raise ValueError("switch: give at least one branch")
+        raise ValueError("switch: branches must not be empty")
     return _switched(which, [(f"branches[{i}]", branch) for i, branch in enumerate(branches)], operands, "switch")
 
 
@@ -78,7 +78,7 @@ def _switched(which: Variable, branches: list[tuple[str, Callable[..., Any]]], o
     """The result of one of several branches, each with its name for messages."""
     if which.shape:
         name = "index" if owner == "switch" else "pred"
-        raise ValueError(f"{owner}: {name} must have no axes, got one of shape {which.shape}; F.where takes arrays")
+        raise ValueError(f"{owner}: {name} must be a scalar, got shape {which.shape}. For arrays, use F.where")
     leaves, tree = jax.tree.flatten(operands)
     floating = common_floating(leaves)
     inputs = [as_variable(leaf, f"operand {i}", owner, floating) for i, leaf in enumerate(leaves)]
@@ -127,8 +127,8 @@ def _check_alike(names: list[str], results: list[Any], found: list[Captured], ow
     first, *_ = given = [[each.body.spec(n) for n in each.body.outputs[len(each.updated) :]] for each in found]
     for name, structure, specs in zip(names, results, given, strict=True):
         if str(structure) != str(results[0]):
-            raise TypeError(f"{owner}: {names[0]} returns {results[0]}, and {name} returns {structure}")
+            raise TypeError(f"{owner}: results of {names[0]} and {name} must agree, got {results[0]} and {structure}")
         for i, (a, b) in enumerate(zip(first, specs, strict=True)):
             if a is not b:
                 kind = TypeError if a.shape == b.shape else ValueError
-                raise kind(f"{owner}: {names[0]} returns {a} as result {i}, and {name} returns {b}")
+                raise kind(f"{owner}: result {i} of {names[0]} and {name} must agree, got {a} and {b}")

@@ -41,7 +41,7 @@ def _reshape(self: Variable, shape: Shape, unlink: bool = False) -> Variable:
 
 def _item(self: Variable) -> Any:
     if self.size != 1:
-        raise ValueError(f"item: a Variable of shape {self.shape} is not one number; index it first, as x[0].item()")
+        raise ValueError(f"item: expected one element, got shape {self.shape}. Index the Variable: x[0].item()")
     return self.data.view.item()
 
 
@@ -65,23 +65,21 @@ def _reset_shape(self: Variable, shape: Shape, force: bool = False) -> None:
     if spec is self.spec:
         return
     if spec.size != self.size and not force:
-        raise ValueError(
-            f"reset_shape: {spec.shape} has {spec.size} elements, but the Variable has {self.size}; give force=True to "
-            "let go of its value"
-        )
+        raise ValueError(f"reset_shape: shape {spec.shape} has {spec.size} elements, but the Variable has {self.size}. "
+                         "Pass force=True to discard its value")
     value = self.cell.view.reshape(spec.shape) if spec.size == self.size and not self.cell.is_zero else None
     become(self, spec, "reset_shape")
     if value is not None:
         self.cell.set(value)
 
 
-def _refused(self: Variable, key: Any, value: Any) -> None:
-    raise TypeError("a Variable is not changed in place: F.where and F.scatter_nd give another one, and x.d[...] = "
-                    "writes to its value")
+def _refuse_assignment(self: Variable, key: Any, value: Any) -> None:
+    raise TypeError("a Variable does not support item assignment. Use F.where or F.scatter_nd to make a new one, or "
+                    "x.d[...] = to write to its value")
 
 
 provide(Operators, {
-    "__setitem__": _refused,
+    "__setitem__": _refuse_assignment,
     "T": property(lambda self: movement.transpose(self)),
     "astype": lambda self, dtype: array.cast(self, dtype),
     "bool_fill_": _filled,
@@ -99,7 +97,7 @@ provide(Operators, {
 })
 
 
-def _at_once(name: str) -> Callable[..., Any]:
+def _eager_operator(name: str) -> Callable[..., Any]:
     """The operator of that name: a cell with the result, or a Variable where the other operand is one."""
 
     def operate(self: NdArray, *other: Any) -> Any:
@@ -112,9 +110,9 @@ def _at_once(name: str) -> Callable[..., Any]:
     return operate
 
 
-def _into(name: str) -> Callable[..., Any]:
+def _in_place_operator(name: str) -> Callable[..., Any]:
     """The operator of that name, whose result is written into the left operand."""
-    compute = _at_once(name)
+    compute = _eager_operator(name)
 
     def operate(self: NdArray, other: Any) -> Any:
         result = compute(self, other.data if isinstance(other, Variable) else other)
@@ -129,10 +127,10 @@ def _into(name: str) -> Callable[..., Any]:
 _BINARY = ("add", "sub", "mul", "truediv", "pow", "matmul")
 
 provide(CellOperators, {
-    **{f"__{name}__": _at_once(f"__{name}__") for name in _BINARY},
-    **{f"__r{name}__": _at_once(f"__r{name}__") for name in _BINARY},
-    **{f"__i{name}__": _into(f"__{name}__") for name in _BINARY if name != "matmul"},
-    "__neg__": _at_once("__neg__"),
+    **{f"__{name}__": _eager_operator(f"__{name}__") for name in _BINARY},
+    **{f"__r{name}__": _eager_operator(f"__r{name}__") for name in _BINARY},
+    **{f"__i{name}__": _in_place_operator(f"__{name}__") for name in _BINARY if name != "matmul"},
+    "__neg__": _eager_operator("__neg__"),
     "__pos__": lambda self: self,
     "size_from_axis": size_from_axis,
 })

@@ -23,10 +23,10 @@ def _steps_of(cost: Variable, xs: list[Variable]) -> tuple[Variable, np.ndarray[
     labels = cost.shape[-1] if cost.ndim else 0
     if cost.shape != (labels, labels) or any(x.ndim != 2 or x.shape[1] != labels for x in xs):
         shapes = ", ".join([str(x.shape) for x in xs])
-        raise ValueError(f"cost {cost.shape} must be (labels, labels), and each of xs (batch, labels): {shapes}")
+        raise ValueError(f"cost must be (labels, labels) and each of xs (batch, labels), got {cost.shape} and {shapes}")
     sizes = [x.shape[0] for x in xs]
     if sizes != sorted(sizes, reverse=True):
-        raise ValueError(f"the batch must not grow from step to step; it is {sizes} in xs")
+        raise ValueError(f"the batch size of xs must not grow from step to step, got {sizes}")
     return pad_sequence(xs, sizes[0]), np.arange(sizes[0]) < np.array(sizes)[:, None]
 
 
@@ -53,7 +53,7 @@ def crf1d(cost: Any, xs: Sequence[Any], ys: Sequence[Any], reduce: str = "mean")
     named = variables_of(ys, "crf1d", "ys")
     scores, there = _steps_of(cost, given)
     if [y.shape for y in named] != [x.shape[:1] for x in given]:
-        raise ValueError(f"crf1d: ys must have a label for each of the rows of xs, {[x.shape[:1] for x in given]}, got "
+        raise ValueError(f"crf1d: ys must have a label for each row of xs, shapes {[x.shape[:1] for x in given]}, got "
                          f"{[y.shape for y in named]}")
     labels = pad_sequence(named, scores.shape[1])
     named_scores = gather(scores, labels, axis=2, batch_dims=2)

@@ -20,17 +20,17 @@ from ..graph.arguments import Ints, as_ints
 from ..graph.process import AXIS, Processes
 
 
-def _several(arguments: tuple[Any, ...]) -> Processes | None:
+def _processes_of(arguments: tuple[Any, ...]) -> Processes | None:
     """The processes, which are the first static argument; None for a single process."""
     processes: Processes = arguments[0]
     return processes if len(processes) > 1 else None
 
 
-def _among(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
+def _exchanged(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Callable[[], jax.Array]) -> jax.Array:
     """The result of `exchange` along an axis of the given processes, or `alone` if there is only one."""
     processes = as_ints(given)
     if not processes or len(set(processes)) < len(processes) or min(processes) < 0:
-        raise ValueError(f"processes: give the numbers of different processes, at least one, got {processes}")
+        raise ValueError(f"processes must be one or more distinct process numbers, got {processes}")
     if len(processes) == 1:
         return alone()
     try:
@@ -39,22 +39,21 @@ def _among(name: str, given: Ints, exchange: Callable[[], jax.Array], alone: Cal
         size = 1
     if size != len(processes):
         raise ValueError(
-            f"{name} exchanges arrays with the processes {processes}, and is run by forward(), backward() and "
-            "nn.compile in a run of several processes (nngrad launch); here it was to run in one of "
-            f"{size}. nn.to_jax and nn.train_step take no such graph: under them nn.mesh does this"
+            f"{name} needs the processes {processes}, but runs in {size} here. Start them with nngrad launch, and use "
+            "forward(), backward() or nn.compile. With nn.to_jax and nn.train_step, use nn.mesh instead"
         )
     return exchange()
 
 
-def _rooted(given: Ints, root: int, argument: str) -> int:
+def _checked_root(given: Ints, root: int, argument: str) -> int:
     """`root`, checked to be the position of one of the processes."""
     count = len(as_ints(given))
     if not 0 <= root < count:
-        raise ValueError(f"{argument}: expected a place among the {count} processes, from 0 on, got {root}")
+        raise ValueError(f"{argument} must be between 0 and {count - 1}, a position among the processes, got {root}")
     return root
 
 
-@op(linear=True, exchanges=_several)
+@op(linear=True, exchanges=_processes_of)
 def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
     """The sum over processes, y_r = sum_s x_s, on every process.
 
@@ -65,10 +64,10 @@ def all_reduce(x: Array, /, processes: Ints) -> jax.Array:
     Raises:
         ValueError: A process is named twice or is negative, or there is none.
     """
-    return _among("all_reduce", processes, lambda: lax.psum(x, AXIS).astype(x.dtype), lambda: x)
+    return _exchanged("all_reduce", processes, lambda: lax.psum(x, AXIS).astype(x.dtype), lambda: x)
 
 
-@op(linear=True, exchanges=_several)
+@op(linear=True, exchanges=_processes_of)
 def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     """The arrays of all processes, y_r[s] = x_s, stacked along a new first axis, on every process.
 
@@ -79,10 +78,10 @@ def all_gather(x: Array, /, processes: Ints) -> jax.Array:
     Raises:
         ValueError: As for `all_reduce`.
     """
-    return _among("all_gather", processes, lambda: lax.all_gather(x, AXIS), lambda: x[None])
+    return _exchanged("all_gather", processes, lambda: lax.all_gather(x, AXIS), lambda: x[None])
 
 
-@op(linear=True, exchanges=_several)
+@op(linear=True, exchanges=_processes_of)
 def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
     """Sums over processes, y_r = sum_s x_s[r], of which process r gets entry r.
 
@@ -95,12 +94,12 @@ def reduce_scatter(x: Array, /, processes: Ints) -> jax.Array:
     """
     count = len(as_ints(processes))
     if x.ndim < 1 or x.shape[0] != count:
-        raise ValueError(f"x: expected a first axis of size {count}, one for each process, got {x.shape}")
+        raise ValueError(f"x must have size {count} along its first axis, one slice per process, got shape {x.shape}")
     scattered = lambda: lax.psum_scatter(x, AXIS).astype(x.dtype)  # noqa: E731
-    return _among("reduce_scatter", processes, scattered, lambda: x[0])
+    return _exchanged("reduce_scatter", processes, scattered, lambda: x[0])
 
 
-@op(linear=True, exchanges=_several)
+@op(linear=True, exchanges=_processes_of)
 def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
     """The array of one process, y_r = x_src, on every process.
 
@@ -111,11 +110,11 @@ def bcast(x: Array, /, processes: Ints, src: int = 0) -> jax.Array:
     Raises:
         ValueError: As for `all_reduce`, or `src` is out of range.
     """
-    root = _rooted(processes, src, "src")
-    return _among("bcast", processes, lambda: from_process(x, root), lambda: x)
+    root = _checked_root(processes, src, "src")
+    return _exchanged("bcast", processes, lambda: from_process(x, root), lambda: x)
 
 
-@op(linear=True, exchanges=_several)
+@op(linear=True, exchanges=_processes_of)
 def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
     """The sum over processes, y_dst = sum_s x_s, on one process; the others get zeros.
 
@@ -126,13 +125,13 @@ def reduce_to_process(x: Array, /, processes: Ints, dst: int = 0) -> jax.Array:
     Raises:
         ValueError: As for `all_reduce`, or `dst` is out of range.
     """
-    root = _rooted(processes, dst, "dst")
+    root = _checked_root(processes, dst, "dst")
 
     def summed() -> jax.Array:
         total = lax.psum(x, AXIS).astype(x.dtype)
         return jnp.where(lax.axis_index(AXIS) == root, total, jnp.zeros_like(total))
 
-    return _among("reduce_to_process", processes, summed, lambda: x)
+    return _exchanged("reduce_to_process", processes, summed, lambda: x)
 
 
 def from_process(x: jax.Array, root: int) -> jax.Array:

@@ -117,9 +117,9 @@ def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> No
             raise ValueError(f"terms[{i}] must have an index for each axis of shape {shape}, got {term}")
         for index, n in zip(term, shape, strict=True):
             if sizes.setdefault(index, n) != n:
-                raise ValueError(f"terms: index {index} stands for axes of sizes {sizes[index]} and {n}")
+                raise ValueError(f"terms: index {index} names axes of different sizes, {sizes[index]} and {n}")
     if not sizes.keys() >= set(output):
-        raise ValueError(f"output {output} has an index that is in none of the terms {terms}")
+        raise ValueError(f"output must contain only indices of terms {terms}, got {output}")
 
 
 @composite
@@ -153,21 +153,21 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
     inputs, arrow, result = equation.replace(" ", "").partition("->")
     texts = inputs.split(",")
     if len(texts) != len(shapes):
-        raise fail(f"{len(texts)} operands are named, {len(shapes)} are given")
+        raise fail(f"expected {len(texts)} operands, got {len(shapes)}")
     for text in (*texts, result):
         letters = text.replace("...", "", 1)
         if not (letters.isalpha() and letters.isascii()) and letters:
-            raise fail(f"{text!r} is not made of letters and one '...'")
+            raise fail(f"{text!r} must consist of letters and at most one '...'")
     # Axes under an ellipsis have negative numbers, counted from the last, so that they align from the right.
     terms = []
     for text, shape in zip(texts, shapes, strict=True):
         before, dots, after = text.partition("...")
         hidden = len(shape) - len(before) - len(after)
         if hidden < 0 or (hidden and not dots):
-            raise fail(f"{text!r} does not name the {len(shape)} axes of shape {shape}")
+            raise fail(f"{text!r} does not match the {len(shape)} axes of shape {shape}")
         own = set(zip([*before, *after], [*shape[: len(before)], *shape[len(shape) - len(after) :]], strict=True))
         if len(dict(own)) < len(own):
-            raise fail(f"an index of {text!r} has several sizes in shape {shape}")
+            raise fail(f"a repeated index of {text!r} has different sizes in shape {shape}")
         terms.append((*map(ord, before), *range(-hidden, 0), *map(ord, after)))
     hidden = max(-min(0, *term, 0) for term in terms)
     ellipsis = tuple(range(-hidden, 0))
@@ -176,9 +176,9 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
         output = (*map(ord, before), *(ellipsis if dots else ()), *map(ord, after))
         named = [i for i in output if i > 0]
         if len(set(named)) < len(named):
-            raise fail("an index occurs twice in the result")
+            raise fail("the result repeats an index")
         if hidden and not dots:
-            raise fail("the result must have '...' for the axes that the operands' stands for")
+            raise fail("the result must contain '...', as the operands do")
     else:
         letters = inputs.replace(",", "").replace(".", "")
         output = (*ellipsis, *sorted(ord(c) for c in set(letters) if letters.count(c) == 1))
@@ -188,11 +188,11 @@ def _indices(equation: str, shapes: Tuples) -> tuple[Tuples, tuple[int, ...], Tu
             known = sizes.setdefault(i, n)
             if known != n:
                 if 1 not in (known, n):
-                    raise fail(f"index {chr(i) if i > 0 else '...'!r} has size {known} and {n}")
+                    raise fail(f"index {chr(i) if i > 0 else '...'!r} has different sizes, {known} and {n}")
                 sizes[i] = max(known, n) if 0 not in (known, n) else 0
     for i in output:
         if i not in sizes:
-            raise fail(f"index {chr(i)!r} of the result is in no operand")
+            raise fail(f"index {chr(i)!r} of the result occurs in no operand")
     numbers = {i: place for place, i in enumerate(dict.fromkeys(i for term in terms for i in term))}
     kept = [
         [(numbers[i], n) for i, n in zip(term, shape, strict=True) if n == sizes[i]]
@@ -221,7 +221,7 @@ def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
     """
     if isinstance(axes, int):
         if not 0 <= axes <= min(a.ndim, b.ndim):
-            raise ValueError(f"axes {axes} is more than the axes of a {a.shape} or of b {b.shape}")
+            raise ValueError(f"axes must not exceed the axes of a {a.shape} or of b {b.shape}, got {axes}")
         of_a, of_b = tuple(range(a.ndim - axes, a.ndim)), tuple(range(axes))
     elif isinstance(axes, tuple) and len(axes) == 2:
         of_a, of_b = (
@@ -229,10 +229,10 @@ def tensordot(a: AnyShape, b: AnyShape, /, axes: Static = 2) -> Variable:
             for each, x in zip(axes, (a, b), strict=True)
         )
     else:
-        raise ValueError(f"axes must be a number of axes, or a pair of lists of them, got {axes!r}")
+        raise ValueError(f"axes must be an int or a pair of lists of axes, got {axes!r}")
     sizes = [tuple(x.shape[i] for i in each) for x, each in ((a, of_a), (b, of_b))]
     if sizes[0] != sizes[1] or len(set(of_a)) < len(of_a) or len(set(of_b)) < len(of_b):
-        raise ValueError(f"axes {of_a} of a {a.shape} and {of_b} of b {b.shape} do not meet")
+        raise ValueError(f"axes {of_a} of a {a.shape} do not match axes {of_b} of b {b.shape}")
     numbers = [*range(a.ndim, a.ndim + b.ndim)]
     for i, j in zip(of_a, of_b, strict=True):
         numbers[j] = i
@@ -261,8 +261,8 @@ def bilinear(
     sizes = tuple(e.shape[-1] if e.ndim == 2 else -1 for e in flat)
     outputs = W.shape[-1] if W.ndim else 0
     if W.shape != (*sizes, outputs) or flat[0].shape[:1] != flat[1].shape[:1]:
-        raise ValueError(f"W {W.shape} must be (j, k, outputs) for e1 {e1.shape} of (batch, j) and e2 "
-                         f"{e2.shape} of (batch, k)")
+        raise ValueError("e1, e2 and W must be of shape (batch, j), (batch, k) and (j, k, outputs), got "
+                         f"{e1.shape}, {e2.shape} and {W.shape}")
     for name, value, shape in (("V1", V1, (sizes[0], outputs)), ("V2", V2, (sizes[1], outputs)), ("b", b, (outputs,))):
         if value is not None and value.shape != shape:
             raise ValueError(f"{name} must be of shape {shape}, got {value.shape}")

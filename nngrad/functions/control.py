@@ -110,7 +110,7 @@ def recomputed(x: Array, original: Array, /) -> jax.Array:
         ValueError: The shapes or dtypes differ.
     """
     if x.shape != original.shape or x.dtype != original.dtype:
-        raise ValueError(f"original must be of the shape and dtype of x, {x.dtype}{list(x.shape)}")
+        raise ValueError(f"original must have the shape and dtype of x, {x.dtype}{list(x.shape)}")
     y: jax.Array = x
     return y
 
@@ -148,7 +148,7 @@ def with_updates(y: Variable, updates: Mapping[Variable, Variable]) -> Variable:
         if leaf.parent is not None:
             raise ValueError(f"with_updates: only leaves can be updated, got an output of {leaf.parent.op.name}")
         if value.shape != leaf.shape:
-            raise ValueError(f"with_updates: a leaf of shape {leaf.shape} cannot take a value of shape {value.shape}")
+            raise ValueError(f"with_updates: the value of a leaf must have its shape, {leaf.shape}, got {value.shape}")
         values.append(array.in_dtype(value, leaf.dtype))
     result: Variable = apply(update, (y, *values), (), tuple([(leaf, i) for i, leaf in enumerate(updates, start=1)]))[0]
     return result
@@ -181,7 +181,7 @@ def assign(dst: Array, src: Array, /) -> Variable:
     if dst.parent is not None:
         raise ValueError(f"dst must be a leaf, got an output of {dst.parent.op.name}")
     if dst.shape != src.shape:
-        raise ValueError(f"src of shape {src.shape} must have the shape {dst.shape} of dst")
+        raise ValueError(f"src must have the shape of dst, {dst.shape}, got {src.shape}")
     y = value_of(dst, src)
     return with_updates(y, {dst: y})
 

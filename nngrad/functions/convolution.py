@@ -31,16 +31,16 @@ def check_convolution(
     """Raise a ValueError that names the argument if a convolution cannot have these shapes and sizes."""
     count = len(x) - 2
     if not 1 <= count <= 3:
-        raise ValueError(f"x of shape {x} has {count} spatial axes beside batch and channels; there may be 1 to 3")
+        raise ValueError(f"x must have 1 to 3 spatial axes beside batch and channels, got shape {x}")
     if len(weight) != count + 2:
-        raise ValueError(f"weight of shape {weight} must have {count + 2} axes for {count} spatial axes")
+        raise ValueError(f"weight must have {count + 2} axes for {count} spatial axes, got shape {weight}")
     for name, value, lowest in (("pad", pad, 0), ("stride", stride, 1), ("dilation", dilation, 1)):
         if len(value) != count:
-            raise ValueError(f"{name} has {len(value)} entries for {count} spatial axes")
+            raise ValueError(f"{name} must have {count} entries, one for each spatial axis, got {value}")
         per_axis(value, name, count, lowest, lowest)
     channels, taken = (x[-1], weight[-1]) if channel_last else (x[1], weight[1])
     if group < 1 or weight[0] % group:
-        raise ValueError(f"group {group} does not divide the {weight[0]} output channels of weight")
+        raise ValueError(f"group must divide the {weight[0]} output channels of weight, got {group}")
     if taken * group != channels:
         raise ValueError(
             f"weight of shape {weight} takes {taken} input channels in each of group={group} groups, "
@@ -49,7 +49,7 @@ def check_convolution(
     sizes, kernel = (x[1:-1], weight[1:-1]) if channel_last else (x[2:], weight[2:])
     for i, (n, k, p, d) in enumerate(zip(sizes, kernel, pad, dilation, strict=True)):
         if k < 1:
-            raise ValueError(f"weight of shape {weight} has an empty kernel")
+            raise ValueError(f"weight must have a kernel of at least one element, got shape {weight}")
         if d * (k - 1) + 1 > n + 2 * p:
             raise ValueError(
                 f"weight's kernel spans {d * (k - 1) + 1} on spatial axis {i}, more than the {n + 2 * p} of padded x"
@@ -284,12 +284,12 @@ def deconvolution(
     pad, stride, dilation = steps_of(count, pad, stride, dilation)
     extra = per_axis(output_padding, "output_padding", count, 0, 0)
     if any(e >= s for e, s in zip(extra, stride, strict=True)):
-        raise ValueError(f"output_padding {extra} must be smaller than stride {stride}")
+        raise ValueError(f"output_padding must be smaller than stride {stride}, got {extra}")
     if weight.ndim != count + 2:
-        raise ValueError(f"weight of shape {weight.shape} must have {count + 2} axes")
+        raise ValueError(f"weight must have {count + 2} axes, got shape {weight.shape}")
     channels, sizes = (x.shape[-1], x.shape[1:-1]) if channel_last else (x.shape[1], x.shape[2:])
     if weight.shape[0] != channels:
-        raise ValueError(f"weight of shape {weight.shape} must begin with x's {channels} channels")
+        raise ValueError(f"weight must have size {channels} along axis 0, the channels of x, got shape {weight.shape}")
     out, kernel = (
         (weight.shape[-1] * group, weight.shape[1:-1]) if channel_last else (weight.shape[1] * group, weight.shape[2:])
     )
@@ -298,7 +298,7 @@ def deconvolution(
         for n, k, p, s, d, e in zip(sizes, kernel, pad, stride, dilation, extra, strict=True)
     )
     if min(wide) < 1:
-        raise ValueError(f"pad {pad} leaves nothing: the result would have spatial sizes {wide}")
+        raise ValueError(f"pad {pad} is too large: the result would have spatial sizes {wide}")
     shape = (x.shape[0], *wide, out) if channel_last else (x.shape[0], out, *wide)
     y = apply(convolve_data_grad, (x, weight), (shape, pad, stride, dilation, group, channel_last, None))
     return finished(y, bias, batch, channel_last)
@@ -326,8 +326,8 @@ def depthwise_convolution(
     channels = x.shape[1]
     if multiplier < 1 or weight.ndim != count + 1 or weight.shape[0] != channels * multiplier:
         raise ValueError(
-            f"weight of shape {weight.shape} must be (channels * multiplier, *kernel), "
-            f"with {channels} channels, multiplier={multiplier} and {count} spatial axes"
+            f"weight must be of shape (channels * multiplier, *kernel) with {channels} channels, "
+            f"multiplier={multiplier} and {count} spatial axes, got {weight.shape}"
         )
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
     y = apply(convolve, (x, weight), (pad, stride, dilation, channels, False, None))
@@ -352,7 +352,7 @@ def depthwise_deconvolution(
         (*batch, C // divisor, *sizes), sizes as for `deconvolution`.
     """
     if divisor < 1 or weight.ndim < 1 or weight.shape[0] % divisor:
-        raise ValueError(f"divisor {divisor} does not divide weight of shape {weight.shape}")
+        raise ValueError(f"divisor must divide axis 0 of weight, of shape {weight.shape}, got {divisor}")
     weight = reshape(weight, shape=(weight.shape[0], 1, *weight.shape[1:]))
     group = weight.shape[0] // divisor
     return deconvolution(x, weight, bias, base_axis=base_axis, pad=pad, stride=stride, dilation=dilation, group=group)
@@ -365,10 +365,7 @@ def with_one_batch_axis(x: Variable, base_axis: int) -> tuple[Variable, tuple[in
     base_axis = base_axis + x.ndim if base_axis < 0 else base_axis
     batch, count = x.shape[:base_axis], x.ndim - base_axis - 1
     if not 1 <= count <= 3:
-        raise ValueError(
-            f"x of shape {x.shape} has {count} spatial axes after base_axis={base_axis} and the channels; "
-            "there may be 1 to 3"
-        )
+        raise ValueError(f"x must have 1 to 3 spatial axes after base_axis={base_axis} and channels, got {x.shape}")
     if base_axis != 1:
         x = reshape(x, shape=(math.prod(batch), *x.shape[base_axis:]))
     return x, batch, count

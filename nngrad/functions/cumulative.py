@@ -59,7 +59,7 @@ def recurrence(a: Array, b: Array, /, axis: int = 0, reverse: bool = False) -> j
         reverse: Whether it runs from the end, from `y[k + 1]` to `y[k]`.
     """
     if a.shape != b.shape:
-        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have the same shape")
+        raise ValueError(f"a and b must have the same shape, got {a.shape} and {b.shape}")
     n = _scan_axis(b, axis)
 
     def compose(first: tuple[Any, Any], second: tuple[Any, Any]) -> tuple[jax.Array, jax.Array]:

@@ -165,7 +165,7 @@ def batch_cofactor(*x: Array) -> jax.Array:
         ValueError: The matrices are not square, or the shapes differ.
     """
     if len({each.shape for each in x}) > 1:
-        raise ValueError(f"matrices and directions must have one shape, got {[each.shape for each in x]}")
+        raise ValueError(f"matrices and directions must have the same shape, got {[each.shape for each in x]}")
     dtype = alike(*[floating(each) for each in x])[0].dtype
     a, *directions = alike(*[square_matrices(each) for each in x])
     n, order = a.shape[-1], len(x)

@@ -46,12 +46,12 @@ def take_cells(x: Array, rows: Array, columns: Array, /) -> jax.Array:
     """
     if x.ndim != 4 or rows.ndim < 1 or rows.shape != columns.shape or rows.shape[0] != x.shape[0]:
         raise ValueError(
-            f"x of shape {x.shape}, rows {rows.shape} and columns {columns.shape} must be (B, H, W, C), (B, *places) "
-            "and the same"
+            "x, rows and columns must be of shape (B, H, W, C), (B, *places) and (B, *places), got "
+            f"{x.shape}, {rows.shape} and {columns.shape}"
         )
     batch, height, width, channels = x.shape
     if batch * (height + 2) * (width + 2) > _LARGEST:
-        raise ValueError(f"x of shape {x.shape} has more cells than an int32 counts")
+        raise ValueError(f"x of shape {x.shape} is too large: int32 cannot count its pixels")
     # A border of zeros stands for all pixels outside, so one gather is enough.
     x = lax.pad(x, x.dtype.type(0), ((0, 0, 0), (1, 1, 0), (1, 1, 0), (0, 0, 0)))
     flat = lax.reshape(x, (batch * (height + 2) * (width + 2), channels))
@@ -122,7 +122,7 @@ def deformable_convolution(
     """
     x, batch, count = with_one_batch_axis(x, base_axis)
     if count != 2:
-        raise ValueError(f"x of shape {x.shape} has {count} spatial axes; there must be 2")
+        raise ValueError(f"x must have 2 spatial axes, got {count} in shape {x.shape}")
     offset = _with_batch_of_x("offset", offset, batch)
     mask = None if mask is None else _with_batch_of_x("mask", mask, batch)
     if not channel_last:
@@ -152,7 +152,7 @@ def deformable_convolution(
 def _with_batch_of_x(name: str, value: Variable, batch: tuple[int, ...]) -> Variable:
     """`value` with its batch axes, which x shares, flattened into one."""
     if value.ndim != len(batch) + 3 or value.shape[: len(batch)] != batch:
-        raise ValueError(f"{name} of shape {value.shape} must have x's batch axes {batch}, and 3 axes more")
+        raise ValueError(f"{name} must have x's batch axes {batch} and 3 further axes, got shape {value.shape}")
     return reshape(value, shape=(math.prod(batch), *value.shape[len(batch) :]))
 
 
@@ -164,20 +164,20 @@ def _checked(x: Variable, weight: Variable, group: int, deformable_group: int, w
     """The sizes of the result; a ValueError names what does not fit. Channels are last in both."""
     name, channels = "deformable_convolution", x.shape[-1]
     if weight.ndim != 4 or min(weight.shape[1:3]) < 1:
-        raise ValueError(f"{name}: weight must have 4 axes, and a kernel of 1 element or more, got {weight.shape}")
+        raise ValueError(f"{name}: weight must have 4 axes and a nonempty kernel, got shape {weight.shape}")
     if group < 1 or weight.shape[0] % group or weight.shape[-1] * group != channels:
         raise ValueError(
-            f"{name}: weight has {weight.shape[0]} output and {weight.shape[-1]} input channels, which do not fit "
+            f"{name}: weight has {weight.shape[0]} output and {weight.shape[-1]} input channels, which do not match "
             f"group={group} and the {channels} channels of x"
         )
     if deformable_group < 1 or channels % deformable_group:
-        raise ValueError(f"{name}: deformable_group {deformable_group} does not divide the {channels} channels of x")
+        raise ValueError(f"{name}: deformable_group must divide the {channels} channels of x, got {deformable_group}")
     sizes = [
         (n + 2 * p - d * (k - 1) - 1) // s + 1
         for n, k, p, s, d in zip(x.shape[1:3], weight.shape[1:3], *window, strict=True)
     ]
     if min(sizes) < 1:
-        raise ValueError(f"{name}: weight's kernel {weight.shape[1:3]} spans more than padded x, {x.shape[1:3]}")
+        raise ValueError(f"{name}: weight's kernel {weight.shape[1:3]} must fit into padded x, {x.shape[1:3]}")
     return sizes[0], sizes[1]
 
 
@@ -194,8 +194,8 @@ def _at_windows(
         )
     if value.shape != expected:
         raise ValueError(
-            f"{name} must have {groups * k * each} channels and the spatial sizes {tuple(sizes)} of the result, or "
-            f"those of x, {tuple(of_x)}; brought to channels last it has shape {value.shape}"
+            f"{name} must have {groups * k * each} channels, and the spatial sizes {tuple(sizes)} of the result or "
+            f"{tuple(of_x)} of x, got shape {value.shape} with channels last"
         )
     return transpose(reshape(value, shape=(batch, *sizes, groups, k, each)), axes=(0, 3, 1, 2, 4, 5))
 

@@ -77,7 +77,7 @@ def nms_mask(x: Array, /, thresh: float, nms: float, nms_per_class: bool) -> jax
         bool (batch, N, 1 + classes): for the objectness, and for the score of each class.
     """
     if x.ndim != 3 or x.shape[2] < 6:
-        raise ValueError(f"x of shape {x.shape} must be (batch, N, 5 + classes), with a class or more")
+        raise ValueError(f"x must be of shape (batch, N, 5 + classes) with at least one class, got {x.shape}")
     x = widened(floating(x))
     batch, count, _ = x.shape
     centre, size, objectness = x[..., 0:2], x[..., 2:4], x[..., 4:5]
@@ -115,8 +115,8 @@ def ranked_boxes(
         ValueError: The shapes do not fit, or `center_point_box` or `max_output_boxes_per_class` is out of range.
     """
     if boxes.ndim != 3 or boxes.shape[2] != 4 or scores.ndim != 3 or scores.shape[::2] != boxes.shape[:2]:
-        raise ValueError(f"boxes of shape {boxes.shape} and scores of shape {scores.shape} must be (batch, N, 4) and "
-                         "(batch, classes, N)")
+        raise ValueError("boxes and scores must be of shape (batch, N, 4) and (batch, classes, N), got "
+                         f"{boxes.shape} and {scores.shape}")
     boxes, scores = widened(floating(boxes)), widened(floating(scores))
     first, second = boxes[..., :2], boxes[..., 2:]
     if center_point_box:

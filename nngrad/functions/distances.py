@@ -52,7 +52,7 @@ def mean_absolute_error(x0: AsFloats, x1: Array, /) -> Variable:
 
 def _difference(x0: Variable, x1: Variable) -> Variable:
     if x0.shape != x1.shape:
-        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must have one shape")
+        raise ValueError(f"x0 and x1 must have the same shape, got {x0.shape} and {x1.shape}")
     difference: Variable = x0 - x1
     return difference
 
@@ -69,7 +69,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
         reduce: 'mean', or 'no' for the loss of each pair.
     """
     if x0.ndim != 2 or x0.shape != x1.shape or y.shape != x0.shape[:1]:
-        raise ValueError(f"x0 {x0.shape} and x1 {x1.shape} must be (pairs, n), and y {y.shape} (pairs,)")
+        raise ValueError(f"x0 and x1 must be (pairs, n) and y (pairs,), got {x0.shape}, {x1.shape} and {y.shape}")
     difference = x0 - x1
     y = cast(y, difference.dtype)
     near = relu(margin - norm(difference, axis=1))
@@ -91,8 +91,8 @@ def triplet(
         reduce: 'mean', or 'no' for the loss of each triple.
     """
     if anchor.ndim != 2 or not anchor.shape == positive.shape == negative.shape:
-        raise ValueError(f"anchor {anchor.shape}, positive {positive.shape} and negative {negative.shape} "
-                         "must have one shape (triples, n)")
+        raise ValueError("anchor, positive and negative must have the same shape (triples, n), got "
+                         f"{anchor.shape}, {positive.shape} and {negative.shape}")
     near, far = anchor - positive, anchor - negative
     return reduced_loss(relu(sum(near * near - far * far, axis=1) + margin), reduce)
 
@@ -109,7 +109,7 @@ def cross_covariance(
         reduce: 'half_squared_sum', or 'no' for the covariances (m, n) themselves.
     """
     if y.ndim != 2 or z.ndim != 2 or y.shape[0] != z.shape[0]:
-        raise ValueError(f"y {y.shape} and z {z.shape} must be (samples, features)")
+        raise ValueError(f"y and z must be (samples, features) with equally many samples, got {y.shape} and {z.shape}")
     y, z = (x - mean(x, axis=0, keepdims=True) for x in (y, z))
     covariance = batch_matmul(y, z, transpose_a=True) * (1 / y.shape[0])
     return covariance if reduce == "no" else 0.5 * sum(covariance * covariance)
@@ -138,8 +138,8 @@ def discriminative_margin_based_clustering_loss(
     """
     k = max_embedding_dim
     if embeddings.ndim != 4 or embeddings.shape[1] != k or labels.shape != (embeddings.shape[0], *embeddings.shape[2:]):
-        raise ValueError(f"embeddings {embeddings.shape} must be (batch, {k}, height, width), and labels "
-                         f"{labels.shape} have the same pixels")
+        raise ValueError(f"embeddings must be (batch, {k}, height, width) and labels (batch, height, width), got "
+                         f"{embeddings.shape} and {labels.shape}")
     batch = embeddings.shape[0]
     instances = as_variable(np.arange(1, k + 1, dtype=np.int32).reshape(k, 1, 1, 1))
     members = cast(equal(instances, reshape(labels, shape=(1, *labels.shape))), embeddings.dtype)

@@ -104,14 +104,14 @@ _MOVED = Primitive("moved_with_the_shape")
 differentiate the rejection loop. Not a `custom_jvp`: JAX loses such rules when it differentiates a loop twice."""
 
 
-def _moves(along: Any, y: Any, k: Any, _: Any) -> Any:
+def _gamma_tangent(along: Any, y: Any, k: Any, _: Any) -> Any:
     z = lax.exp(y)
     return along * ((y - lax.digamma(k)) * gamma_moment.forward(k, z) + gamma_moment.forward(k, z, order=1))
 
 
 _MOVED.def_impl(lambda k, y: y)
 _MOVED.def_abstract_eval(lambda k, y: y)
-ad.defjvp2(_MOVED, _moves, None)
+ad.defjvp2(_MOVED, _gamma_tangent, None)
 batching.defbroadcasting(_MOVED)
 mlir.register_lowering(_MOVED, mlir.lower_fun(lambda k, y: y, multiple_results=False))
 
@@ -180,9 +180,9 @@ def weighted_choice(key: Array, w: Array, /, count: int, replace: bool = True) -
         ValueError: `w` has no elements along its last axis, or fewer than `count` without `replace`.
     """
     if not w.ndim or not w.shape[-1]:
-        raise ValueError(f"w of shape {w.shape} must have a last axis with weights to choose by")
+        raise ValueError(f"w must have at least one weight along its last axis, got shape {w.shape}")
     if not replace and count > w.shape[-1]:
-        raise ValueError(f"without replace there are no {count} choices among {w.shape[-1]}")
+        raise ValueError(f"cannot choose {count} of {w.shape[-1]} elements without replacement. Pass replace=True")
     wide = lax.convert_element_type(w, jnp.float32)
     logits = lax.log(lax.max(wide, lax.full_like(wide, 0)))
     # With Gumbel noise on the logits, the largest is a choice by weights, and the k largest are k choices without
@@ -293,7 +293,7 @@ def random_choice(x: Array, w: Array, /, shape: Shape = (), replace: bool = True
         ValueError: The shapes differ, there are no elements, or too few without `replace`; or `seed` is below -1.
     """
     if x.shape != w.shape:
-        raise ValueError(f"w {w.shape} must have the shape of x {x.shape}")
+        raise ValueError(f"w must have the shape of x, {x.shape}, got {w.shape}")
     shape = shape or (1,)
     index = weighted_choice(key_leaf(seed, "random_choice"), w, count=math.prod(shape), replace=replace)
     points, rows = along(index, x.ndim - 1)

@@ -67,10 +67,10 @@ def _transformed(
 ) -> jax.Array:
     """The transform that JAX calls `kind`, times a power of the product of the sizes."""
     if x.ndim <= signal_ndim or x.shape[-1] != 2:
-        raise ValueError(f"x of shape {x.shape} must have {signal_ndim} axes, and a last one for the 2 parts")
+        raise ValueError(f"x must have {signal_ndim + 1} axes or more, the last (real, imaginary), got {x.shape}")
     sizes = x.shape[-signal_ndim - 1 : -1]
     if 0 in sizes:
-        raise ValueError(f"x of shape {x.shape} has no elements to transform along {signal_ndim} axes")
+        raise ValueError(f"x must not be empty along the transformed axes, got shape {x.shape}")
     x = floating(x)
     wide = _wide(x)
     real, imaginary = (lax.index_in_dim(wide, i, -1, keepdims=False) for i in (0, 1))
@@ -103,7 +103,7 @@ def real_fft(x: Array, /) -> tuple[jax.Array, jax.Array]:
         ValueError: x has no axis, or the last one is empty.
     """
     if x.ndim == 0 or x.shape[-1] == 0:
-        raise ValueError(f"x of shape {x.shape} has no elements to transform along a last axis")
+        raise ValueError(f"x must have a nonempty last axis, got shape {x.shape}")
     x = floating(x)
     y = lax.fft(_wide(x), lax.FftType.RFFT, x.shape[-1:])
     return lax.convert_element_type(lax.real(y), x.dtype), lax.convert_element_type(lax.imag(y), x.dtype)
@@ -126,8 +126,8 @@ def real_fft_transpose(real: Array, imaginary: Array, /, size: int) -> jax.Array
     """
     if size < 1 or real.ndim == 0 or real.shape != imaginary.shape or real.shape[-1] != size // 2 + 1:
         raise ValueError(
-            f"real of shape {real.shape} and imaginary of shape {imaginary.shape} must be alike, and the last axis of "
-            f"size {size // 2 + 1} for size={size}"
+            f"real and imaginary must have the same shape, with a last axis of {size // 2 + 1} for size={size}, got "
+            f"{real.shape} and {imaginary.shape}"
         )
     real, imaginary = alike(floating(real), floating(imaginary))
     # The inverse transform takes the frequencies above n // 2 to be the conjugates of those below.
@@ -165,7 +165,7 @@ def frames(x: Array, /, size: AtLeastOne, stride: AtLeastOne) -> jax.Array:
         ValueError: x is too short.
     """
     if x.ndim == 0 or x.shape[-1] < size:
-        raise ValueError(f"x of shape {x.shape} must be as long as size {size}")
+        raise ValueError(f"x must have at least size={size} elements along its last axis, got shape {x.shape}")
     axis, count = x.ndim - 1, (x.shape[-1] - size) // stride + 1
     step = math.gcd(size, stride)
     if size // step > _MOST_SLICES:
@@ -228,11 +228,11 @@ def stft(
     window = _window(window_size, fft_size, window_type)
     margin = fft_size // 2 if center else 0
     if x.ndim == 0 or x.shape[-1] + 2 * margin < fft_size:
-        raise ValueError(f"x of shape {x.shape} is too short for a transform of fft_size {fft_size}")
+        raise ValueError(f"x must be at least fft_size={fft_size} long with padding, got shape {x.shape}")
     if as_istft_backward:
         count, left = divmod(x.shape[-1] + 2 * margin - fft_size, stride)
         if left:
-            raise ValueError(f"x of shape {x.shape} does not have a length that istft returns with stride {stride}")
+            raise ValueError(f"x of shape {x.shape} does not have a length that istft returns for stride {stride}")
         x = x * as_variable(_shares(window, count + 1, stride, margin), floating=x.dtype)
     if margin:
         x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
@@ -272,8 +272,8 @@ def istft(
     window = _window(window_size, fft_size, window_type)
     if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != fft_size // 2 + 1 or y_r.shape[-1] == 0:
         raise ValueError(
-            f"y_r of shape {y_r.shape} and y_i of shape {y_i.shape} must be alike, and their last axes "
-            f"{fft_size // 2 + 1} frequencies for fft_size={fft_size} and a window or more"
+            f"y_r and y_i must have the same shape, with last axes of {fft_size // 2 + 1} frequencies for "
+            f"fft_size={fft_size} and of at least one window, got {y_r.shape} and {y_i.shape}"
         )
     margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
     real, imaginary = swapaxes(y_r, -1, -2), swapaxes(y_i, -1, -2)
@@ -294,7 +294,7 @@ def istft(
 def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
     """The window of `fft_size` elements; a ValueError names the argument that is wrong."""
     if not 1 <= window_size <= fft_size:
-        raise ValueError(f"window_size {window_size} must be 1 or more, and at most fft_size {fft_size}")
+        raise ValueError(f"window_size must be between 1 and fft_size={fft_size}, got {window_size}")
     refuse_too_many(fft_size, fft_size=fft_size)
     base = _WINDOWS[window_type or "rectangular"]
     window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
@@ -312,8 +312,8 @@ def _shares(window: Any, count: int, stride: int, margin: int) -> Any:
     total = total[margin : len(total) - margin]
     if len(total) and total.min() < _LEAST:
         raise ValueError(
-            f"istft: squared windows with stride {stride} sum to 0 at position {int(total.argmin())}, so there "
-            "is no inverse; take a smaller stride, another window_type, or center=True"
+            f"istft has no inverse: squared windows with stride {stride} sum to 0 at position {int(total.argmin())}. "
+            "Use a smaller stride, another window_type, or center=True"
         )
     return 1 / total
 

@@ -47,7 +47,7 @@ def fused_convolution(
         raise ValueError(f"nonlinearity_args must be a tuple of at most {most} numbers, got {numbers!r}")
     statistics = (beta, gamma, mean, variance)
     if any([each is None for each in statistics]) != all([each is None for each in statistics]):
-        raise ValueError("give all of beta, gamma, mean and variance, or none")
+        raise ValueError("beta, gamma, mean and variance must be given together")
     base_axis = axis_of(base_axis, x.ndim, "base_axis")
     if pad_mode != "constant" or constant_value:
         widths = [w for p in per_axis(pad, "pad", x.ndim - base_axis - 1, 0, 0) for w in (p, p)]
@@ -64,7 +64,7 @@ def fused_convolution(
         )
     if z is not None:
         if z.shape != y.shape:
-            raise ValueError(f"z of shape {z.shape} must have the shape {y.shape} of the result")
+            raise ValueError(f"z must have the shape of the result, {y.shape}, got {z.shape}")
         y = y + z
     return _NONLINEARITIES[nonlinearity](y, *numbers)
 

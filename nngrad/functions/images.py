@@ -57,15 +57,15 @@ def image_augmentation(
         ValueError: `x` has fewer than three axes, `shape` differs in channels, or a number is out of range.
     """
     if x.ndim < 3:
-        raise ValueError(f"x {x.shape} must have axes for channels, height and width")
+        raise ValueError(f"x must have axes for channels, height and width, got shape {x.shape}")
     margins = as_ints(pad)
     wanted = x.shape[-3:] if shape is None else shape
     if len(wanted) != 3 or wanted[0] != x.shape[-3]:
-        raise ValueError(f"shape {shape} must be (channels, height, width), with the channels of x {x.shape}")
+        raise ValueError(f"shape must be (channels, height, width) with {x.shape[-3]} channels as x has, got {shape}")
     if len(margins) != 2 or min(margins) < 0:
-        raise ValueError(f"pad must be two numbers that are not negative, got {pad}")
+        raise ValueError(f"pad must be two nonnegative ints, got {pad}")
     if not 0 < min_scale <= max_scale:
-        raise ValueError(f"min_scale must be positive and at most max_scale, got {min_scale} and {max_scale}")
+        raise ValueError(f"min_scale must be positive and not exceed max_scale, got {min_scale} and {max_scale}")
     x = x if x.spec.differentiable else array.cast(x, FLOAT32)
     batch, channels = x.shape[:-3], wanted[0]
     # Positions are computed in float32 for 16-bit images too.
@@ -77,7 +77,7 @@ def image_augmentation(
         size = wanted[1], wanted[2]
         scale = elementwise.exp(draws.between(0, math.log(min_scale), math.log(max_scale)))
         stretch = elementwise.exp(draws.either(1, math.log(aspect_ratio) / 2))
-        rows, columns = _turned(size, draws, angle, distortion)
+        rows, columns = _rotated(size, draws, angle, distortion)
         rows, columns = rows / (scale * stretch), columns / (scale / stretch)
         if flip_ud:
             rows = rows * draws.sign(2)
@@ -125,7 +125,7 @@ class _Draws(NamedTuple):
         return heads * 2 - 1
 
 
-def _turned(size: tuple[int, int], draws: _Draws, angle: float, distortion: float) -> tuple[Variable, Variable]:
+def _rotated(size: tuple[int, int], draws: _Draws, angle: float, distortion: float) -> tuple[Variable, Variable]:
     """The rows and columns of the result relative to its centre, rotated and distorted, before scaling."""
     rows, columns = (np.arange(n, dtype=draws.dtype) - draws.dtype.type((n - 1) / 2) for n in size)
     down, right = as_variable(rows[:, None]), as_variable(columns[None, :])

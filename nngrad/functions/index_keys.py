@@ -75,7 +75,7 @@ def window(s: slice, size: int) -> Window:
     except ValueError as error:
         raise IndexError(str(error)) from None
     except TypeError:
-        raise IndexError(f"the parts of a slice must be whole numbers or None, got {s}") from None
+        raise IndexError(f"slice indices must be ints or None, got {s}") from None
     return (indices.start, len(indices), indices.step) if len(indices) else (0, 0, 1)
 
 
@@ -87,11 +87,11 @@ def _entry(k: Any) -> Any:
         return np.array(k)
     if isinstance(k, Variable):
         if k.dtype == bool:
-            raise IndexError("a Variable of bools cannot be an index, as its values set the shape; give its .d")
+            raise IndexError("a bool Variable cannot be an index: its values would set the shape. Use its .d")
         if k.dtype.kind not in "iu":
             raise IndexError(
-                f"an index must be of integers, got a Variable of {k.dtype.name}. A mask that is a Variable would set "
-                "the shape by its values: use F.where(mask, x, 0), or the mask as it is now, x[mask.d != 0]"
+                f"an index must have an integer dtype, got a Variable of {k.dtype.name}. The values of a mask would "
+                "determine the shape: use F.where(mask, x, 0), or x[mask.d != 0] for its present values"
             )
         return k
     if isinstance(k, NdArray):
@@ -107,7 +107,7 @@ def _entry(k: Any) -> Any:
             array = array.astype(np.int32)
         if array.dtype.kind in "iub":
             return array
-    raise IndexError(f"an index must be an int, a slice, None, ..., or an array of integers or bools, got {k!r}")
+    raise IndexError(f"an index must be an int, slice, None, ..., or an integer or bool array, got {k!r}")
 
 
 def _consumed(e: Any) -> int:
@@ -121,7 +121,7 @@ def _with_ellipsis(entries: list[Any], shape: tuple[int, ...]) -> list[Any]:
     """`entries` with exactly one `...`, added at the end if there was none."""
     count = sum(e is Ellipsis for e in entries)
     if count > 1:
-        raise IndexError("a key may hold only one '...'")
+        raise IndexError("an index can only have one '...'")
     consumed = sum(_consumed(e) for e in entries)
     if consumed > len(shape):
         raise IndexError(f"too many indices: the array has {len(shape)} axes, but {consumed} were indexed")
@@ -141,4 +141,4 @@ def _in_range(index: Any, axis: int, shape: tuple[int, ...]) -> Any:
 def _check_mask(mask: Any, axis: int, shape: tuple[int, ...]) -> None:
     for i, n in enumerate(mask.shape):
         if n != shape[axis + i]:
-            raise IndexError(f"a mask of size {n} does not fit axis {axis + i} of size {shape[axis + i]}")
+            raise IndexError(f"a mask of size {n} does not match axis {axis + i} of size {shape[axis + i]}")

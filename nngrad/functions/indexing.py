@@ -125,11 +125,11 @@ def gather(
     """
     batch = batch_dims or 0
     if not 0 <= batch <= (Indices.ndim if Indices.ndim < x.ndim else x.ndim - 1):
-        raise ValueError(f"batch_dims {batch} does not fit x {x.shape} and Indices {Indices.shape}")
+        raise ValueError(f"batch_dims {batch} is out of range for x {x.shape} and Indices {Indices.shape}")
     axis = batch if axis is None else axis_of(axis, x.ndim, "axis")
     if axis < batch or x.shape[:batch] != Indices.shape[:batch]:
-        raise ValueError(f"the {batch} batch axes of x {x.shape} and Indices {Indices.shape} must agree "
-                         f"and come before axis {axis}")
+        raise ValueError(f"x and Indices must have the same first {batch} axes, all before axis {axis}, got shapes "
+                         f"{x.shape} and {Indices.shape}")
     rows = tuple([(a, a) for a in range(batch)])
     points = movement.reshape(Indices, shape=(*Indices.shape, 1))
     if not batch:
@@ -182,14 +182,14 @@ def scatter_nd(
     base = None if out is None else as_variable(out, "out", "scatter_nd", common_floating([data]))
     if base is not None:
         if shape not in (None, base.shape):
-            raise ValueError(f"shape {shape} is not the shape {base.shape} of out")
+            raise ValueError(f"shape must be that of out, {base.shape}, got {shape}")
         shape = base.shape
     elif shape is None:
-        raise ValueError("give shape or out")
+        raise ValueError("shape is required without out")
     points, axes = _points_last(indices, len(shape))
     expected = (*points.shape[:-1], *shape[len(axes) :])
     if data.shape != expected:
-        raise ValueError(f"data {data.shape} must have the shape {expected} of what it replaces")
+        raise ValueError(f"data must be of shape {expected}, got {data.shape}")
     if add:
         y = slicing.put_points(data, points, axes=axes, shape=shape)
         if base is None:
@@ -220,13 +220,13 @@ def scatter_add(x0: Array, indices: Array, x1: Array, /, axis: int | None = None
         ValueError: The numbers of axes differ, `indices` is too large, or the axis is out of range.
     """
     if not x0.ndim == indices.ndim == x1.ndim:
-        shapes = f"x0 {x0.shape}, indices {indices.shape} and x1 {x1.shape}"
-        raise ValueError(f"{shapes} must have as many axes")
+        shapes = f"{x0.shape}, {indices.shape} and {x1.shape}"
+        raise ValueError(f"x0, indices and x1 must have equally many axes, got shapes {shapes}")
     axis = axis_of(0 if axis is None else axis, x0.ndim, "axis")
     for i, n in enumerate(indices.shape):
         if n > x1.shape[i] or (i != axis and n > x0.shape[i]):
-            raise ValueError(f"indices {indices.shape} must not be larger than x1 {x1.shape} and, "
-                             f"but for axis {axis}, than x0 {x0.shape}")
+            raise ValueError(f"indices must not exceed x1 {x1.shape}, nor x0 {x0.shape} except along axis {axis}, got "
+                             f"shape {indices.shape}")
     if x1.shape != indices.shape:
         x1 = slicing.take_slices(x1, key=tuple((0, n, 1) for n in indices.shape))
     covered = (*indices.shape[:axis], x0.shape[axis], *indices.shape[axis + 1 :])
@@ -253,8 +253,8 @@ def take_along_axis(x: Array, indices: Array, /, axis: int = -1) -> Variable:
     axis = axis_of(axis, x.ndim, "axis")
     own, others = x.shape[axis : axis + 1], (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if indices.ndim != x.ndim:
-        raise ValueError(f"indices {indices.shape} must have as many axes as x {x.shape}")
-    full = common_shape((others, indices.shape), f"but for axis {axis}, x and indices")
+        raise ValueError(f"indices must have as many axes as x {x.shape}, got shape {indices.shape}")
+    full = common_shape((others, indices.shape), f"except along axis {axis}, x and indices")
     if (rows := (*full[:axis], *own, *full[axis + 1 :])) != x.shape:
         x = movement.broadcast(x, shape=rows)
     if full != indices.shape:
@@ -272,7 +272,7 @@ def along(indices: Variable, axis: int) -> tuple[Variable, tuple[tuple[int, int]
 def _points_last(indices: Variable, ndim: int) -> tuple[Variable, tuple[int, ...]]:
     """Indices with the coordinates moved from the first axis to the last; and the axes that they index."""
     if indices.ndim == 0 or indices.shape[0] > ndim:
-        raise ValueError(f"indices {indices.shape} must hold one index for each of at most {ndim} axes first")
+        raise ValueError(f"indices must have size {ndim} or less along axis 0, got shape {indices.shape}")
     return movement.transpose(indices, axes=(*range(1, indices.ndim), 0)), tuple(range(indices.shape[0]))
 
 

@@ -51,12 +51,12 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
     """The taps for interpolation along a nonempty axis of `count` elements."""
     longest = max(count, grid.size)
     if longest > _MOST:
-        raise ValueError(f"{longest} elements along an axis are too many for interpolation, whose weights are "
-                         f"constants of the program; at most {_MOST}")
+        raise ValueError(f"an interpolated axis must have at most {_MOST} elements, got {longest}: the weights are "
+                         "constants of the program")
     if kernel.mode not in MODES:
-        raise ValueError(f"mode {kernel.mode!r} must be 'nearest', 'linear' or 'cubic'")
+        raise ValueError(f"mode must be 'nearest', 'linear' or 'cubic', got {kernel.mode!r}")
     if kernel.rounding not in ROUNDINGS:
-        raise ValueError(f"rounding {kernel.rounding!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
+        raise ValueError(f"rounding must be one of {', '.join(map(repr, ROUNDINGS))}, got {kernel.rounding!r}")
     at = positions(grid)
     last = count - 1
     if kernel.mode == "nearest":

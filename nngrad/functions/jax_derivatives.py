@@ -165,12 +165,12 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     """Whether the gradient needs forward mode because JAX has no reverse mode for `fun`. NotImplementedError: it has
     neither."""
     everything = tuple(range(len(fun.active)))
-    reverse = _refusal(jax_gradient, fun, order, slot, everything, False)
+    reverse = _reason_unsupported(jax_gradient, fun, order, slot, everything, False)
     if reverse is None:
         return False
     if reverse == READS_AROUND:
         raise NotImplementedError(f"jax_function({fun.name}): {reverse}")
-    forward = _refusal(jax_gradient, fun, order, slot, everything, True)
+    forward = _reason_unsupported(jax_gradient, fun, order, slot, everything, True)
     if forward is None:
         return True
     raise NotImplementedError(
@@ -181,7 +181,7 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
 
 def has_derivative(fun: TracedFunction, order: int) -> bool:
     """Whether JAX can differentiate `fun` in forward mode `order` times."""
-    return _refusal(jax_derivative, fun, order) is None
+    return _reason_unsupported(jax_derivative, fun, order) is None
 
 
 @functools.lru_cache(maxsize=1024)
@@ -192,13 +192,13 @@ def follows_what_moves(fun: TracedFunction) -> bool:
     if not set(fun.closed_over).isdisjoint(fun.active):
         return True
     try:
-        return _refusal(jax_gradient, fun, 0, 0, tuple(range(len(fun.active))), False) is not None
+        return _reason_unsupported(jax_gradient, fun, 0, 0, tuple(range(len(fun.active))), False) is not None
     except Exception:  # raised by the rule for a derivative that nobody wants
         return True
 
 
 @functools.lru_cache(maxsize=1024)
-def _refusal(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> str | None:
+def _reason_unsupported(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> str | None:
     """Why JAX cannot compute `op`; None if it can."""
     inputs = inputs_of(fun, order, weighted=op is jax_gradient)
     try:

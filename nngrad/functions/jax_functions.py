@@ -98,7 +98,7 @@ class JaxFunction:
         leaves, tree = jax.tree.flatten(given)
         if any(map(is_key, leaves)):
             leaves, tree = jax.tree.flatten(jax.tree.map(lambda v: KeyData.of(v) if is_key(v) else v, given))
-        having_rows = self._having_rows(given) if self._rows else [False] * len(leaves)
+        having_rows = self._leaves_with_rows(given) if self._rows else [False] * len(leaves)
         floating = common_floating(leaves)
         needs_x64 = any([_needs_x64(leaf, floating) for leaf in leaves])
         described: list[Fixed | Given] = []
@@ -181,23 +181,23 @@ class JaxFunction:
         except Exception as error:
             shown = ", ".join([repr(d.spec if isinstance(d, Given) else d.value) for d in described])
             error.add_note(
-                f"in {self._kind}({self.name}), traced for ({shown}). Inside, there are JAX arrays and jax.numpy, not "
-                "Variables and F; pass the Variables that it works on as arguments"
+                f"in {self._kind}({self.name}), traced for ({shown}). It must use jax.numpy on JAX arrays, not F on "
+                "Variables. Pass the Variables that it needs as arguments"
             )
             if isinstance(error, jax.errors.ConcretizationTypeError | jax.errors.TracerBoolConversionError):
                 error.add_note(
-                    "the function is traced, as under jax.jit: where Python's if, while or int() ask for a value, "
-                    "there are jnp.where, lax.cond and lax.while_loop"
+                    "the function is traced, as under jax.jit. Use jnp.where, lax.cond and lax.while_loop instead of "
+                    "Python's if, while and int() on values"
                 )
             if named_axes() and isinstance(error, ValueError):
                 error.add_note(
-                    "under jax.shard_map, give check_vma=False there: types of what varies among devices are not known"
+                    "pass check_vma=False to jax.shard_map: nngrad does not track which values vary among devices"
                 )
             raise
         results, results_tree = jax.tree.flatten(shapes)
         for i, y in enumerate(results):
             if not _is_supported(y.dtype):
-                raise TypeError(f"{self._kind}({self.name}): output {i} is {y.dtype}, which a Variable cannot hold")
+                raise TypeError(f"{self._kind}({self.name}): output {i} has unsupported dtype {y.dtype}")
         if any([d.has_rows for d in arrays]):
             self._check_rows([d.spec.shape for d in arrays if d.has_rows], [y.shape for y in results])
         # Copied, since the user may write to it; in the dtype of the trace, which depends on x64.
@@ -221,11 +221,12 @@ class JaxFunction:
         rows = tuple([i for i, d in enumerate(arrays) if d.has_rows])
         return Trace(key, TracedFunction(self.name, closed, lifted, active, rows, key[0]), constants, results)
 
-    def _having_rows(self, given: tuple[Any, Any]) -> list[bool]:
+    def _leaves_with_rows(self, given: tuple[Any, Any]) -> list[bool]:
         """For each leaf, whether it belongs to an argument with rows."""
         count = len(given[0])
         if not all([0 <= i < count for i in self._rows]):
-            raise ValueError(f"{self._kind}({self.name}): rows {self._rows} must be some of the {count} arguments")
+            raise ValueError(f"{self._kind}({self.name}): rows must be positions among the {count} arguments, got "
+                             f"{self._rows}")
         numbered = [[i in self._rows] * len(jax.tree.leaves(argument)) for i, argument in enumerate(given[0])]
         return [*itertools.chain(*numbered), *[False] * len(jax.tree.leaves(given[1]))]
 
@@ -234,8 +235,8 @@ class JaxFunction:
         if len({shape[:1] or None for shape in (*inputs, *results)}) > 1 or not inputs[0]:
             shapes = ", ".join(map(str, (*inputs, *results)))
             raise ValueError(
-                f"{self._kind}({self.name}): by rows={self._rows}, these arguments and all results have equally many "
-                f"rows along their first axis, but the shapes are {shapes}"
+                f"{self._kind}({self.name}): with rows={self._rows}, these arguments and all results must have equally "
+                f"many rows along their first axis, got shapes {shapes}"
             )
 
     def __repr__(self) -> str:

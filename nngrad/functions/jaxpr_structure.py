@@ -148,8 +148,8 @@ _derivatives: ContextVar[dict[Hashable, Hashable]] = ContextVar("derivatives")
 
 
 READS_AROUND = (
-    "a rule of jax.custom_jvp or custom_vjp reads an array that is computed around it, in the function that is "
-    "transformed. Make that array an argument of the function with the rule"
+    "a rule of jax.custom_jvp or custom_vjp reads an array that the enclosing function computes. Pass that array as an "
+    "argument of the function with the rule"
 )
 
 
@@ -316,8 +316,8 @@ class TracedFunction:
         for array, spec in zip(arrays, self.inputs, strict=True):
             if array.dtype != spec.dtype:
                 raise TypeError(
-                    f"jax_function({self.name}) was traced for {spec.dtype.name} and is run with {array.dtype.name}; "
-                    "switch jax_enable_x64 on where a graph in 64 bits is run by JAX's own transformations"
+                    f"jax_function({self.name}) was traced for {spec.dtype.name}, but got {array.dtype.name}. Set "
+                    "jax_enable_x64 where JAX's own transformations run a 64-bit graph"
                 )
         count = len(self._jaxpr.constvars)
         given = iter(arrays)
@@ -341,8 +341,8 @@ class TracedFunction:
         only when a derivative is compiled, and the executable would be cached for the earlier rules."""
         if self.custom and self._has_changed():
             raise RuntimeError(
-                f"jax_function({self.name}): a derivative that its author has set (jax.custom_vjp) computes something "
-                "else than where it was applied to these Variables, and is first needed now; apply it again"
+                f"jax_function({self.name}): its jax.custom_vjp rule has changed between the call with these Variables "
+                "and now, when the rule is first needed. Call the function again"
             )
 
     def _has_changed(self) -> bool:

@@ -22,10 +22,10 @@ from .reduction import logsumexp, sum
 from .special import log1p
 
 
-def _alike(**inputs: Variable) -> None:
+def _check_same_shape(**inputs: Variable) -> None:
     if len({x.shape for x in inputs.values()}) > 1:
-        shapes = ", ".join([f"{name} {x.shape}" for name, x in inputs.items()])
-        raise ValueError(f"{shapes} must have one shape")
+        shapes = ", ".join([str(x.shape) for x in inputs.values()])
+        raise ValueError(f"{', '.join(inputs)} must have the same shape, got {shapes}")
 
 
 @composite
@@ -37,7 +37,7 @@ def bernoulli_nll(x: Array, y: Array, /, reduce: SumOrNo = "sum") -> Variable:
         y: Scores, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike(x=x, y=y)
+    _check_same_shape(x=x, y=y)
     return reduced_loss(softplus(y) - x * y, reduce)
 
 
@@ -51,7 +51,7 @@ def gaussian_nll(x: Array, mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike(x=x, mean=mean, ln_var=ln_var)
+    _check_same_shape(x=x, mean=mean, ln_var=ln_var)
     d = x - mean
     return reduced_loss(0.5 * (ln_var + d * d * exp(-ln_var) + math.log(2 * math.pi)), reduce)
 
@@ -65,7 +65,7 @@ def gaussian_kl_divergence(mean: Array, ln_var: Array, /, reduce: SumOrNo = "sum
         ln_var: Logarithms of the variances, of the same shape.
         reduce: 'sum', or 'no' for each element.
     """
-    _alike(mean=mean, ln_var=ln_var)
+    _check_same_shape(mean=mean, ln_var=ln_var)
     loss = 0.5 * (mean * mean + exp(ln_var) - ln_var - 1)
     return reduced_loss(loss, reduce)
 
@@ -78,8 +78,8 @@ def _scores(x: Variable, rows: Variable, weights: Variable) -> Variable:
 
 def _check_words(function: str, x: Variable, t: Variable, weights: Variable) -> None:
     if x.ndim != 2 or t.shape != x.shape[:1] or weights.ndim != 2 or weights.shape[1] != x.shape[1]:
-        raise ValueError(f"{function}: x {x.shape} must be (batch, n), t {t.shape} (batch,) and W {weights.shape} "
-                         "(classes, n)")
+        raise ValueError(f"{function}: x, t and W must be of shape (batch, n), (batch,) and (classes, n), got "
+                         f"{x.shape}, {t.shape} and {weights.shape}")
 
 
 @composite
@@ -97,7 +97,7 @@ def black_out(x: Array, t: Array, W: Array, samples: Array, /, reduce: MeanOrNo 
     """
     _check_words("black_out", x, t, W)
     if samples.ndim != 2 or samples.shape[0] != x.shape[0]:
-        raise ValueError(f"samples {samples.shape} must be (batch, k) for x {x.shape}")
+        raise ValueError(f"samples must be of shape ({x.shape[0]}, k), got {samples.shape}")
     positive = _scores(x, reshape(t, shape=(*t.shape, 1)), W)
     negative = _scores(x, samples, W)
     total = logsumexp(concatenate(positive, negative, axis=1), axis=1, keepdims=True)
@@ -140,7 +140,7 @@ def negative_sampling(
     shape = (x.shape[0], as_int(sample_size))
     samples = as_variable(sampler(shape), "what sampler returns", name)
     if samples.shape != shape:
-        raise ValueError(f"{name}: sampler was asked for the shape {shape} and returned {samples.shape}")
+        raise ValueError(f"{name}: sampler must return the shape it is given, {shape}, got {samples.shape}")
     nothing = equal_scalar(t, val=-1)
     target = reshape(where(nothing, zeros_like(t), t), shape=(*t.shape, 1))
     positive = reshape(_scores(x, target, W), shape=t.shape)

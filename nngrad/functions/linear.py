@@ -62,12 +62,12 @@ def batch_matmul(
         ValueError: An input has fewer than two axes, or the shapes do not fit.
     """
     if a.ndim < 2 or b.ndim < 2:
-        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have at least 2 axes each")
+        raise ValueError(f"a and b must have at least 2 axes each, got shapes {a.shape} and {b.shape}")
     a, b = alike(a, b)
     k, l = a.shape[-2 if transpose_a else -1], b.shape[-1 if transpose_b else -2]  # noqa: E741
     if k != l:
         raise ValueError(
-            f"a of shape {a.shape} and b of shape {b.shape} do not multiply: {k} columns meet {l} rows "
+            f"cannot multiply a of shape {a.shape} by b of shape {b.shape}: {k} columns do not match {l} rows "
             f"(transpose_a={transpose_a}, transpose_b={transpose_b})"
         )
     if b.ndim > 2 and a.shape[:-2] != b.shape[:-2]:
@@ -111,9 +111,8 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
         base_axis = base_axis + len(shape) if base_axis < 0 else base_axis
         batch, out, size = shape[:base_axis], w[1:], math.prod(shape[base_axis:])
         if not w or w[0] != size:
-            raise ValueError(
-                f"weight of shape {w} must have {size} rows for x of shape {shape} with base_axis={base_axis}"
-            )
+            raise ValueError(f"weight must have {size} rows for x of shape {shape} with base_axis={base_axis}, got "
+                             f"shape {w}")
         # Batch axes stay separate: to be merged with others, one that is sharded over devices would be gathered.
         if shape != (*batch, size) or not batch:
             x = reshape(x, shape=(*batch, size) if batch else (1, size))
@@ -124,7 +123,7 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
             y = reshape(y, shape=(*batch, *out))
     if bias is not None:
         if bias.spec.shape != out:
-            raise ValueError(f"bias must have shape {out}, got {bias.spec.shape}")
+            raise ValueError(f"bias must be of shape {out}, got {bias.spec.shape}")
         y = apply(add2, (y, bias))
     return y
 
@@ -165,7 +164,7 @@ def _dot(a: Variable, b: Variable) -> Variable:
         return y
     k = a.shape[-1]
     if k != b.shape[-2 if b.ndim > 1 else 0]:
-        raise ValueError(f"dot: a of shape {a.shape} and b of shape {b.shape} do not multiply")
+        raise ValueError(f"dot: cannot multiply a of shape {a.shape} by b of shape {b.shape}")
     shape = (*a.shape[:-1], *b.shape[:-2], *b.shape[-1:]) if b.ndim > 1 else a.shape[:-1]
     rows = a if a.ndim == 2 else reshape(a, shape=(math.prod(a.shape[:-1]), k))
     if b.ndim > 2:
@@ -191,7 +190,7 @@ def matmul(a: Array, b: Array, /) -> Variable:
         ValueError: An input has no axes, or the shapes do not fit.
     """
     if a.ndim == 0 or b.ndim == 0:
-        raise ValueError(f"a of shape {a.shape} and b of shape {b.shape} must have axes; use * for numbers")
+        raise ValueError(f"a and b must have at least one axis, got shapes {a.shape} and {b.shape}. Use * for scalars")
     y: Variable
     if a.ndim > 1 and b.ndim > 1:
         y = apply(batch_matmul, (a, b), (False, False, None))
@@ -255,7 +254,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
     """
     shape = as_shape(shape)
     if not shape or gy.shape != (*x0.shape, *shape[1:]):
-        raise ValueError(f"gy of shape {gy.shape} is not what embedding x0 of shape {x0.shape} in {shape} gives")
+        raise ValueError(f"gy must have the shape of embed(x0, w) for x0 {x0.shape} and w {shape}, got {gy.shape}")
     return jnp.zeros(shape, gy.dtype).at[_rows(x0, shape[0])].add(gy, mode="drop")
 
 

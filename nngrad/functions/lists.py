@@ -23,11 +23,11 @@ def variables_of(xs: Sequence[Any], function: str, name: str = "xs") -> list[Var
         raise TypeError(f"{function}: {name} must be a list of Variables or arrays, got {xs!r}")
     listed = list(xs)
     if not listed:
-        raise ValueError(f"{function}: {name} is empty")
+        raise ValueError(f"{function}: {name} must not be empty")
     return list(as_variables(listed, [f"{name}[{i}]" for i in range(len(listed))], function))
 
 
-def _several(xs: tuple[Any, ...], function: str) -> list[Variable]:
+def _checked_arrays(xs: tuple[Any, ...], function: str) -> list[Variable]:
     """Arguments given one by one, or as one list."""
     return variables_of(xs[0] if len(xs) == 1 and isinstance(xs[0], list | tuple) else xs, function)
 
@@ -45,7 +45,7 @@ def hstack(*xs: Any) -> Variable:
     Raises:
         ValueError: The shapes do not fit, or there is no array.
     """
-    each = [reshape(x, shape=(1,)) if x.ndim == 0 else x for x in _several(xs, "hstack")]
+    each = [reshape(x, shape=(1,)) if x.ndim == 0 else x for x in _checked_arrays(xs, "hstack")]
     return concatenate(*each, axis=min(1, each[0].ndim - 1))
 
 
@@ -59,7 +59,7 @@ def vstack(*xs: Any) -> Variable:
     Raises:
         ValueError: The shapes do not fit, or there is no array.
     """
-    each = [reshape(x, shape=(1, x.size)) if x.ndim < 2 else x for x in _several(xs, "vstack")]
+    each = [reshape(x, shape=(1, x.size)) if x.ndim < 2 else x for x in _checked_arrays(xs, "vstack")]
     return concatenate(*each, axis=0)
 
 
@@ -75,7 +75,7 @@ def dstack(*xs: Any) -> Variable:
     """
     each = [
         x if x.ndim > 2 else reshape(x, shape=(*x.shape, 1) if x.ndim == 2 else (1, x.size, 1))
-        for x in _several(xs, "dstack")
+        for x in _checked_arrays(xs, "dstack")
     ]
     return concatenate(*each, axis=2)
 
@@ -90,7 +90,7 @@ def broadcast_arrays(*xs: Any) -> tuple[Variable, ...]:
     Raises:
         ValueError: The shapes do not broadcast, or there is no array.
     """
-    each = _several(xs, "broadcast_arrays")
+    each = _checked_arrays(xs, "broadcast_arrays")
     try:
         shape = np.broadcast_shapes(*[x.shape for x in each])
     except ValueError:
@@ -140,13 +140,13 @@ def split_axis(
     if isinstance(indices_or_sections, int | np.integer):
         sections = int(indices_or_sections)
         if sections < 1 or size % sections:
-            raise ValueError(f"split_axis: indices_or_sections: size {size} along axis {axis} has no {sections} parts "
-                             "of one size; give the indices at which to cut")
+            raise ValueError(f"split_axis: indices_or_sections must divide size {size} of axis {axis}, got {sections}. "
+                             "For unequal parts, pass the indices at which to cut")
         cuts = [size // sections * i for i in range(1, sections)]
     else:
         cuts = list(as_ints(indices_or_sections))
         if cuts != sorted(cuts) or any(not 0 <= i <= size for i in cuts):
-            raise ValueError(f"split_axis: indices_or_sections {cuts} must ascend from 0 to size {size} of axis {axis}")
+            raise ValueError(f"split_axis: indices_or_sections must ascend and lie between 0 and {size}, got {cuts}")
     whole = (slice(None),) * axis
     parts = tuple([x[(*whole, slice(a, b))] for a, b in zip([0, *cuts], [*cuts, size], strict=True)])
     return parts if force_tuple or len(parts) > 1 else parts[0]
@@ -173,11 +173,11 @@ def pad_sequence(xs: Sequence[Any], length: int | None = None, padding: float = 
     each = variables_of(xs, "pad_sequence")
     for i, x in enumerate(each):
         if not x.ndim or x.shape[1:] != each[0].shape[1:]:
-            raise ValueError(f"pad_sequence: xs[{i}] of shape {x.shape} has not the steps of xs[0], {each[0].shape}")
+            raise ValueError(f"pad_sequence: xs[{i}] must match xs[0] {each[0].shape} from axis 1 on, got {x.shape}")
     longest = max([x.shape[0] for x in each])
     length = longest if length is None else as_int(length)
     if longest > length:
-        raise ValueError(f"pad_sequence: length {length} is less than the {longest} steps of the longest of xs")
+        raise ValueError(f"pad_sequence: length must be at least {longest}, the longest of xs, got {length}")
     margins = [(0, length - x.shape[0], *(0,) * (2 * x.ndim - 2)) for x in each]
     return stack(*[
         pad(x, margin, constant_value=padding) if any(margin) else x for x, margin in zip(each, margins, strict=True)
@@ -202,5 +202,5 @@ def transpose_sequence(xs: Sequence[Any]) -> list[Variable]:
     steps = transpose(steps, axes=(1, 0, *range(2, steps.ndim)))
     lengths = [x.shape[0] for x in each]
     if lengths != sorted(lengths, reverse=True):
-        raise ValueError(f"transpose_sequence: xs must be sorted by length, the longest first; they are {lengths} long")
+        raise ValueError(f"transpose_sequence: xs must be sorted by length, longest first, got lengths {lengths}")
     return [steps[t, : sum(n > t for n in lengths)] for t in range(lengths[0])]

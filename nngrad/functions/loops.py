@@ -105,9 +105,7 @@ def scanned(
         carry, x = jax.tree.unflatten(tree, given)
         pair = body(carry, x)
         if not isinstance(pair, tuple | list) or len(pair) != 2:
-            raise TypeError(
-                f"{owner}: the body must return a pair, the carry and the outputs to stack, got {_short(pair)}"
-            )
+            raise TypeError(f"{owner}: the body must return a pair (carry, outputs to stack), got {_short(pair)}")
         results = jax.tree.structure(tuple(pair))
         stacked = [
             as_variable(leaf, f"what the body returns as {name}", owner, floating)
@@ -199,18 +197,18 @@ def _checked_length(scanned: Sequence[Variable], names: Sequence[str], length: i
     """The number of steps."""
     for x, name in zip(scanned, names, strict=True):
         if not x.shape:
-            raise ValueError(f"{owner}: {name} has no axis to loop over; close over values that every step uses")
+            raise ValueError(f"{owner}: {name} must have an axis to loop over. Let the body read scalars directly")
     if length is None:
         if not scanned:
-            raise ValueError(f"{owner}: there is nothing in xs; give the number of steps as length")
+            raise ValueError(f"{owner}: xs contains no array, so length, the number of steps, is required")
         length = scanned[0].shape[0]
-        wanted = f"{names[0]} has {length}"
+        wanted = f"like {names[0]}"
     else:
         checked_count(length, f"{owner}: length", 0)
-        wanted = f"length is {length}"
+        wanted = "as given by length"
     for x, name in zip(scanned, names, strict=True):
         if x.shape[0] != length:
-            raise ValueError(f"{owner}: {name} has {x.shape[0]} entries along its first axis, and {wanted}")
+            raise ValueError(f"{owner}: {name} must have {length} slices along axis 0, {wanted}, got {x.shape[0]}")
     return int(length)
 
 
@@ -226,7 +224,7 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
     """The Variables of a carry, after checking that a step of `owner` kept its structure, shapes and dtypes."""
     expected, structure = jax.tree.structure(before), jax.tree.structure(after)
     if str(expected) != str(structure):
-        raise TypeError(f"{owner}: the body gets a carry of the structure {expected} and returns one of {structure}")
+        raise TypeError(f"{owner}: the body must keep the structure of the carry, {expected}, got {structure}")
     outputs = []
     names = _names(before, of=("carry",))
     policy = build_options().applying.precision
@@ -236,9 +234,7 @@ def checked_carry(before: Any, after: Any, owner: str) -> list[Variable]:
             y = policy.like(y, x.dtype)
         if x.spec is not y.spec:
             kind = TypeError if x.shape == y.shape else ValueError
-            raise kind(
-                f"{owner}: {name} is {x.spec} when a step begins, and {y.spec} when it ends; it must stay the same"
-            )
+            raise kind(f"{owner}: the body must keep the type of {name}, {x.spec}, got {y.spec}")
         outputs.append(y)
     return outputs
 

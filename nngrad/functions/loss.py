@@ -23,7 +23,7 @@ from .moments import accurate
 def last_or(axis: int | None, ndim: int) -> int:
     """`axis` as a nonnegative number; None means the last axis."""
     if not ndim:
-        raise ValueError("x must have an axis of classes, but it is a scalar")
+        raise ValueError("x must have an axis of classes, got a scalar")
     return ndim - 1 if axis is None else axis_of(axis, ndim)
 
 
@@ -32,9 +32,9 @@ def checked_axis(x: Any, target: Any, axis: int | None) -> int:
     axis = last_or(axis, x.ndim)
     shape = (*x.shape[:axis], 1, *x.shape[axis + 1 :])
     if target.shape != shape:
-        raise ValueError(f"target {target.shape} must have the shape {shape}, that of x with size 1 at axis {axis}")
+        raise ValueError(f"target must be of shape {shape}, that of x with size 1 at axis {axis}, got {target.shape}")
     if not x.shape[axis]:
-        raise ValueError(f"x must have a class along axis {axis}")
+        raise ValueError(f"x must have at least one class along axis {axis}, got shape {x.shape}")
     return axis
 
 
@@ -67,7 +67,7 @@ def class_mask(target: Array, /, classes: int, axis: int, dtype: DTypeName = FLO
     """
     axis = axis_of(axis, target.ndim)
     if target.shape[axis] != 1 or classes < 0:
-        raise ValueError(f"target must have size 1 at axis {axis}, and classes not be negative")
+        raise ValueError(f"target must have size 1 at axis {axis} and classes >= 0, got {target.shape} and {classes}")
     hit, _, stray = hits(target, classes, axis)
     mask = lax.convert_element_type(hit, dtype)
     return lax.select(jnp.broadcast_to(stray, mask.shape), lax.full_like(mask, jnp.nan), mask)
@@ -231,7 +231,7 @@ def kl_multinomial(p: Array, q: Array, /, base_axis: int = 1) -> Variable:
         The divergences: the shape of `p` before `base_axis`, and an axis of size 1.
     """
     if p.shape != q.shape:
-        raise ValueError(f"p of shape {p.shape} and q of shape {q.shape} must have one shape")
+        raise ValueError(f"p and q must have the same shape, got {p.shape} and {q.shape}")
     base = axis_of(base_axis, p.ndim, "base_axis")
     dtype = p.dtype if p.spec.differentiable else FLOAT32
     p, q = accurate(p), accurate(q)  # 16 bits would lose 1e-8

@@ -43,7 +43,7 @@ def fitted(p: Variable | None, shape: Sizes, full: Sizes, where: str) -> Variabl
         return movement.reshape(p, shape=shape)
     if len(p.shape) == len(full) and all(n in (1, m) for n, m in zip(p.shape, full, strict=True)):
         return p
-    raise ValueError(f"{where} of shape {p.shape} does not fit an input of shape {full}; give it the shape {shape}")
+    raise ValueError(f"{where} must be of shape {shape} for an input of shape {full}, got {p.shape}")
 
 
 def standardized(

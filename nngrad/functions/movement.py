@@ -62,7 +62,7 @@ def transpose(x: AnyArray, /, axes: Ints | None = None) -> jax.Array:
     """
     order = tuple(range(x.ndim))[::-1] if axes is None else tuple(axis_of(a, x.ndim, "axes:") for a in as_ints(axes))
     if sorted(order) != list(range(x.ndim)):
-        raise ValueError(f"axes {axes} must name each of the {x.ndim} axes once")
+        raise ValueError(f"axes must be a permutation of the {x.ndim} axes of x, got {axes}")
     return lax.transpose(x, order)
 
 
@@ -95,7 +95,7 @@ def broadcast_to(x: Array, y: Array, /, axis: int | None = None) -> Variable:
     room = x.ndim - y.ndim
     lead = room if axis is None or axis == -1 else axis
     if not 0 <= lead <= room:
-        raise ValueError(f"axis {axis} leaves no room for the {y.ndim} axes of y in {x.ndim} axes")
+        raise ValueError(f"the {y.ndim} axes of y do not fit into the {x.ndim} axes of x at axis {axis}")
     return broadcast(reshape(y, shape=(1,) * lead + y.shape + (1,) * (room - lead)), shape=x.shape)
 
 
@@ -111,7 +111,7 @@ def sum_to(x: AnyShape, /, shape: Shape) -> Variable:
         return unchanged
     lead = len(x.shape) - len(shape)
     if lead < 0 or any(n not in (1, m) for n, m in zip(shape, x.shape[lead:], strict=True)):
-        raise ValueError(f"shape {shape} does not broadcast to the shape {x.shape} of x")
+        raise ValueError(f"shape {shape} does not broadcast to the shape of x, {x.shape}")
     axes = tuple(range(lead)) + tuple(lead + i for i, n in enumerate(shape) if n == 1 and x.shape[lead + i] != 1)
     return reshape(reduction.sum(x, axis=axes), shape=shape)
 
@@ -169,7 +169,7 @@ def concatenate(*x: Array, axis: int = -1) -> jax.Array:
     axis = axis_of(axis, x[0].ndim)
     for i, other in enumerate(x):
         if _without(other.shape, axis) != _without(x[0].shape, axis) or other.ndim != x[0].ndim:
-            raise ValueError(f"x[{i}] of shape {other.shape} does not fit x[0] of shape {x[0].shape} along axis {axis}")
+            raise ValueError(f"x[{i}] must match x[0] {x[0].shape} except along axis {axis}, got {other.shape}")
     return lax.concatenate(alike(*x), axis)
 
 
@@ -184,7 +184,7 @@ def stack(*x: Array, axis: int = 0) -> jax.Array:
     axis = axis_of(axis, x[0].ndim + 1)
     for i, other in enumerate(x):
         if other.shape != x[0].shape:
-            raise ValueError(f"x[{i}] of shape {other.shape} must have the shape {x[0].shape} of x[0]")
+            raise ValueError(f"x[{i}] must have the shape of x[0], {x[0].shape}, got {other.shape}")
     return lax.concatenate([lax.expand_dims(a, (axis,)) for a in alike(*x)], axis)
 
 
@@ -200,7 +200,7 @@ def split(x: WithAxis, /, axis: int = 0) -> tuple[jax.Array, ...]:
     """
     axis = axis_of(axis, x.ndim)
     if x.shape[axis] == 0:
-        raise ValueError(f"axis {axis} of shape {x.shape} has nothing to split")
+        raise ValueError(f"cannot split x of shape {x.shape} along axis {axis}: it is empty")
     return tuple([lax.index_in_dim(x, i, axis, keepdims=False) for i in range(x.shape[axis])])
 
 
@@ -291,10 +291,10 @@ def _widths(shape: tuple[int, ...], pad_width: tuple[int, ...], mode: str) -> li
     """`(before, after)` for each axis of `shape`."""
     ndim = len(shape)
     if len(pad_width) % 2 or len(pad_width) > 2 * ndim or any(w < 0 for w in pad_width):
-        raise ValueError(f"pad_width {pad_width} must be pairs of widths, not negative, for at most {ndim} axes")
+        raise ValueError(f"pad_width must be pairs of nonnegative widths for at most {ndim} axes, got {pad_width}")
     pairs = list(zip(pad_width[::2], pad_width[1::2], strict=True))
     widths = [(0, 0)] * (ndim - len(pairs)) + pairs
     for axis, (n, pair) in enumerate(zip(shape, widths, strict=True)):
         if mode != "constant" and n == 0 and any(pair):
-            raise ValueError(f"axis {axis} has no elements to {mode} in margins of {pair}; mode 'constant' needs none")
+            raise ValueError(f"mode {mode!r} cannot pad axis {axis}, which is empty. Use mode='constant'")
     return widths

@@ -35,7 +35,7 @@ def _floating(x: Variable) -> Any:
 def _probability(value: Any, below_one: bool = False) -> float:
     ratio = as_float(value)
     if not 0 <= ratio <= 1 or (below_one and ratio == 1):
-        raise ValueError(f"ratio must be a probability{' below 1' if below_one else ''}, got {value}")
+        raise ValueError(f"ratio must be between 0 and 1{', and below 1' if below_one else ''}, got {value}")
     return ratio
 
 
@@ -55,8 +55,8 @@ def gaussian(
         The sample, or the pair of it and `eps`.
     """
     if mean.shape != ln_var.shape or (eps is not None and eps.shape != mean.shape):
-        given = "" if eps is None else f" and eps {eps.shape}"
-        raise ValueError(f"mean {mean.shape}, ln_var {ln_var.shape}{given} must have one shape")
+        given = "" if eps is None else f" and {eps.shape}"
+        raise ValueError(f"mean, ln_var and eps must have the same shape, got {mean.shape}, {ln_var.shape}{given}")
     if eps is None:
         eps = in_dtype(normal(key_leaf(seed, "gaussian"), shape=mean.shape), _floating(mean))
     y = mean + exp(ln_var * 0.5) * eps
@@ -93,7 +93,7 @@ def zoneout(h: Array, x: Array, /, ratio: float = 0.5, seed: int = -1) -> Variab
         ValueError: The shapes differ, `ratio` is not a probability, or `seed` is below -1.
     """
     if h.shape != x.shape:
-        raise ValueError(f"h {h.shape} and x {x.shape} must have one shape")
+        raise ValueError(f"h and x must have the same shape, got {h.shape} and {x.shape}")
     ratio = _probability(ratio)
     return where(bernoulli(key_leaf(seed, "zoneout"), p=ratio, shape=h.shape), h, x)
 
@@ -125,10 +125,10 @@ def rrelu(
     if r is None:
         low, high = as_float(l), as_float(u)
         if not low <= high:
-            raise ValueError(f"rrelu: l must not be above u, got l={l} and u={u}")
+            raise ValueError(f"rrelu: l must not exceed u, got l={l} and u={u}")
         r = in_dtype(uniform(key_leaf(seed, "rrelu"), low=low, high=high, shape=x.shape), _floating(x))
     elif r.shape != x.shape:
-        raise ValueError(f"rrelu: r {r.shape} must have the shape of x, {x.shape}")
+        raise ValueError(f"rrelu: r must have the shape of x, {x.shape}, got {r.shape}")
     y = where(x >= 0, x, r * x)
     return (y, r) if return_r else y
 
@@ -165,15 +165,15 @@ def simplified_dropconnect(
     ratio = _probability(ratio, below_one=True) if as_bool(train) else 0.0
     size = math.prod(x.shape[1:])
     if x.ndim < 2 or W.ndim != 2 or W.shape[1] != size or (b is not None and b.shape != W.shape[:1]):
-        raise ValueError(f"simplified_dropconnect: W of shape {W.shape} must be (outputs, {size}) for x {x.shape}"
-                         + ("" if b is None else f", and b {b.shape} (outputs,)"))
+        raise ValueError(f"simplified_dropconnect: W must be of shape (outputs, {size}) for x {x.shape}, got {W.shape}"
+                         + ("" if b is None else f", and b of shape (outputs,), got {b.shape}"))
     if ratio == 0 and mask is None:
         return affine(x, transpose(W), b)
     shape = (x.shape[0], *W.shape) if as_bool(use_batchwise_mask) else W.shape
     if mask is None:
         mask = bernoulli(key_leaf(seed, "simplified_dropconnect"), p=1 - ratio, shape=shape, dtype=_floating(W))
     elif mask.shape != shape:
-        raise ValueError(f"simplified_dropconnect: mask {mask.shape} must have the shape {shape}")
+        raise ValueError(f"simplified_dropconnect: mask must be of shape {shape}, got {mask.shape}")
     kept = W * cast(mask, _floating(W)) * (1 / (1 - ratio))
     if kept.ndim == 2:
         return affine(x, transpose(kept), b)

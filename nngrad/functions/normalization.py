@@ -106,10 +106,10 @@ def group_normalization(
     """
     batch, channel = _batch_and_channel(x, batch_axis, channel_axis)
     if num_groups is None:
-        raise TypeError("num_groups is missing")
+        raise TypeError("num_groups is required")
     channels = x.shape[channel]
     if num_groups < 1 or channels % num_groups:
-        raise ValueError(f"num_groups {num_groups} does not divide {channels} channels")
+        raise ValueError(f"num_groups must divide the {channels} channels of x, got {num_groups}")
     shape = kept_shape(x.shape, (channel,))
     beta, gamma = fitted(beta, shape, x.shape, "beta"), fitted(gamma, shape, x.shape, "gamma")
     grouped = (*x.shape[:channel], num_groups, channels // num_groups, *x.shape[channel + 1 :])
@@ -171,7 +171,7 @@ def weight_normalization(w: Array, g: Array, /, dim: int = 0, eps: NotNegative =
     (channel,) = axes_of(dim, w.ndim, "dim")
     shape = kept_shape(w.shape, (channel,))
     if math.prod(g.shape) != w.shape[channel]:
-        raise ValueError(f"g of shape {g.shape} must have {w.shape[channel]} elements, as w has along dim")
+        raise ValueError(f"g must have {w.shape[channel]} elements, as w has along dim, got shape {g.shape}")
     wide = accurate(w)
     squares = reduction.sum(wide * wide, axis=tuple(i for i in range(w.ndim) if i != channel), keepdims=True)
     return standardized(w, wide, squares, eps, None, g if g.shape == shape else movement.reshape(g, shape=shape))
@@ -208,7 +208,7 @@ def spectral_norm(
     (channel,) = axes_of(dim, w.ndim, "dim")
     rows = w.shape[channel]
     if math.prod(u.shape) != rows:
-        raise ValueError(f"u of shape {u.shape} must have {rows} elements, as w has along dim")
+        raise ValueError(f"u must have {rows} elements, as w has along dim, got shape {u.shape}")
     wide = accurate(w)
     last = channel == w.ndim - 1  # then the matrix is used as it is in memory, transposed
     if last or channel == 0:
@@ -236,7 +236,7 @@ def _batch_and_channel(x: Variable, batch_axis: Axes, channel_axis: int) -> tupl
     (channel,) = axes_of(channel_axis, x.ndim, "channel_axis")
     batch = axes_of(batch_axis, x.ndim, "batch_axis")
     if channel in batch:
-        raise ValueError(f"axis {channel} is both channel_axis and batch_axis")
+        raise ValueError(f"channel_axis and batch_axis must differ, got axis {channel} for both")
     return batch, channel
 
 

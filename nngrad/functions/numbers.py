@@ -123,8 +123,8 @@ def bit_shift(x: Array, shift: Array, /, direction: Annotated[str, one_of("LEFT"
         TypeError: `x` or `shift` does not hold integers, or `x` is signed.
     """
     if not jnp.issubdtype(x.dtype, jnp.unsignedinteger) or not jnp.issubdtype(shift.dtype, jnp.integer):
-        raise TypeError(f"x must be of unsigned integers and shift of integers, got {x.dtype.name} and "
-                        f"{shift.dtype.name}; F.cast makes one of the other")
+        raise TypeError(f"x must have an unsigned integer dtype and shift an integer dtype, got {x.dtype.name} and "
+                        f"{shift.dtype.name}. Convert them with F.cast")
     most = np.iinfo(x.dtype).bits
     places = lax.convert_element_type(lax.clamp(shift.dtype.type(0), shift, shift.dtype.type(min(most, 127))), x.dtype)
     x, places = broadcast_pair(x, places)

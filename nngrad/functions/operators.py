@@ -36,7 +36,7 @@ def _binary(
                 return with_number(array.cast(x, np.float32), as_static_float(other))
             if abs(int(other)) <= _EXACT:
                 return with_number(x, float(other))
-            other = _whole(int(other), x)
+            other = _as_integer(int(other), x)
         if other is None or isinstance(other, str | bytes | dict | set):
             return NotImplemented
         other = as_variable(other, "other", symbol, x.dtype if x.spec.differentiable else None)
@@ -45,12 +45,12 @@ def _binary(
     return operate
 
 
-def _whole(number: int, x: Variable) -> np.ndarray[Any, Any]:
+def _as_integer(number: int, x: Variable) -> np.ndarray[Any, Any]:
     """A large number in the dtype of the integers `x`."""
     try:
         return np.array(number, x.dtype)
     except OverflowError:
-        raise ValueError(f"{number} does not fit the dtype {x.dtype.name} of the Variable") from None
+        raise ValueError(f"{number} is out of range for the dtype of the Variable, {x.dtype.name}") from None
 
 
 def _scalar(op: Op) -> Callable[[Variable, float], Variable]:
@@ -102,13 +102,12 @@ def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options
         name, reflected = _UFUNCS[ufunc]
         return getattr(left, name)(right) if isinstance(left, Variable) else getattr(right, reflected)(left)
     if "out" in options:
-        raise TypeError(f"np.{ufunc.__name__}: an array cannot hold a Variable; write `a = a + x` in place of `a += x`")
+        raise TypeError(f"np.{ufunc.__name__}: cannot write a Variable into an array. Use `a = a + x`, not `a += x`")
     same = ufunc.__name__.replace("arc", "a").replace("absolute", "abs")
     families = (A, array, comparison, elementwise, linear)
     use = f"F.{same}(x)" if any([isinstance(getattr(m, same, None), Op) for m in families]) else "a function of F"
     raise TypeError(
-        f"np.{ufunc.__name__}: a Variable is a place in a graph, not an array; use {use}, or the value, x.d, which has "
-        "no gradient"
+        f"np.{ufunc.__name__}: a Variable is not an array. Use {use}, or the value, x.d, which has no gradient"
     )
 
 

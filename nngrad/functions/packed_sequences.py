@@ -32,9 +32,9 @@ def pack_padded_sequence(
         ValueError: A shape does not fit, or the lengths are out of range or not sorted.
     """
     if padded_sequence.ndim < 2:
-        raise ValueError(f"padded_sequence must have axes for steps and sequences, got {padded_sequence.shape}")
+        raise ValueError(f"padded_sequence must have axes for steps and sequences, got shape {padded_sequence.shape}")
     batch, steps = padded_sequence.shape[:2] if batch_first else padded_sequence.shape[1::-1]
-    known = _known(lengths, "lengths", steps)
+    known = _checked_lengths(lengths, "lengths", steps)
     if len(known) != batch:
         raise ValueError(f"lengths must have one entry for each of the {batch} sequences, got {len(known)}")
     sizes = _counts(known)
@@ -64,11 +64,11 @@ def pad_packed_sequence(
         ValueError: The sizes are not those of packed sequences, or `total_length` is too small.
     """
     if packed_sequence.ndim < 1:
-        raise ValueError("packed_sequence must have an axis, got a number")
+        raise ValueError("packed_sequence must have at least one axis, got a scalar")
     count = packed_sequence.shape[0]
-    sizes = _known(batch_sizes, "batch_sizes", count)
+    sizes = _checked_lengths(batch_sizes, "batch_sizes", count)
     if sum(sizes) != count:
-        raise ValueError(f"batch_sizes add up to {sum(sizes)}, and packed_sequence has {count} elements")
+        raise ValueError(f"batch_sizes must add up to the {count} elements of packed_sequence, got {sum(sizes)}")
     steps = len(sizes) if total_length is None else total_length
     if steps < len(sizes):
         raise ValueError(f"total_length must be at least {len(sizes)}, the longest length, got {total_length}")
@@ -87,18 +87,15 @@ def pad_packed_sequence(
     return y, as_variable(np.asarray(_counts(sizes), np.int32))
 
 
-def _known(given: Variable, argument: str, most: int) -> list[int]:
+def _checked_lengths(given: Variable, argument: str, most: int) -> list[int]:
     """The values of lengths or sizes, checked not to increase."""
     if given.ndim != 1 or given.dtype.kind not in "iuf":
         raise ValueError(f"{argument} must be whole numbers of shape (n,), got {given.spec}")
     values = given.d.tolist()
     if any([v != int(v) or not 1 <= v <= most for v in values]):
-        raise ValueError(
-            f"{argument} must be whole numbers from 1 to {most}, got {values}; they are read when the function "
-            "is applied"
-        )
+        raise ValueError(f"{argument} must be whole numbers from 1 to {most} when the function is called, got {values}")
     if values != sorted(values, reverse=True):
-        raise ValueError(f"{argument} must be sorted, the largest first, got {values}")
+        raise ValueError(f"{argument} must be sorted in descending order, got {values}")
     return [int(v) for v in values]
 
 

@@ -42,7 +42,7 @@ def im2col(
         ValueError: x has no spatial axis, an argument is out of range, or a window spans more than padded x.
     """
     if x.ndim < 3:
-        raise ValueError(f"x of shape {x.shape} must have axes for batch and channels, and spatial ones")
+        raise ValueError(f"x must have batch, channel and spatial axes, got shape {x.shape}")
     axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, dilate)
     x = lax.pad(x, x.dtype.type(0), [(0, 0, 0), (0, 0, 0), *[(p, end, 0) for _, _, _, p, end, _ in axes]])
     parts = []
@@ -128,7 +128,7 @@ def max_pooling_1d(
     Raises:
         ValueError: As in `max_pooling_nd`, or x does not have three axes.
     """
-    _need_three_axes(x)
+    _check_three_axes(x)
     return _maxima(x, ksize, stride, pad, cover_all, return_indices)
 
 
@@ -138,7 +138,7 @@ def _maxima(
     ksize, stride, pad = _each(x, ksize, stride, pad)
     axes = _windows(x.shape[2:], ksize, stride, pad, cover_all, 1)
     if any(k <= p or (count - 1) * s - p >= n for n, (k, s, _, p, _, count) in zip(x.shape[2:], axes, strict=True)):
-        raise ValueError(f"stride {stride}, pad {pad} and cover_all={cover_all} make windows without elements")
+        raise ValueError(f"stride {stride}, pad {pad} and cover_all={cover_all} give windows without elements of x")
     # The margin after may be narrower than that before, where elements are left over.
     lowest = -math.inf if x.spec.differentiable else -(2 ** (8 * x.dtype.itemsize - 1))
     widths = [w for _, _, _, p, end, _ in axes for w in (p, max(end, 0))]
@@ -188,7 +188,7 @@ def average_pooling_1d(
     Raises:
         ValueError: As in `average_pooling_nd`, or x does not have three axes.
     """
-    _need_three_axes(x)
+    _check_three_axes(x)
     return _means(x, ksize, stride, pad, pad_value)
 
 
@@ -197,9 +197,9 @@ def _means(x: Variable, ksize: Ints, stride: Ints | None, pad: Ints, pad_value: 
     return average_pooling(x, kernel=ksize, stride=stride, pad=pad, including_pad=pad_value is not None)
 
 
-def _need_three_axes(x: Variable) -> None:
+def _check_three_axes(x: Variable) -> None:
     if x.ndim != 3:
-        raise ValueError(f"x of shape {x.shape} must have 3 axes")
+        raise ValueError(f"x must have 3 axes, got shape {x.shape}")
 
 
 def _each(
@@ -208,7 +208,7 @@ def _each(
     """Sizes, steps and padding of the windows, one for each spatial axis."""
     count = x.ndim - 2
     if count < 1:
-        raise ValueError(f"x of shape {x.shape} must have axes for batch and channels, and spatial ones")
+        raise ValueError(f"x must have batch, channel and spatial axes, got shape {x.shape}")
     sizes = per_axis(ksize, "ksize", count, 1, 1)
     steps = sizes if stride is None else per_axis(stride, "stride", count, 1, 1)
     return sizes, steps, per_axis(pad, "pad", count, 0, 0)
@@ -233,7 +233,7 @@ def spatial_pyramid_pooling_2d(
             "max".
     """
     if x.ndim != 4 or 0 in x.shape[2:]:
-        raise ValueError(f"x of shape {x.shape} must be (N, C, H, W), with elements")
+        raise ValueError(f"x must be of shape (N, C, H, W) with nonempty images, got {x.shape}")
     grids = []
     for bins in [2**level for level in range(pyramid_height)]:
         sizes = tuple([-(-n // bins) for n in x.shape[2:]])
@@ -267,7 +267,7 @@ def upsampling_2d(
         ValueError: The shapes do not fit, or an argument is out of range.
     """
     if x.ndim != 4 or indexes.shape != x.shape:
-        raise ValueError(f"x of shape {x.shape} and indexes {indexes.shape} must be alike, with 4 axes")
+        raise ValueError(f"x and indexes must have the same shape of 4 axes, got {x.shape} and {indexes.shape}")
     ksize, stride, pad = _each(x, ksize, stride, pad)
     least = [
         s * (n - 1) + k - (s - 1 if cover_all else 0) - 2 * p

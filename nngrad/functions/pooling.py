@@ -25,7 +25,7 @@ from .arithmetic import floating, is_floating
 from .pooling_windows import (
     WindowAxis,
     at_places,
-    need_elements,
+    check_no_empty_window,
     over_windows,
     per_window,
     pooled_shape,
@@ -73,7 +73,7 @@ def max_pooling(
         ValueError: The windows do not fit x, or some would lie entirely in the padding.
     """
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
-    need_elements(axes)
+    check_no_empty_window(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
     y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
     return y
@@ -163,10 +163,10 @@ def _gradient(
     dy: Any, x: Any, first_maxima: Callable[[Any, list[WindowAxis]], Any], /, *given: Any, **named: Any
 ) -> jax.Array:
     axes = windows(x.shape, *given, **named)
-    need_elements(axes)
+    check_no_empty_window(axes)
     expected = pooled_shape(x.shape, axes)
     if dy.shape != expected:
-        raise ValueError(f"dy of shape {dy.shape} is not of the shape {expected} that pooling x gives")
+        raise ValueError(f"dy must have the shape of the pooled x, {expected}, got {dy.shape}")
     if _are_few(axes):
         first, zero = first_maxima(x, axes), lax.full_like(dy, 0)
         parts = [lax.select(lax.eq(first, lax.full_like(first, n)), dy, zero) for n in range(len(window_offsets(axes)))]
@@ -191,9 +191,9 @@ def max_pooling_select(
     """
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
-    need_elements(axes)
+    check_no_empty_window(axes)
     if g.shape != x.shape:
-        raise ValueError(f"g of shape {g.shape} is not of x's shape {x.shape}")
+        raise ValueError(f"g must have the shape of x, {x.shape}, got {g.shape}")
     if _are_few(axes):
         first, y = _first_maxima(x, axes), lax.full(pooled_shape(x.shape, axes), 0, g.dtype)
         for n, e in enumerate(at_places(g, axes, np.zeros((), g.dtype))):
@@ -245,7 +245,7 @@ def average_pooling(
     x = floating(x)
     axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
     if not including_pad:
-        need_elements(axes)
+        check_no_empty_window(axes)
     sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
     y: jax.Array = per_window(sums, axes, [a.pad if including_pad else 0 for a in axes])
     return y
@@ -299,7 +299,7 @@ def global_average_pooling(x: Array, /) -> Variable:
         ValueError: x has fewer than three axes.
     """
     if x.ndim < 3:
-        raise ValueError(f"x of shape {x.shape} must be (N, C, *sizes)")
+        raise ValueError(f"x must be of shape (N, C, *sizes), got {x.shape}")
     return reduction.mean(x, axis=tuple(range(2, x.ndim)), keepdims=True)
 
 

@@ -53,7 +53,7 @@ def windows(
     kernel = as_ints(kernel)
     count = len(kernel)
     if not count:
-        raise ValueError(f"kernel {kernel} must have an entry for each spatial axis, and there must be one")
+        raise ValueError(f"kernel must have one entry for each of one or more spatial axes, got {kernel}")
     if min(kernel) < 1:
         raise ValueError(f"kernel must be at least 1, got {kernel}")
     steps = kernel if stride is None else per_axis(stride, "stride", count, 1, 1)
@@ -61,27 +61,27 @@ def windows(
     first = len(shape) - count - channel_last
     if first < 0:
         raise ValueError(
-            f"kernel {kernel} is for {count} spatial axes{' and channels' * channel_last}, but x has shape {shape}"
+            f"kernel {kernel} needs {count} spatial axes{' and channels' * channel_last}, but x has shape {shape}"
         )
     axes = []
     for i, (k, s, p) in enumerate(zip(kernel, steps, pads, strict=True)):
         n = shape[first + i]
         length = n + 2 * p
         if ignore_border and k > length:
-            raise ValueError(f"kernel {kernel} is larger than the {length} elements of padded spatial axis {i}")
+            raise ValueError(f"kernel must not exceed the {length} elements of padded spatial axis {i}, got {kernel}")
         axes.append(WindowAxis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-(n + p) // s)))
         if length + k + s > _LARGEST:
-            raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} go beyond the range of int32")
+            raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} exceed the range of int32")
     return axes
 
 
 _LARGEST = 2**31 - 1
 
 
-def need_elements(axes: list[WindowAxis]) -> None:
+def check_no_empty_window(axes: list[WindowAxis]) -> None:
     """Raise a ValueError if some window lies entirely in the padding."""
     if any(a.number and a.least < 1 for a in axes):
-        raise ValueError(f"pad {tuple(a.pad for a in axes)} makes windows that hold no element of x")
+        raise ValueError(f"pad {tuple(a.pad for a in axes)} gives windows without elements of x")
 
 
 def pooled_shape(shape: tuple[int, ...], axes: list[WindowAxis]) -> tuple[int, ...]:

@@ -56,7 +56,7 @@ def straight_through(y: Array, x: Array, /) -> jax.Array:
         TypeError: The dtypes differ.
     """
     if x.dtype != y.dtype:
-        raise TypeError(f"x must be of the dtype of y, {y.dtype}")
+        raise TypeError(f"x must have the dtype of y, {y.dtype}, got {x.dtype}")
     shape = broadcast_shape(y=y, x=x)
     return y if y.shape == shape else jnp.broadcast_to(y, shape)
 
@@ -176,7 +176,7 @@ def pow2_range(sign: bool, with_zero: bool, n: int, m: int) -> tuple[float, floa
 def _bits_of_size(n: int, spent: int, on: str) -> int:
     """The number of bits left of `n` after `spent` bits; `on` names their use in messages."""
     if not spent < n <= MOST_BITS:
-        why = f", of which {spent} {'is' if spent == 1 else 'are'} for {on}" if on else ""
+        why = f", including {spent} for {on}" if on else ""
         raise ValueError(f"n must be from {spent + 1} to {MOST_BITS} bits{why}, got {n}")
     return n - spent
 
@@ -242,14 +242,13 @@ def min_max_quantize(
     if not quantize:
         return y
     if not x.spec.differentiable:
-        raise TypeError(f"x must be floating, got {x.dtype.name}")
+        raise TypeError(f"x must have a floating dtype, got {x.dtype.name}")
     shape = qr_min.shape
     for argument, value in (("qr_max", qr_max), ("ql_min", ql_min), ("ql_max", ql_max)):
         if value.shape != shape:
-            raise ValueError(f"{argument} of shape {value.shape} must have that of qr_min, {shape}")
+            raise ValueError(f"{argument} must have the shape of qr_min, {shape}, got {value.shape}")
     if len(shape) != x.ndim or any([n not in (1, m) for n, m in zip(shape, x.shape, strict=True)]):
-        raise ValueError(f"qr_min of shape {shape} must have {x.ndim} axes, as x of shape {x.shape} has, "
-                         "along each its size or 1")
+        raise ValueError(f"qr_min must have as many axes as x {x.shape}, each of the same size or 1, got {shape}")
     wide = accurate(x)
     low, high = qr_min, qr_max
     if x_min_max:
@@ -324,7 +323,7 @@ def dequantize_linear(x: Array, scale: Array, zero_point: Array, /) -> Variable:
         TypeError: `scale` is not floating.
     """
     if not scale.spec.differentiable:
-        raise TypeError(f"scale must be floating, got {scale.dtype.name}")
+        raise TypeError(f"scale must have a floating dtype, got {scale.dtype.name}")
     broadcast_shape(x=x, scale=scale, zero_point=zero_point)
     code, zero = (v if v.spec.differentiable else array.cast(v, scale.dtype) for v in (x, zero_point))
     y: Variable = (code - zero) * scale

@@ -25,9 +25,9 @@ from .moments import accurate
 from .quantization import MOST_BITS, nearest_power, straight_through, written
 
 
-def _same_shape(name: str, argument: str, value: Variable, weight: Variable) -> None:
+def _check_same_shape(name: str, argument: str, value: Variable, weight: Variable) -> None:
     if value.shape != weight.shape:
-        raise ValueError(f"{name}: {argument} of shape {value.shape} must have the shape of weight, {weight.shape}")
+        raise ValueError(f"{name}: {argument} must have the shape of weight, {weight.shape}, got {value.shape}")
 
 
 # ---------------------------------------------------------------- one bit
@@ -35,7 +35,7 @@ def _same_shape(name: str, argument: str, value: Variable, weight: Variable) -> 
 
 def _binary(name: str, weight: Variable, binary_weight: Variable, zero: float) -> Variable:
     """The signs of the weights, which `forward()` also writes to `binary_weight`."""
-    _same_shape(name, "binary_weight", binary_weight, weight)
+    _check_same_shape(name, "binary_weight", binary_weight, weight)
     signs = elementwise.sign(weight, alpha=zero)
     return written(signs, {binary_weight: signs})
 
@@ -78,10 +78,10 @@ def _scaled(
     name: str, weight: Variable, binary_weight: Variable, alpha: Variable, zero: float, axes: tuple[int, ...]
 ) -> Variable:
     """The signs of the weights times their mean magnitude over `axes`; the gradient passes to the weights."""
-    _same_shape(name, "binary_weight", binary_weight, weight)
+    _check_same_shape(name, "binary_weight", binary_weight, weight)
     sizes = reduction.mean(elementwise.abs(accurate(weight)), axis=axes, keepdims=True)
     if alpha.size != sizes.size:
-        raise ValueError(f"{name}: alpha of shape {alpha.shape} must have {sizes.size} elements, one for each output")
+        raise ValueError(f"{name}: alpha must have {sizes.size} elements, one for each output, got {alpha.shape}")
     signs = elementwise.sign(weight, alpha=zero)
     y = straight_through(signs * array.cast(sizes, weight.dtype), weight)
     return written(y, {binary_weight: signs, alpha: movement.reshape(sizes, shape=alpha.shape)})
@@ -153,7 +153,7 @@ def inq_quantize(
         TypeError: `weight` is not floating.
     """
     if not jnp.issubdtype(weight.dtype, jnp.floating):
-        raise TypeError(f"weight must be floating, got {weight.dtype}")
+        raise TypeError(f"weight must have a floating dtype, got {weight.dtype}")
     iterations = as_ints(inq_iterations)
     fixed = indicators == 1
     before = jnp.where(fixed & (kept_indicators == 1), kept_weight.astype(weight.dtype), weight)
@@ -181,7 +181,7 @@ def _incremental(
     name: str, weight: Variable, indicators: Variable, num_bits: int, inq_iterations: Ints, algorithm: str, seed: int
 ) -> Variable:
     """The weights of a layer under incremental quantisation, with the updates of its forward passes."""
-    _same_shape(name, "indicator_fixedweights", indicators, weight)
+    _check_same_shape(name, "indicator_fixedweights", indicators, weight)
     iterations = as_ints(inq_iterations)
     # The state between forward passes belongs to this application, as in nnabla.
     count, kept_weight, kept_indicators = [

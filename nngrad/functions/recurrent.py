@@ -93,9 +93,9 @@ def _checked(
     gates = (kind.gates,) if kind.has_axis else ()
     biases = (kind.biases,) if kind.has_axis else ()
     if num_layers == 1 and weight is not None:
-        raise ValueError(f"{name}: weight is for the layers after the first, and num_layers is 1; give None")
+        raise ValueError(f"{name}: weight holds the layers after the first, so it must be None with num_layers=1")
     if num_layers > 1 and weight is None:
-        raise ValueError(f"{name}: with num_layers={num_layers} the layers after the first need weight")
+        raise ValueError(f"{name}: num_layers={num_layers} requires weight, for the layers after the first")
     expected = {
         "weight_l0": (weight_l0, (directions, *gates, size, inputs + size)),
         "weight": (weight, (num_layers - 1, directions, *gates, size, directions * size + size)),
@@ -109,7 +109,7 @@ def _checked(
             )
     floating = common_floating([x, *states, weight_l0, weight, bias])
     if floating is None:
-        raise TypeError(f"{name}: weights and states must be floating, got {weight_l0.spec}")
+        raise TypeError(f"{name}: weights and states must have a floating dtype, got {weight_l0.spec}")
 
     cast = functools.partial(array.in_dtype, dtype=floating)
 

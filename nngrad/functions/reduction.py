@@ -154,7 +154,7 @@ def amax(x: AnyArray, /, axis: Axes | None = None, keepdims: bool = False) -> ja
         ValueError: There are no elements.
     """
     axes = axes_of(axis, x.ndim)
-    _need_elements(x, axes)
+    _check_nonempty(x, axes)
     return kept(lax.reduce_max(x, axes), axes, keepdims)
 
 
@@ -166,7 +166,7 @@ def amin(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
         ...: As for `amax`.
     """
     axes = axes_of(axis, x.ndim)
-    _need_elements(x, axes)
+    _check_nonempty(x, axes)
     return kept(lax.reduce_min(x, axes), axes, keepdims)
 
 
@@ -235,15 +235,15 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
 
 def _arg_extremum(search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:
     axes = axes_of(axis, x.ndim)
-    _need_elements(x, axes)
+    _check_nonempty(x, axes)
     rest = tuple(i for i in range(x.ndim) if i not in axes)
     flat = lax.reshape(lax.transpose(x, rest + axes), (*[x.shape[i] for i in rest], reduced_count(x, axes)))
     return kept(search(flat, len(rest), jnp.int32), axes, keepdims)
 
 
-def _need_elements(x: jax.Array, axes: tuple[int, ...]) -> None:
+def _check_nonempty(x: jax.Array, axes: tuple[int, ...]) -> None:
     if reduced_count(x, axes) == 0:
-        raise ValueError(f"there is no extremum of no elements: axes {axes} of shape {x.shape}")
+        raise ValueError(f"cannot take an extremum over no elements: axes {axes} of x of shape {x.shape}")
 
 
 # ---------------------------------------------------------------- products, norms
@@ -274,7 +274,7 @@ def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims
     """
     p = 2.0 if p is None else p
     if not 1 <= p < float("inf"):
-        raise ValueError(f"p must be a finite number of at least 1, got {p}")
+        raise ValueError(f"p must be finite and at least 1, got {p}")
     axes = axes_of(axis, x.ndim)
     x = floating(x)
     dtype = x.dtype

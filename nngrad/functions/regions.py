@@ -84,7 +84,7 @@ def roi_align(
     start = lax.full((1, sums, channels) if last else (1, channels, sums), 0, widened(x).dtype)
 
     def added(y: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(y, _as(y, weighted_points.forward(points, weights, indices, last)))
+        return lax.add(y, _in_dtype_of(y, weighted_points.forward(points, weights, indices, last)))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     y = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), x.dtype)
@@ -123,14 +123,14 @@ def roi_align_backward(
     count = boxes.shape[0]
     expected = (count, *bins, channels) if last else (count, channels, *bins)
     if dy.shape != expected:
-        raise ValueError(f"dy of shape {dy.shape} must have the shape {expected} of the bins")
+        raise ValueError(f"dy must have the shape of the bins, {expected}, got {dy.shape}")
     sums, size = count * bins[0] * bins[1], batch * height * width
     values = (1, sums, channels) if last else (1, channels, sums)
     arrived = widened(lax.reshape(dy if last else lax.transpose(dy, (1, 0, 2, 3)), values))
     start = lax.full((1, size, channels) if last else (1, channels, size), 0, widened(dy).dtype)
 
     def added(x: jax.Array, weights: jax.Array, indices: jax.Array) -> jax.Array:
-        return lax.add(x, _as(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last)))
+        return lax.add(x, _in_dtype_of(x, weighted_points_data_grad.forward(arrived, weights, indices, size, last)))
 
     bins_of = Bins.of(boxes, layout[:3], bins, spatial_scale, sampling_ratio)
     x = lax.convert_element_type(over_samples(bins_of, sampling_ratio, start, added), dy.dtype)
@@ -138,7 +138,7 @@ def roi_align_backward(
     return x if last else lax.transpose(x, (1, 0, 2, 3))
 
 
-def _as(total: jax.Array, part: jax.Array) -> jax.Array:
+def _in_dtype_of(total: jax.Array, part: jax.Array) -> jax.Array:
     """`part` in the dtype of the sum `total`; that of the boxes may be wider."""
     return lax.convert_element_type(part, total.dtype)
 
@@ -148,12 +148,12 @@ def _check_boxes(
 ) -> tuple[int, int, int, int]:
     """Batch, height, width and channels of the images; a ValueError or TypeError says what does not fit."""
     if len(shape) != 4 or any([n < 1 for n in shape]):
-        raise ValueError(f"input of shape {shape} must have four axes, none of them empty")
+        raise ValueError(f"input must have four nonempty axes, got shape {shape}")
     if len(boxes) != 2 or boxes[1] != 5:
-        raise ValueError(f"boxes of shape {boxes} must be (K, 5): the number of the image, x1, y1, x2, y2")
+        raise ValueError(f"boxes must be of shape (K, 5), each row (image index, x1, y1, x2, y2), got {boxes}")
     bins = as_ints(output_size)
     if len(bins) != 2 or min(bins) < 1:
-        raise ValueError(f"output_size {bins} must be (height, width), both at least 1")
+        raise ValueError(f"output_size must be (height, width), both at least 1, got {bins}")
     if not isinstance(spatial_scale, tuple) or len(spatial_scale) != 2:
         raise ValueError(f"spatial_scale must be a tuple (y, x), got {spatial_scale!r}")
     batch, channels = shape[0], shape[3] if last else shape[1]
@@ -200,13 +200,13 @@ def displaced_products(x: Array, w: Array, /, count: Ints, step: Ints) -> jax.Ar
     """
     count, step = as_ints(count), as_ints(step)
     if len(count) != 2 or len(step) != 2 or min(*count, *step) < 1:
-        raise ValueError(f"count {count} and step {step} must have two entries, all at least 1")
+        raise ValueError(f"count and step must be pairs of ints of at least 1, got {count} and {step}")
     if x.ndim != 4:
-        raise ValueError(f"x of shape {x.shape} must be (batch, C, height, width)")
+        raise ValueError(f"x must be of shape (batch, C, height, width), got {x.shape}")
     height, width = x.shape[2:]
     expected = (*x.shape[:2], height + (count[0] - 1) * step[0], width + (count[1] - 1) * step[1])
     if w.shape != expected:
-        raise ValueError(f"w of shape {w.shape} must have the shape {expected}, for x of shape {x.shape}")
+        raise ValueError(f"w must be of shape {expected} for x of shape {x.shape}, got {w.shape}")
     x, w = alike(floating(x), floating(w))
 
     def row(start: Any) -> jax.Array:
@@ -287,7 +287,7 @@ def patch_correlation(
         ValueError: The shapes do not fit, or an argument is out of range.
     """
     if x1.ndim != 4 or x1.shape != x2.shape:
-        raise ValueError(f"x1 of shape {x1.shape} and x2 of shape {x2.shape} must have one shape of four axes")
+        raise ValueError(f"x1 and x2 must have the same shape of four axes, got {x1.shape} and {x2.shape}")
     kernel = per_axis(patch, "patch", 2, 1, 1)
     stride = per_axis(patch_step, "patch_step", 2, 1, 1)
     far, step = (per_axis(shift, "shift", 2, 0, 0), per_axis(shift_step, "shift_step", 2, 1, 1))
@@ -298,7 +298,7 @@ def patch_correlation(
         x1, x2 = transpose(x1, axes=(0, 3, 1, 2)), transpose(x2, axes=(0, 3, 1, 2))
     for axis, (n, k) in enumerate(zip(x1.shape[2:], kernel, strict=True)):
         if k > n + margins[2 * axis] + margins[2 * axis + 1]:
-            raise ValueError(f"patch {kernel} is larger than x1 of shape {x1.shape} with padding")
+            raise ValueError(f"patch must not exceed padded x1, of shape {x1.shape} before padding, got {kernel}")
     count = tuple([2 * f // s + 1 for f, s in zip(far, step, strict=True)])
     # Nothing is read after the last displacement, which may be before the edge if steps are more than twice the shift.
     behind = [m + (n - 1) * s - f for m, n, s, f in zip(margins[1::2], count, step, far, strict=True)]

@@ -24,7 +24,7 @@ def _places(f: Function) -> tuple[Places]:
     return (tuple([None if a in f.args["axes"] else a for a in range(f.inputs[0].ndim)]),)
 
 
-def _led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
+def _axes_led(f: Function, size: tuple[int, ...], shape: tuple[int, ...]) -> Mapping[str, Any]:
     changed = {"axes": tuple([a + len(size) for a in f.args["axes"]])}
     return changed | ({"shape": (*size, *f.args["shape"])} if "shape" in f.args else {})
 
@@ -35,7 +35,7 @@ def _channels_last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Nam
     return changed | ({"shape": axes_moved_last(arguments["shape"])} if "shape" in arguments else {})
 
 
-RESAMPLED = AxisMap(places=_places, leading=_led)
+RESAMPLED = AxisMap(places=_places, leading=_axes_led)
 
 
 @op(linear=True, axes=RESAMPLED, channels_last=_channels_last)
@@ -82,7 +82,7 @@ def resample_transpose(
     sizes = {a: len(each.indices) for a, each in zip(as_ints(axes), forward, strict=True)}
     expected = tuple([sizes.get(a, n) for a, n in enumerate(shape)])
     if y.shape != expected:
-        raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is resampled")
+        raise ValueError(f"y must have the shape of the resampled x, {expected}, got {y.shape}")
     back = [transposed_taps(each, shape[a]) for a, each in zip(as_ints(axes), forward, strict=True)]
     return _along(y, as_ints(axes), back)
 
@@ -91,12 +91,12 @@ def _taps_of(shape: Shape, axes: Ints, grids: Any, kernel: Kernel) -> list[Taps]
     """The taps along each axis of an array of `shape`."""
     axes = as_ints(axes)
     if not isinstance(grids, tuple) or len(grids) != len(axes):
-        raise ValueError(f"grids must be a tuple with (size, step, offset) for each of the axes {axes}, got {grids!r}")
+        raise ValueError(f"grids must be a tuple of (size, step, offset), one for each of axes {axes}, got {grids!r}")
     for a in axes:
         if not 0 <= a < len(shape) or axes.count(a) > 1:
-            raise ValueError(f"axes {axes} must be different ones of the {len(shape)} axes of x")
+            raise ValueError(f"axes must be distinct axes of x, of shape {tuple(shape)}, got {axes}")
         if shape[a] == 0:
-            raise ValueError(f"axis {a} of x, of shape {tuple(shape)}, is empty: there is nothing to interpolate")
+            raise ValueError(f"cannot interpolate x of shape {tuple(shape)} along axis {a}: it is empty")
     return [taps(shape[a], Grid(*grid), kernel) for a, grid in zip(axes, grids, strict=True)]
 
 
@@ -162,21 +162,21 @@ def interpolate(
             is 0; or both `align_corners` and `half_pixel` are set.
     """
     if scale is None and output_size is None:
-        raise ValueError("give scale or output_size")
+        raise ValueError("scale or output_size is required")
     if align_corners and half_pixel:
-        raise ValueError("align_corners and half_pixel exclude each other")
+        raise ValueError("align_corners and half_pixel must not both be True")
     factors = _numbers(scale, "scale") if output_size is None else ()
     count = len(factors) if output_size is None else len(as_ints(output_size))
     first = x.ndim - count - channel_last
     if not 1 <= count <= 3 or first < 0:
-        raise ValueError(f"{'scale' if output_size is None else 'output_size'} has {count} entries; there "
-                         f"must be 1 to 3, one for each spatial axis of x, of shape {x.shape}")
+        raise ValueError(f"{'scale' if output_size is None else 'output_size'} must have 1 to 3 entries, one for "
+                         f"each spatial axis of x, of shape {x.shape}, got {count}")
     before = x.shape[first : first + count]
     after = as_ints(output_size) if output_size is not None else tuple([
         math.floor(factor * n) for factor, n in zip(factors, before, strict=True)
     ])
     if min(before) < 1 or min(after) < 1:
-        raise ValueError(f"x of sizes {before} cannot become {after}: all must be at least 1")
+        raise ValueError(f"cannot resample from sizes {before} to {after}: all must be at least 1")
     centred = mode == "nearest" and half_pixel_for_nn
     grids = []
     for n, m in zip(before, after, strict=True):
@@ -218,23 +218,22 @@ def onnx_resize(
     factors, sizes = _numbers(scales, "scales"), as_ints(sizes)
     name, given = ("scales", factors) if factors else ("sizes", sizes)
     if bool(factors) == bool(sizes) or len(given) != x.ndim:
-        raise ValueError(f"give scales or sizes, with a number for each axis of x, of shape {x.shape}; "
-                         f"got scales={factors} and sizes={sizes}")
+        raise ValueError(f"exactly one of scales and sizes must be given, with a number for each axis of x, of shape "
+                         f"{x.shape}, got scales={factors} and sizes={sizes}")
     after = sizes or tuple([math.floor(factor * n) for factor, n in zip(factors, x.shape, strict=True)])
     if min(x.shape) < 1 or min(after) < 1:
-        raise ValueError(f"{name} {given}: sizes {x.shape} cannot become {after}: all must be at least 1")
+        raise ValueError(f"{name}={given}: cannot resample from {x.shape} to {after}: all sizes must be at least 1")
     factors = factors or tuple([m / n for n, m in zip(x.shape, after, strict=True)])
     cropped = coordinate_transformation_mode == "tf_crop_and_resize"
     ends = _numbers(roi, "roi")
     if cropped and len(ends) != 2 * x.ndim:
-        raise ValueError(f"roi must have a first and a last position for each axis of x, of shape "
-                         f"{x.shape}, got {ends}")
+        raise ValueError(f"roi must have a start and an end for each axis of x, of shape {x.shape}, got {ends}")
     grids = []
     for axis, (n, m, scale) in enumerate(zip(x.shape, after, factors, strict=True)):
         end = (ends[axis], ends[axis + x.ndim]) if cropped else (0.0, 1.0)
         grids.append((m, *_transformed(coordinate_transformation_mode, n, m, scale, *end)))
     if mode == "nearest" and nearest_mode not in ROUNDINGS:
-        raise ValueError(f"nearest_mode {nearest_mode!r} must be one of {', '.join(map(repr, ROUNDINGS))}")
+        raise ValueError(f"nearest_mode must be one of {', '.join(map(repr, ROUNDINGS))}, got {nearest_mode!r}")
     a = -0.75 if cubic_coeff_a is None else cubic_coeff_a
     y = _resized(x, 0, grids, mode, nearest_mode, a, bool(exclude_outside), cropped)
     if not (cropped and extrapolation_value):

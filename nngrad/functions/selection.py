@@ -25,7 +25,7 @@ def diagonal(x: Array, /, offset: int = 0, axis1: int = 0, axis2: int = 1) -> Va
     """
     row, column = axis_of(axis1, x.ndim, "axis1"), axis_of(axis2, x.ndim, "axis2")
     if row == column:
-        raise ValueError(f"axis1 and axis2 are both {row}")
+        raise ValueError(f"axis1 and axis2 must differ, got axis {row} for both")
     others = [i for i in range(x.ndim) if i not in (row, column)]
     first, last = max(-offset, 0), max(offset, 0)
     count = max(min(x.shape[row] - first, x.shape[column] - last), 0)
@@ -43,7 +43,7 @@ def select_item(x: Array, t: Array, /) -> Variable:
         t: (rows,), whole numbers; negative ones count from the end, and one out of range gives NaN.
     """
     if x.ndim != 2 or t.shape != x.shape[:1]:
-        raise ValueError(f"x {x.shape} must have two axes, and t {t.shape} an item for each of its rows")
+        raise ValueError(f"x must be of shape (rows, n) and t (rows,), got {x.shape} and {t.shape}")
     return gather(x, t, axis=1, batch_dims=1)
 
 
@@ -60,5 +60,5 @@ def permutate(x: WithAxis, indices: Array, /, axis: int = 0, inv: bool = False) 
     """
     axis = axis_of(axis, x.ndim, "axis")
     if indices.shape != (x.shape[axis],):
-        raise ValueError(f"indices {indices.shape} must be one for each slice of x {x.shape} along {axis}")
+        raise ValueError(f"indices must be of shape ({x.shape[axis]},), as x has axis {axis}, got {indices.shape}")
     return gather(x, argsort(indices) if inv else indices, axis=axis)

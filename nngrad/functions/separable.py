@@ -25,15 +25,15 @@ def _sizes(x: Any, y: tuple[int, ...], v: Any, h: Any) -> None:
     wide = (batch, channels, sizes[0] + v[1] - 1, sizes[1] + h[1] - 1)
     if (x, v, h) != (wide, (batch, v[1], *sizes), (batch, h[1], *sizes)) or min(v[1], h[1]) < 1:
         raise ValueError(
-            f"x of shape {x}, vertical_kernel {v}, horizontal_kernel {h} and results {y} do not fit: they must be "
-            "(B, C, H + J - 1, W + I - 1), (B, J, H, W), (B, I, H, W) and (B, C, H, W)"
+            "x, vertical_kernel, horizontal_kernel and results must be of shape (B, C, H + J - 1, W + I - 1), "
+            f"(B, J, H, W), (B, I, H, W) and (B, C, H, W), got {x}, {v}, {h} and {y}"
         )
 
 
-def _need_four_axes(**arrays: Any) -> None:
+def _check_four_axes(**arrays: Any) -> None:
     for name, array in arrays.items():
         if array.ndim != 4:
-            raise ValueError(f"{name} of shape {array.shape} must have 4 axes")
+            raise ValueError(f"{name} must have 4 axes, got shape {array.shape}")
 
 
 def _separable_cost(f: Function) -> int:
@@ -46,7 +46,7 @@ def _separable_cost(f: Function) -> int:
     return cost
 
 
-def _over(parts: Any, total: jax.Array, step: Callable[[Any, Any, Any], Any]) -> jax.Array:
+def _fold(parts: Any, total: jax.Array, step: Callable[[Any, Any, Any], Any]) -> jax.Array:
     """`total` after `step(total, i, parts[i])` for each part in turn, in a loop if there are many. Only one product of
     the size of the result exists at a time; there is one for each element of a kernel."""
     if len(parts) <= _MOST_STEPS:
@@ -65,10 +65,10 @@ def _kernels_first(kernels: jax.Array) -> jax.Array:
     return lax.expand_dims(lax.transpose(kernels, (1, 0, 2, 3)), (2,))
 
 
-def _lines(x: jax.Array, horizontal: jax.Array, j: Any, zeros: jax.Array) -> jax.Array:
+def _convolved_rows(x: jax.Array, horizontal: jax.Array, j: Any, zeros: jax.Array) -> jax.Array:
     """`x` from row `j` on, convolved along its rows."""
     below = lax.dynamic_slice_in_dim(x, j, zeros.shape[2], axis=2)
-    return _over(horizontal, zeros, lambda line, i, h: line + h * lax.dynamic_slice_in_dim(below, i, zeros.shape[3], 3))
+    return _fold(horizontal, zeros, lambda line, i, h: line + h * lax.dynamic_slice_in_dim(below, i, zeros.shape[3], 3))
 
 
 def _accurate(*arrays: Array) -> tuple[Any, Any]:
@@ -93,12 +93,12 @@ def adaptive_separable_convolution(x: Array, vertical_kernel: Array, horizontal_
     Returns:
         (B, C, H, W).
     """
-    _need_four_axes(x=x, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
+    _check_four_axes(x=x, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
     (x, v, h), dtype = _accurate(x, vertical_kernel, horizontal_kernel)
     _sizes(x.shape, (*x.shape[:2], *v.shape[2:]), v.shape, h.shape)
     zeros = lax.full((*x.shape[:2], *v.shape[2:]), 0, x.dtype)
     horizontal = _kernels_first(h)
-    y = _over(_kernels_first(v), zeros, lambda y, j, row: y + row * _lines(x, horizontal, j, zeros))
+    y = _fold(_kernels_first(v), zeros, lambda y, j, row: y + row * _convolved_rows(x, horizontal, j, zeros))
     return lax.convert_element_type(y, dtype)
 
 
@@ -114,7 +114,7 @@ def separable_data_grad(y: Array, vertical_kernel: Array, horizontal_kernel: Arr
     Returns:
         (B, C, H + J - 1, W + I - 1).
     """
-    _need_four_axes(y=y, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
+    _check_four_axes(y=y, vertical_kernel=vertical_kernel, horizontal_kernel=horizontal_kernel)
     (y, v, h), dtype = _accurate(y, vertical_kernel, horizontal_kernel)
     batch, channels, height, width = y.shape
     _sizes((batch, channels, height + v.shape[1] - 1, width + h.shape[1] - 1), y.shape, v.shape, h.shape)
@@ -122,11 +122,11 @@ def separable_data_grad(y: Array, vertical_kernel: Array, horizontal_kernel: Arr
     line = lax.full((batch, channels, height, width + h.shape[1] - 1), 0, y.dtype)
 
     def with_row(x: Any, j: Any, row: Any) -> Any:
-        spread = _over(horizontal, line, lambda x, i, h: _added(x, h * (row * y), i, 3))
+        spread = _fold(horizontal, line, lambda x, i, h: _added(x, h * (row * y), i, 3))
         return _added(x, spread, j, 2)
 
     x = lax.full((batch, channels, height + v.shape[1] - 1, line.shape[3]), 0, y.dtype)
-    return lax.convert_element_type(_over(_kernels_first(v), x, with_row), dtype)
+    return lax.convert_element_type(_fold(_kernels_first(v), x, with_row), dtype)
 
 
 def _added(x: jax.Array, part: jax.Array, start: Any, axis: int) -> jax.Array:
@@ -147,7 +147,7 @@ def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> 
     Returns:
         (B, J, H, W).
     """
-    _need_four_axes(y=y, x=x, horizontal_kernel=horizontal_kernel)
+    _check_four_axes(y=y, x=x, horizontal_kernel=horizontal_kernel)
     (y, x, h), dtype = _accurate(y, x, horizontal_kernel)
     rows = x.shape[2] - y.shape[2] + 1
     _sizes(x.shape, y.shape, (y.shape[0], rows, *y.shape[2:]), h.shape)
@@ -155,7 +155,7 @@ def separable_vertical_grad(y: Array, x: Array, horizontal_kernel: Array, /) -> 
     zeros = lax.full(y.shape, 0, y.dtype)
 
     def row(j: Any) -> Any:
-        return (y * _lines(x, horizontal, j, zeros)).sum(1)
+        return (y * _convolved_rows(x, horizontal, j, zeros)).sum(1)
 
     parts = jnp.stack([row(j) for j in range(rows)]) if rows <= _MOST_STEPS else lax.map(row, lax.iota(jnp.int32, rows))
     return lax.convert_element_type(lax.transpose(parts, (1, 0, 2, 3)), dtype)
@@ -173,7 +173,7 @@ def separable_horizontal_grad(y: Array, x: Array, vertical_kernel: Array, /) -> 
     Returns:
         (B, I, H, W).
     """
-    _need_four_axes(y=y, x=x, vertical_kernel=vertical_kernel)
+    _check_four_axes(y=y, x=x, vertical_kernel=vertical_kernel)
     _sizes(
         x.shape, y.shape, vertical_kernel.shape, (y.shape[0], x.shape[3] - y.shape[3] + 1, *y.shape[2:])
     )

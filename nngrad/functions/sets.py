@@ -49,8 +49,8 @@ def searchsorted(sorted_sequence: Array, values: Array, /, right: bool | None = 
     """
     lead = sorted_sequence.shape[:-1]
     if not sorted_sequence.ndim or not values.ndim or values.shape[:-1] != lead:
-        raise ValueError(f"sorted_sequence {sorted_sequence.shape} and values {values.shape} must have the same axes "
-                         "before the last")
+        raise ValueError("sorted_sequence and values must have the same shape except along the last axis, got "
+                         f"{sorted_sequence.shape} and {values.shape}")
     sequence, sought = alike(sorted_sequence, values)
     rows, count = math.prod(lead), sequence.shape[-1]
     sequence, sought = lax.reshape(sequence, (rows, count)), lax.reshape(sought, (rows, values.shape[-1]))
@@ -111,7 +111,7 @@ def known_values(x: Variable) -> Any:
     try:
         return x.data.view
     except ValueError as error:
-        raise ValueError(f"the size of the result depends on values; give size= where they are not known yet. "
+        raise ValueError(f"the size of the result depends on values that are not known yet. Pass size=. "
                          f"({error})") from None
 
 
@@ -174,13 +174,13 @@ def bool_scatter(input: Array, mask: AnyShape, output: Array | None = None, /) -
         An array in the shape of `output`; without it `(*mask.shape, *rest)`.
     """
     if not input.ndim:
-        raise ValueError("input must have an axis for the elements, got a number")
+        raise ValueError("input must have at least one axis, got a scalar")
     shape = (*mask.shape, *input.shape[1:])
     if output is not None:
         _check_mask(output, mask, "output")
         if math.prod(output.shape[mask.ndim :]) != math.prod(input.shape[1:]):
-            raise ValueError(f"output {output.shape} must have slices of as many elements as input "
-                             f"{input.shape}, below the axes of mask {mask.shape}")
+            raise ValueError(f"output must have as many elements after the axes of mask {mask.shape} as input "
+                             f"{input.shape} has after axis 0, got shape {output.shape}")
         shape = output.shape
     ranks = true_ranks(mask)
     # Where the mask is 0, the index is out of range: nothing is taken, and there is no gradient.
@@ -206,7 +206,7 @@ def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
         ValueError: `mask` does not broadcast to the shape of `data`.
     """
     if mask.ndim > data.ndim or any(n not in (1, m) for n, m in zip(mask.shape[::-1], data.shape[::-1], strict=False)):
-        raise ValueError(f"mask {mask.shape} does not broadcast to the shape {data.shape} of data")
+        raise ValueError(f"mask of shape {mask.shape} does not broadcast to the shape of data, {data.shape}")
     aligned = movement.reshape(mask, shape=(*[1] * (data.ndim - mask.ndim), *mask.shape))
     return where(aligned, array.filled_like(data, value), data)
 
@@ -214,7 +214,7 @@ def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
 def _check_mask(x: Variable, mask: Variable, name: str) -> None:
     """Raise a ValueError unless `x` begins with the axes of `mask`."""
     if x.shape[: mask.ndim] != mask.shape or not mask.ndim:
-        raise ValueError(f"{name} {x.shape} must begin with the axes of mask {mask.shape}, at least one")
+        raise ValueError(f"{name} must begin with the axes of mask {mask.shape}, one or more, got shape {x.shape}")
 
 
 # ---------------------------------------------------------------- distinct elements
@@ -248,12 +248,12 @@ def distinct(
         fits = jnp.sum(counts > 0) == size
         y = lax.slice_in_dim(y, 0, size, 1, axis)
         index, counts = index[:size], counts[:size]
-        nothing = np.nan if jnp.issubdtype(y.dtype, jnp.floating) else _least(y.dtype)
+        nothing = np.nan if jnp.issubdtype(y.dtype, jnp.floating) else _smallest_value(y.dtype)
         y = lax.select(lax.broadcast(fits, y.shape), y, lax.full_like(y, nothing))
     return (y, *[lax.convert_element_type(jnp.reshape(each, (-1,)), jnp.int32) for each in (index, inverse, counts)])
 
 
-def _least(dtype: Any) -> Any:
+def _smallest_value(dtype: Any) -> Any:
     return False if np.dtype(dtype).kind == "b" else np.iinfo(dtype).min
 
 
@@ -283,7 +283,7 @@ def unique(
             where values are not known, as in the body of a loop.
     """
     if not flatten and axis is None:
-        raise ValueError("give an axis where flatten is False")
+        raise ValueError("axis is required with flatten=False")
     along = None if flatten or axis is None else axis_of(axis, x.ndim, "axis")
     if size is None:
         count, whole = np.unique(known_values(x), axis=along).shape[0 if along is None else along], True
@@ -291,13 +291,13 @@ def unique(
         count, whole = _count(x, size)
     y, index, inverse, counts = distinct(x, size=count, axis=along, whole=whole)
     if not sorted and inverse.size:
-        y, index, inverse, counts = _as_they_come(y, index, inverse, counts, along or 0)
+        y, index, inverse, counts = _in_first_occurrence_order(y, index, inverse, counts, along or 0)
     parts = (y, *[each for each, wanted in ((index, with_index), (inverse, with_inverse), (counts, with_counts))
                   if wanted])
     return parts if len(parts) > 1 else y
 
 
-def _as_they_come(
+def _in_first_occurrence_order(
     y: Variable, index: Variable, inverse: Variable, counts: Variable, axis: int
 ) -> tuple[Variable, Variable, Variable, Variable]:
     """The same results, in the order of first occurrence."""

@@ -41,7 +41,7 @@ def squeeze(x: AnyArray, /, axis: Axes | None = None) -> Variable:
         gone = axes_of(axis, x.ndim, "axis")
         for i in gone:
             if x.shape[i] != 1:
-                raise ValueError(f"axis {i} of shape {x.shape} is of size {x.shape[i]}, not 1")
+                raise ValueError(f"axis must be of size 1, got axis {i} of shape {x.shape}")
     return reshape(x, shape=tuple([n for i, n in enumerate(x.shape) if i not in gone]))
 
 
@@ -67,7 +67,7 @@ def moveaxis(x: AnyArray, /, source: Ints, destination: Ints) -> Variable:
     """
     old, new = _each(source, x.ndim, "source"), _each(destination, x.ndim, "destination")
     if len(old) != len(new):
-        raise ValueError(f"source names {len(old)} axes and destination {len(new)}")
+        raise ValueError(f"source and destination must have equally many axes, got {len(old)} and {len(new)}")
     return _in_order(x, _moved(x.ndim, dict(zip(new, old, strict=True))))
 
 
@@ -116,7 +116,7 @@ def rollaxis(x: AnyArray, /, axis: int, start: int = 0) -> Variable:
     moving = axis_of(axis, x.ndim, "axis")
     before = start + x.ndim if start < 0 else start
     if not 0 <= before <= x.ndim:
-        raise ValueError(f"start {start} is out of range for {x.ndim} axes")
+        raise ValueError(f"start {start} is out of range for an array of {x.ndim} axes")
     return _in_order(x, _moved(x.ndim, {before - (before > moving): moving}))
 
 
@@ -131,7 +131,7 @@ def fliplr(x: Array, /) -> Variable:
         ValueError: `x` has fewer axes.
     """
     if x.ndim < 2:
-        raise ValueError(f"x of shape {x.shape} has no second axis")
+        raise ValueError(f"x must have at least 2 axes, got shape {x.shape}")
     return flip(x, axes=1)
 
 
@@ -146,7 +146,7 @@ def flipud(x: Array, /) -> Variable:
         ValueError: `x` has no axes.
     """
     if x.ndim < 1:
-        raise ValueError("x has no axis")
+        raise ValueError("x must have at least one axis, got a scalar")
     return flip(x, axes=0)
 
 
@@ -174,7 +174,7 @@ def repeat(x: AnyArray, /, repeats: Ints, axis: int | None = None) -> Variable:
         apart = broadcast(reshape(x, shape=(*before, size, 1, *behind)), shape=(*before, size, counts[0], *behind))
         return reshape(apart, shape=(*before, size * counts[0], *behind))
     if len(counts) != size:
-        raise ValueError(f"repeats has {len(counts)} numbers, and axis {axis} of {x.shape} {size} indices")
+        raise ValueError(f"repeats must have {size} entries for axis {axis} of x of shape {x.shape}, got {len(counts)}")
     taken: Variable = x[(*[slice(None)] * axis, [i for i, n in enumerate(counts) for _ in range(n)])]
     return taken
 
@@ -194,7 +194,7 @@ def depth2space(x: Array, /, r: AtLeastOne) -> Variable:
     """
     n, depth, height, width = _image(x)
     if depth % r**2:
-        raise ValueError(f"the {depth} channels are no multiple of r^2 = {r**2}")
+        raise ValueError(f"the number of channels must be a multiple of r^2 = {r**2}, got {depth}")
     blocks = transpose(reshape(x, shape=(n, r, r, depth // r**2, height, width)), axes=(0, 3, 4, 1, 5, 2))
     return reshape(blocks, shape=(n, depth // r**2, height * r, width * r))
 
@@ -212,7 +212,7 @@ def space2depth(x: Array, /, r: AtLeastOne) -> Variable:
     """
     n, depth, height, width = _image(x)
     if height % r or width % r:
-        raise ValueError(f"the height {height} and the width {width} must be multiples of r = {r}")
+        raise ValueError(f"height and width must be multiples of r = {r}, got {height} and {width}")
     blocks = reshape(x, shape=(n, depth, height // r, r, width // r, r))
     return reshape(transpose(blocks, axes=(0, 3, 5, 1, 2, 4)), shape=(n, depth * r**2, height // r, width // r))
 
@@ -251,12 +251,12 @@ def shift(
     """
     shifts = as_ints(shifts or ())
     if len(shifts) > x.ndim:
-        raise ValueError(f"shifts {shifts} are more than the {x.ndim} axes of x")
+        raise ValueError(f"shifts must have at most {x.ndim} entries, one for each axis of x, got {shifts}")
     y: Variable = x
     for axis, by in enumerate(shifts, x.ndim - len(shifts)):
         n = x.shape[axis]
         if by and not n:
-            raise ValueError(f"axis {axis} of x of shape {x.shape} has no elements to shift")
+            raise ValueError(f"cannot shift x of shape {x.shape} along axis {axis}: it is empty")
         if by and border_mode == "nearest":
             by = max(-n, min(by, n))
             widths = [w for a in range(axis, x.ndim) for w in ((max(by, 0), max(-by, 0)) if a == axis else (0, 0))]

@@ -59,7 +59,7 @@ def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """
     places = _places(key, shape)
     if y.shape != _shape_of(key):
-        raise ValueError(f"y of shape {y.shape} must have the shape {_shape_of(key)} of what key takes")
+        raise ValueError(f"y must have the shape that key selects, {_shape_of(key)}, got {y.shape}")
     y = lax.rev(lax.reshape(y, [p[1] for p in places]), [i for i, p in enumerate(places) if p[3]])
     margins = [
         (low, n - low - ((count - 1) * step + 1 if count else 0), step - 1)
@@ -73,12 +73,12 @@ def _places(key: tuple[Entry, ...], shape: Sequence[int]) -> list[tuple[int, int
     taken in descending order."""
     entries = [(e, 1, 1) if isinstance(e, int) else e for e in key if e is not None]
     if len(entries) != len(shape):
-        raise ValueError(f"key {key} has entries for {len(entries)} axes, but there are {len(shape)}")
+        raise ValueError(f"key must have entries for {len(shape)} axes, got {len(entries)} in {key}")
     places = []
     for axis, ((start, count, step), n) in enumerate(zip(entries, shape, strict=True)):
         last = start + (count - 1) * step
         if step == 0 or count < 0 or (count and not (0 <= start < n and 0 <= last < n)):
-            raise ValueError(f"key {key} reaches beyond axis {axis} of size {n}")
+            raise ValueError(f"key {key} is out of range for axis {axis} of size {n}")
         low = 0 if count == 0 else last if step < 0 else start
         single = type(count) is int and count <= 1  # a symbolic size is not known to be 1
         places.append((low, count, 1 if single else abs(step), step < 0 and not single))
@@ -107,7 +107,7 @@ def slice(
     for name, values in (("start", start), ("stop", stop), ("step", step)):
         values = values if isinstance(values, tuple) else (values,) * (values is not None)
         if len(values) > x.ndim:
-            raise ValueError(f"{name} has {len(values)} entries for an array of {x.ndim} axes")
+            raise ValueError(f"{name} must have at most {x.ndim} entries, one for each axis, got {len(values)}")
         parts.append((None,) * (x.ndim - len(values)) + values)
     try:
         key = tuple(window(builtins.slice(*part), n) for part, n in zip(zip(*parts, strict=True), x.shape, strict=True))
@@ -140,7 +140,7 @@ def take_points(
             axes of `x`, sizes of `rows` differ, `at` is out of range, or `outside` is neither 0 nor NaN.
     """
     if not (outside == 0 or math.isnan(outside)):
-        raise ValueError(f"outside: expected 0 or NaN, got {outside}")  # any other number would make it non-linear
+        raise ValueError(f"outside must be 0 or NaN, got {outside}")  # any other number would make it non-linear
     axes = as_ints(axes)
     numbers, window_shape = _point_axes(x.shape, indices, axes, at, rows)
     own, of_points = _in_order(rows)
@@ -176,7 +176,7 @@ def put_points(y: Array, indices: Array, /, axes: Ints, shape: Shape, at: int = 
     rest = [n for i, n in enumerate(shape) if i not in axes and i not in own]
     expected = (*rest[:at], *indices.shape[:-1], *rest[at:])
     if y.shape != expected:
-        raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what is taken at the indices")
+        raise ValueError(f"y must have the shape that indices select, {expected}, got {y.shape}")
     if not all(shape):
         return lax.full(shape, 0, y.dtype)
     dimensions = lax.ScatterDimensionNumbers(update_window_dims=numbers, inserted_window_dims=tuple(sorted(axes)),
@@ -192,18 +192,18 @@ def _point_axes(
     """The axes of the result that come from `shape`, and the shape of one slice."""
     ndim = len(shape)
     if indices.ndim == 0 or indices.shape[-1] != len(axes):
-        raise ValueError(f"indices of shape {indices.shape} must hold one index for each of the axes {axes} last")
+        raise ValueError(f"indices must be of shape (..., {len(axes)}) for axes {axes}, got {indices.shape}")
     points = indices.ndim - 1
     named = (*axes, *[a for a, _ in rows])
     if len(set(named)) != len(named) or any(not 0 <= a < ndim for a in named):
-        raise ValueError(f"axes {axes} and those of rows {rows} must be different ones of the {ndim} axes")
+        raise ValueError(f"axes and rows must name distinct axes between 0 and {ndim - 1}, got {axes} and {rows}")
     if len({p for _, p in rows}) != len(rows) or any(not 0 <= p < points for _, p in rows):
-        raise ValueError(f"rows {rows} must name different ones of the {points} axes of the points")
+        raise ValueError(f"rows must name distinct axes of the points, between 0 and {points - 1}, got {rows}")
     if any(shape[a] != indices.shape[p] for a, p in rows):
-        raise ValueError(f"rows {rows} must pair axes of one size, got shapes {tuple(shape)} and {indices.shape[:-1]}")
+        raise ValueError(f"rows must pair axes of equal size, got {rows} for {tuple(shape)} and {indices.shape[:-1]}")
     rest = ndim - len(named)
     if not 0 <= at <= rest:
-        raise ValueError(f"at {at} must be between 0 and {rest}")
+        raise ValueError(f"at must be between 0 and {rest}, got {at}")
     numbers = (*range(at), *range(at + points, rest + points))
     return numbers, tuple(1 if i in named else n for i, n in enumerate(shape))
 

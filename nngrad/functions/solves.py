@@ -67,10 +67,10 @@ def triangular_solve(
 def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Variable]) -> Variable:
     """Apply `solve` to matrices and right-hand sides with the same leading axes, in one floating dtype."""
     if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"A of shape {a.shape} must hold square matrices in its last two axes")
+        raise ValueError(f"A must hold square matrices in its last two axes, got shape {a.shape}")
     vector = b.ndim == 1
     if not b.ndim or b.shape[-1 if vector else -2] != a.shape[-1]:
-        raise ValueError(f"B of shape {b.shape} must have {a.shape[-1]} rows for A of shape {a.shape}")
+        raise ValueError(f"B must have {a.shape[-1]} rows for A of shape {a.shape}, got shape {b.shape}")
     dtype = jnp.promote_types(a.dtype, b.dtype)
     dtype = dtype if jnp.issubdtype(dtype, jnp.floating) else jnp.promote_types(dtype, jnp.float32)
     a, b = [in_dtype(x, dtype) for x in (a, b)]

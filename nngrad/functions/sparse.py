@@ -68,8 +68,8 @@ def _product(matrix: CooMatrix, dense: Any, is_turned: bool, is_dense_turned: bo
     if is_dense_turned and dense.ndim > 1:
         dense = swapaxes(dense, -1, -2)
     if dense.ndim != data.ndim + 1 or dense.shape[-2] != columns or dense.shape[:-2] != data.shape[:-1]:
-        raise ValueError(f"sparse_matmul: {name} of shape {(*data.shape[:-1], rows, columns)} and {other} of shape "
-                         f"{dense.shape}, as they are multiplied, do not fit")
+        raise ValueError(f"sparse_matmul: cannot multiply {name} and {other}, of shapes "
+                         f"{(*data.shape[:-1], rows, columns)} and {dense.shape} after transposition")
     batch, width = dense.shape[:-2], dense.shape[-1]
     if batch:  # as one block-diagonal matrix
         block = np.arange(batch[0])[:, None]
@@ -84,8 +84,8 @@ def _places(matrix: CooMatrix, data: Variable, name: str) -> tuple[Any, Any]:
     """Rows and columns of the elements, checked."""
     row, column = np.asarray(matrix.row), np.asarray(matrix.col)
     if data.ndim not in (1, 2) or row.shape != data.shape or column.shape != data.shape:
-        raise ValueError(f"sparse_matmul: {name}: data {data.shape}, row {row.shape} and col {column.shape} must have "
-                         "one shape, (elements,) or (batch, elements)")
+        raise ValueError(f"sparse_matmul: data, row and col of {name} must have the same shape, (elements,) or "
+                         f"(batch, elements), got {data.shape}, {row.shape} and {column.shape}")
     for places, size, axis in ((row, matrix.shape[0], "row"), (column, matrix.shape[1], "col")):
         if places.dtype.kind not in "iu" or (places.size and not -1 <= places.min() <= places.max() < size):
             raise ValueError(f"sparse_matmul: {name}.{axis} must hold whole numbers from 0 to {size - 1}, or -1")

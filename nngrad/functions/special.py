@@ -197,7 +197,7 @@ def polygamma(n: int, x: Variable) -> Variable:
         ValueError: `n` is not from 0 to 100.
     """
     if isinstance(n, bool) or not isinstance(n, int):
-        raise TypeError(f"polygamma: n must be an int, which is the same for all elements, got {n!r}")
+        raise TypeError(f"polygamma: n must be an int, the same for all elements, got {n!r}")
     if not 0 <= n <= 100:
         raise ValueError(f"polygamma: n must be from 0 to 100, got {n}")
     return digamma(x) if n == 0 else digamma_derivative(x, order=n)
@@ -236,5 +236,5 @@ def zeta(x: float, q: Variable) -> Variable:
         ValueError: `x` is not above 1.
     """
     if isinstance(x, Variable):
-        raise TypeError("zeta: x must be a number: there is no derivative with respect to the exponent")
+        raise TypeError("zeta: x must be a number, got a Variable: there is no derivative with respect to the exponent")
     return hurwitz_zeta(q, x=x)

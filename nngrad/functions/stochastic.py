@@ -34,7 +34,7 @@ _FLOAT32_MAX = float(np.finfo(np.float32).max)
 def key_leaf(seed: int, function: str) -> Variable:
     """A leaf that draws a new key at every `forward()`."""
     if seed < -1:
-        raise ValueError(f"{function}: seed must be -1, for the stream that nngrad.seed starts, or more; got {seed}")
+        raise ValueError(f"{function}: seed must be at least 0, or -1 for the stream of nngrad.seed, got {seed}")
     return drawn_leaf(_KEY, key_source(seed), f"{function}/key")
 
 
@@ -87,7 +87,7 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
         ValueError: `low` is above `high`, or the range is not finite in float32.
     """
     if not low <= high or not max(abs(low), abs(high), high - low) <= _FLOAT32_MAX:
-        raise ValueError(f"low must not be above high, and both finite in float32, got low={low}, high={high}")
+        raise ValueError(f"low must not exceed high, and both must be finite in float32, got low={low}, high={high}")
     y = jax.random.uniform(typed_key(key), shape, jnp.float32)
     y = y * np.float32(high - low) + np.float32(low)
     # Rounding may reach `high`, which is excluded.
@@ -108,7 +108,7 @@ def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) ->
         ValueError: `sigma` is negative, or `mu` or `sigma` is not finite in float32.
     """
     if not sigma >= 0 or not max(abs(mu), sigma) <= _FLOAT32_MAX:
-        raise ValueError(f"sigma must not be negative, and both finite in float32, got mu={mu}, sigma={sigma}")
+        raise ValueError(f"mu and sigma >= 0 must be finite in float32, got mu={mu}, sigma={sigma}")
     return jax.random.normal(typed_key(key), shape, jnp.float32) * np.float32(sigma) + np.float32(mu)
 
 
@@ -125,7 +125,7 @@ def integers(key: Array, /, low: int = 0, high: int = 1, shape: Shape = ()) -> j
         ValueError: `low` is not below `high`, or one of them does not fit int32.
     """
     if not _INT32.min <= low < high <= _INT32.max:
-        raise ValueError(f"low must be below high, and both fit int32, got low={low}, high={high}")
+        raise ValueError(f"low must be below high, and both must fit into int32, got low={low}, high={high}")
     return jax.random.randint(typed_key(key), shape, np.int32(low), np.int32(high), jnp.int32)
 
 
@@ -148,9 +148,9 @@ def distinct_integers(key: Array, /, count: int, high: int) -> jax.Array:
         ValueError: `count` is not from 0 to `high`, or `high` is not positive or does not fit int32.
     """
     if not 1 <= high <= _INT32.max:
-        raise ValueError(f"high must be at least 1 and fit int32, got {high}")
+        raise ValueError(f"high must be at least 1 and fit into int32, got {high}")
     if not 0 <= count <= high:
-        raise ValueError(f"count must be from 0 to high = {high}, of which each comes once; got {count}")
+        raise ValueError(f"count must be between 0 and high={high}, got {count}")
     of_set, of_order = jax.random.split(typed_key(key))
     if not count:
         return jnp.zeros(0, jnp.int32)

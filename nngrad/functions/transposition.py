@@ -18,7 +18,7 @@ def transposed(linear: Callable[[Any], Any], shape: Shape, y: Any, name: str) ->
     x = jax.ShapeDtypeStruct(tuple(shape) if has_name(shape) else as_shape(shape), y.dtype)
     expected = jax.eval_shape(linear, x).shape
     if y.shape != expected:
-        raise ValueError(f"{name} of shape {y.shape} must have the shape {expected} of what is transposed")
+        raise ValueError(f"{name} must be of shape {expected}, got {y.shape}")
     result: jax.Array
     (result,) = jax.linear_transpose(linear, x)(y)
     return result

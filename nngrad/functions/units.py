@@ -21,7 +21,7 @@ def maxout(x: WithAxis, /, pool_size: int, axis: int = 1) -> Variable:
     """
     axis = axis_of(axis, x.ndim, "axis")
     if pool_size < 1 or x.shape[axis] % pool_size:
-        raise ValueError(f"pool_size: size {x.shape[axis]} along axis {axis} is no multiple of {pool_size}")
+        raise ValueError(f"pool_size must divide the size {x.shape[axis]} of axis {axis}, got {pool_size}")
     shape = (*x.shape[:axis], x.shape[axis] // pool_size, pool_size, *x.shape[axis + 1 :])
     result: Variable = maximum(reshape(x, shape=shape), axis=axis + 1)
     return result
@@ -39,7 +39,7 @@ def scaled_swish(x: Array, beta: Array, /) -> Variable:
         ValueError: The sizes differ.
     """
     if x.shape[1 : 1 + beta.ndim] != beta.shape:
-        raise ValueError(f"beta {beta.shape} must have the sizes of x {x.shape} from axis 1 on")
+        raise ValueError(f"beta must have the sizes of x {x.shape} from axis 1 on, got shape {beta.shape}")
     beta = reshape(beta, shape=(*beta.shape, *(1,) * (x.ndim - 1 - beta.ndim)))
     result: Variable = x * sigmoid(beta * x)
     return result
@@ -48,8 +48,8 @@ def scaled_swish(x: Array, beta: Array, /) -> Variable:
 def _gates(c: Variable, x: Variable, names: str) -> tuple[Variable, ...]:
     """The four gates, interleaved in `x`, each in the shape of a state."""
     if c.ndim < 2 or x.ndim != c.ndim or x.shape[1] != 4 * c.shape[1] or x.shape[2:] != c.shape[2:]:
-        raise ValueError(f"{names} of shapes {c.shape} and {x.shape} do not fit: along axis 1 there must "
-                         "be four times as many gates as states")
+        raise ValueError(f"{names} must be of shape (batch, n, *more) and (batch, 4 n, *more), got {c.shape} "
+                         f"and {x.shape}")
     return split(reshape(x, shape=(x.shape[0], c.shape[1], 4, *x.shape[2:])), axis=2)
 
 
@@ -70,7 +70,7 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
     a, i, f, o = _gates(c_prev, x, "c_prev and x")
     rows = x.shape[0]
     if rows > c_prev.shape[0]:
-        raise ValueError(f"x has {rows} rows, and c_prev only {c_prev.shape[0]}")
+        raise ValueError(f"x must have at most {c_prev.shape[0]} rows, as c_prev has, got {rows}")
     going = c_prev if rows == c_prev.shape[0] else c_prev[:rows]
     c = tanh(a) * sigmoid(i) + going * sigmoid(f)
     h = tanh(c) * sigmoid(o)
@@ -94,8 +94,8 @@ def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple
         The state and the output, both (batch, n, *more).
     """
     if c_prev1.shape != c_prev2.shape or c_prev1.shape[:1] != x1.shape[:1] or x1.shape != x2.shape:
-        raise ValueError(f"c_prev1 {c_prev1.shape} and c_prev2 {c_prev2.shape}, x1 {x1.shape} and x2 "
-                         f"{x2.shape} must have the same shapes, and all one batch")
+        raise ValueError("c_prev1 and c_prev2 must have the same shape, x1 and x2 too, and all the same batch size, "
+                         f"got {c_prev1.shape}, {c_prev2.shape}, {x1.shape} and {x2.shape}")
     a1, i1, f1, o1 = _gates(c_prev1, x1, "c_prev1 and x1")
     a2, i2, f2, o2 = _gates(c_prev2, x2, "c_prev2 and x2")
     c = tanh(a1) * sigmoid(i1) + tanh(a2) * sigmoid(i2) + c_prev1 * sigmoid(f1) + c_prev2 * sigmoid(f2)

@@ -46,7 +46,7 @@ def cell_fraction(x: Array, /, size: int, padding: str) -> jax.Array:
     Raises:
         ValueError: `padding` is unknown.
     """
-    held, _ = _held(floating(x), size, padding)
+    held, _ = _mapped(floating(x), size, padding)
     return lax.sub(held, _first_corner(held, size, padding))
 
 
@@ -57,7 +57,7 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
     Args:
         ...: As for `cell_fraction`.
     """
-    return _held(floating(x), size, padding)[1]
+    return _mapped(floating(x), size, padding)[1]
 
 
 @op(axes=rows_of((0,)))
@@ -79,10 +79,10 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
     """
     sizes = as_ints(sizes)
     if x.ndim != 3 or x.shape[2] != len(sizes):
-        raise ValueError(f"x of shape {x.shape} must be (batch, Q, {len(sizes)}), for sizes {sizes}")
+        raise ValueError(f"x must be of shape (batch, Q, {len(sizes)}) for sizes {sizes}, got {x.shape}")
     along = []
     for d, size in enumerate(sizes):
-        held, _ = _held(floating(lax.index_in_dim(x, d, 2, keepdims=False)), size, padding)
+        held, _ = _mapped(floating(lax.index_in_dim(x, d, 2, keepdims=False)), size, padding)
         if nearest:
             half = lax.full_like(held, 0.5)
             away = lax.select(lax.lt(held, lax.full_like(held, 0)), lax.ceil(held - half), lax.floor(held + half))
@@ -90,7 +90,7 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
         else:
             first = _first_corner(held, size, padding)
             corners = [first, first + lax.full_like(first, 1)]
-        along.append([_whole(each, size) for each in corners])
+        along.append([_as_index(each, size) for each in corners])
     found = []
     for corner in itertools.product(*reversed(along)):
         place, inside = lax.full_like(corner[0], 0), lax.full(corner[0].shape, True)
@@ -101,7 +101,7 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
     return lax.concatenate(found, 1)
 
 
-def _held(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
+def _mapped(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
     """Positions mapped into the image as `padding` says, and the derivative of that map."""
     one, zero = lax.full_like(x, 1), lax.full_like(x, 0)
     if padding == "zero":
@@ -118,7 +118,7 @@ def _held(x: jax.Array, size: int, padding: str) -> tuple[jax.Array, jax.Array]:
         x = lax.select(ahead, far, lax.full_like(x, 2 * length) - far) - lax.full_like(x, edge)
         slope = lax.select(ahead, one, -one)
     elif padding != "repeat":
-        raise ValueError(f"padding {padding!r} must be one of {', '.join(map(repr, PADDINGS))}")
+        raise ValueError(f"padding must be one of {', '.join(map(repr, PADDINGS))}, got {padding!r}")
     last = lax.full_like(x, size - 1)
     between = (x >= zero) & ((x <= last) if padding == "mirror" else (x < last))
     return lax.clamp(zero, x, last), lax.select(between, slope, zero)
@@ -129,7 +129,7 @@ def _first_corner(held: jax.Array, size: int, padding: str) -> jax.Array:
     return first if padding == "zero" else lax.min(first, lax.full_like(first, max(size - 2, 0)))
 
 
-def _whole(x: jax.Array, size: int) -> jax.Array:
+def _as_index(x: jax.Array, size: int) -> jax.Array:
     """`x` as int32; numbers far outside of the image stay outside."""
     return lax.convert_element_type(lax.clamp(lax.full_like(x, -1), x, lax.full_like(x, size)), jnp.int32)
 
@@ -181,10 +181,9 @@ def affine_grid(theta: Array, /, size: Ints, align_corners: bool = False) -> Var
     size = as_ints(size)
     count = len(size)
     if count not in (2, 3) or min(size) < 1:
-        raise ValueError(f"size {size} must be (height, width) or (depth, height, width)")
+        raise ValueError(f"size must be (height, width) or (depth, height, width), all at least 1, got {size}")
     if theta.ndim != 3 or theta.shape[1:] != (count, count + 1):
-        shape = f"(batch, {count}, {count + 1})"
-        raise ValueError(f"theta of shape {theta.shape} must be {shape} for size {size}")
+        raise ValueError(f"theta must be of shape (batch, {count}, {count + 1}) for size {size}, got {theta.shape}")
     refuse_too_many((count + 1) * math.prod(size), size=size)
     along = [_evenly(n, align_corners) for n in size]
     mesh = [*np.meshgrid(*along, indexing="ij")][::-1]
@@ -233,11 +232,11 @@ def warp_by_grid(
     """
     count = x.ndim - 2
     if count not in (2, 3) or grid.ndim != x.ndim or grid.shape[-1] != count or grid.shape[0] != x.shape[0]:
-        raise ValueError(f"x of shape {x.shape} and grid of shape {grid.shape} must be (batch, C, *sizes)"
-                         " and (batch, *output sizes, number of sizes), with 2 or 3 sizes")
+        raise ValueError("x and grid must be of shape (batch, C, *sizes) and (batch, *output sizes, number of sizes), "
+                         f"with 2 or 3 sizes, got {x.shape} and {grid.shape}")
     sizes = x.shape[1:-1] if channel_last else x.shape[2:]
     if min(sizes) < 1:
-        raise ValueError(f"x of shape {x.shape} has an empty spatial axis")
+        raise ValueError(f"x must have nonempty spatial axes, got shape {x.shape}")
     padding = "mirror" if padding_mode == "reflect" and align_corners else padding_mode
     batch, outputs = x.shape[0], grid.shape[1:-1]
     grid = reshape(_wide(grid), shape=(batch, math.prod(outputs), count))
@@ -265,8 +264,8 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
         ValueError: The shapes do not fit, or an image is empty.
     """
     if data.ndim != 4 or flow.shape != (data.shape[0], 2, *data.shape[2:]) or min(data.shape[2:]) < 1:
-        raise ValueError(f"data of shape {data.shape} and flow of shape {flow.shape} must be "
-                         "(batch, C, height, width) and (batch, 2, height, width)")
+        raise ValueError("data and flow must be of shape (batch, C, height, width) and (batch, 2, height, width), got "
+                         f"{data.shape} and {flow.shape}")
     sizes = data.shape[2:]
     count = math.prod(sizes)
     moved = transpose(reshape(_wide(flow), shape=(data.shape[0], 2, count)), axes=(0, 2, 1))

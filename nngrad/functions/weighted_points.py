@@ -102,7 +102,7 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
     y, x = alike(floating(y), floating(x))
     expected = _sums_shape(x.shape, indices.shape[2], channel_last)
     if y.shape != expected:
-        raise ValueError(f"y of shape {y.shape} must have the shape {expected} of what weighted_points gives")
+        raise ValueError(f"y must have the shape of the result of weighted_points, {expected}, got {y.shape}")
     y, x = widened(y), widened(x)
     found = [
         lax.reduce_sum(lax.mul(y, taken), (2 if channel_last else 1,)) for (taken,) in _points(x, indices, channel_last)
@@ -113,10 +113,10 @@ def weighted_points_weight_grad(y: Array, x: Array, indices: Array, /, channel_l
 def _check(first: Shape, second: Shape, indices: Shape, name: str, other: str, sums: int | None = None) -> None:
     """Raise a ValueError unless batch sizes agree, and weights and indices have one shape with `sums` sums."""
     if len(first) != 3 or len(indices) != 3 or second != indices or first[0] != indices[0]:
-        raise ValueError(f"{name} of shape {first}, {other} of shape {second} and indices of shape {indices} must be "
-                         "(batch, C, points), (batch, K, Q) and (batch, K, Q)")
+        raise ValueError(f"{name}, {other} and indices must be of shape (batch, C, points), (batch, K, Q) and "
+                         f"(batch, K, Q), got {first}, {second} and {indices}")
     if sums not in (None, indices[2]):
-        raise ValueError(f"{name} of shape {first} must hold a sum for each of the {indices[2]} of indices")
+        raise ValueError(f"{name} must hold {indices[2]} sums, as many as indices, got shape {first}")
 
 
 def _sums_shape(shape: Shape, sums: int, channel_last: bool) -> tuple[int, ...]:

@@ -31,8 +31,8 @@ def average(x: Array, axis: Axes | None = None, weights: Array | None = None, ke
     axes = axes_of(axis if axis is None else as_axes(axis), x.ndim, "average: axis")
     along = tuple(x.shape[a] for a in axes)
     if weights.shape not in (along, x.shape):
-        raise ValueError(f"average: weights {weights.shape} must have the shape {x.shape} of x, or {along} of its axes "
-                         f"{axes}")
+        raise ValueError(f"average: weights must have the shape of x, {x.shape}, or that of axes {axes}, {along}, got "
+                         f"{weights.shape}")
     if weights.shape != x.shape:
         weights = reshape(weights, shape=tuple(n if i in axes else 1 for i, n in enumerate(x.shape)))
     total = sum(x * weights, axis=axes, keepdims=keepdims)
@@ -55,7 +55,7 @@ def batch_l2_norm_squared(x: Array, /) -> Variable:
         ValueError: `x` has no axes.
     """
     if not x.ndim:
-        raise ValueError("x must have a batch axis, but it is a scalar")
+        raise ValueError("x must have a batch axis, got a scalar")
     return sum(x * x, axis=tuple(range(1, x.ndim)))
 
 
@@ -63,7 +63,7 @@ def _placed(x: Variable, y: Variable, axis: int) -> Variable:
     """`y` with axes of size 1 added, so that its own match those of `x` from `axis` on."""
     first = axis_of(axis, x.ndim, "axis") if x.ndim else 0
     if x.shape[first : first + y.ndim] != y.shape:
-        raise ValueError(f"y of shape {y.shape} must have the sizes of x {x.shape} from axis {axis} on")
+        raise ValueError(f"y must have the sizes of x {x.shape} from axis {axis} on, got shape {y.shape}")
     shape = (1,) * first + y.shape + (1,) * (x.ndim - first - y.ndim)
     return y if y.shape == shape else reshape(y, shape=shape)
 

@@ -52,7 +52,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
     def goes_on(carry: T) -> Variable:
         condition = as_variable(cond_fun(carry), "what cond_fun returns", "while_loop")
         if condition.shape:
-            raise ValueError(f"while_loop: cond_fun must return one number, got one of shape {condition.shape}")
+            raise ValueError(f"while_loop: cond_fun must return a scalar, got shape {condition.shape}")
         return condition
 
     def step(carry: T) -> T:
@@ -72,7 +72,7 @@ def while_loop(cond_fun: Callable[[T], Any], body_fun: Callable[[T], T], init: T
     )  # fmt: skip
     condition = condition_as_body(often=not body.updated)  # it reads different values of these at each step
     if condition.keys or body.keys:
-        raise ValueError("while_loop: it draws at random at each step; give a bound, so that keys can be made for each")
+        raise ValueError("while_loop: random draws in the body need a bound, so that each step gets a key. Pass bound=")
     updated = {id(x): x for x in body.updated}
     read = {id(x): x for x in (*condition.variables, *body.variables) if id(x) not in updated}
     given = (*read.values(), *updated.values(), *inputs)

@@ -115,8 +115,8 @@ def transformer(
     output = tgt = as_variable(tgt, "tgt", "transformer")
     if src.ndim != 3 or tgt.ndim != 3 or src.shape[1:] != tgt.shape[1:]:
         raise ValueError(
-            f"src {src.shape} and tgt {tgt.shape} must be of shape (steps, batch, embed_dim), with the "
-            "same batch and embed_dim"
+            "src and tgt must be of shape (steps, batch, embed_dim) with the same batch and embed_dim, got "
+            f"{src.shape} and {tgt.shape}"
         )
     layers = {}
     for argument, count in (("num_encoder_layers", num_encoder_layers), ("num_decoder_layers", num_decoder_layers)):
@@ -236,7 +236,7 @@ class _Layer:
         """A feed-forward network, two products with an activation between them, added to `x`."""
         y = self._affine(x, self.units, 1)
         y = F.relu(y) if self.activation is None else self.activation(y)
-        return self._added(norm, x, self._affine(self._dropped(y), self.embed_dim, 2))
+        return self._added(norm, x, self._affine(self._with_dropout(y), self.embed_dim, 2))
 
     def _affine(self, x: Variable, outmaps: int, number: int) -> Variable:
         return affine(
@@ -245,9 +245,9 @@ class _Layer:
 
     def _added(self, norm: str, x: Variable, y: Variable) -> Variable:
         added: Variable = layer_normalization(
-            x + self._dropped(y), batch_axis=(0, 1), fix_parameters=self.fixed, name=norm
+            x + self._with_dropout(y), batch_axis=(0, 1), fix_parameters=self.fixed, name=norm
         )
         return added
 
-    def _dropped(self, x: Variable) -> Variable:
+    def _with_dropout(self, x: Variable) -> Variable:
         return F.dropout(x, p=self.dropout) if self.dropout else x

@@ -44,7 +44,7 @@ def fraction(value: float, name: str) -> float:
     """`value`, checked to be a number from 0 to 1."""
     result = coerced(as_float, value, name)
     if not 0 <= result <= 1:
-        raise ValueError(f"{name} must be from 0 to 1, got {value!r}")
+        raise ValueError(f"{name} must be between 0 and 1, got {value!r}")
     return result
 
 
@@ -56,7 +56,7 @@ def axis(value: int, ndim: int, name: str) -> int:
 def evenly(count: int, group: int, name: str) -> int:
     """The size of each of the groups into which `count` splits evenly."""
     if count % group:
-        raise ValueError(f"{name}: {count} cannot be split into {group} groups")
+        raise ValueError(f"{name} must be a multiple of {group}, got {count}")
     return count // group
 
 
@@ -92,8 +92,8 @@ def kernel_extents(inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ..
     """The sizes of a kernel, one for each spatial axis; these follow the channels."""
     extents, count = sizes(kernel, "kernel"), inp.ndim - base_axis - 1
     if len(extents) != count:
-        raise ValueError(f"kernel must be a tuple with a size for each of the {count} spatial axes of inp "
-                         f"{inp.shape}, got {kernel!r}")
+        raise ValueError(f"kernel must have {count} sizes, one for each spatial axis of inp {inp.shape}, got "
+                         f"{kernel!r}")
     return extents
 
 

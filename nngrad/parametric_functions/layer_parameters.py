@@ -84,7 +84,7 @@ def parametric_function_api(
     def decorate(body: Callable[P, R]) -> Callable[..., R]:
         parameters = inspect.signature(body).parameters
         if "name" in parameters:
-            raise TypeError(f"{body.__name__}: the argument `name` is added by parametric_function_api: leave it out")
+            raise TypeError(f"{body.__name__}: parametric_function_api adds the argument `name`. Remove it")
         first = next(iter(parameters.values()), None)
         described = [f"    {name} {shape}: {text}" for name, text, shape, *_ in param_desc]
         if described:
@@ -188,5 +188,5 @@ def inits(given: Mapping[str, Init] | None, names: tuple[str, ...]) -> dict[str,
         raise TypeError(f"param_init must be a dict of initializers by name, got {given!r}")
     unknown = sorted(set(given) - set(names))
     if unknown:
-        raise ValueError(f"param_init has {', '.join(unknown)}, but the parameters are {', '.join(names)}")
+        raise ValueError(f"param_init has no parameter {', '.join(unknown)}; the parameters are {', '.join(names)}")
     return {name: given.get(name) for name in names}

@@ -26,14 +26,14 @@ def _full(name: str, shapes: Shapes, given: Init) -> np.ndarray[Any, Any]:
     init = initial(given, shapes.default)
     w = np.asarray(init(shapes.weight) if callable(init) else init, np.float64)
     if w.shape != shapes.weight:
-        raise ValueError(f"{name} has shape {w.shape}, but the weight has {shapes.weight}")
+        raise ValueError(f"{name} must have the shape of the weight, {shapes.weight}, got {w.shape}")
     return w
 
 
 def _rank(r: int, most: int | None = None) -> int:
     rank = size(r, "r")
     if most is not None and rank > most:
-        raise ValueError(f"r must be at most {most}, the lesser size of what is decomposed, got {r}")
+        raise ValueError(f"r must be at most {most}, the smaller size of the decomposed matrix, got {r}")
     return rank
 
 

@@ -41,12 +41,12 @@ def _parameters(
         raise ValueError(f"x must be of shape (steps, batch, inputs), got {x.shape}")
     if h.ndim != 4 or h.shape[1] != directions or h.shape[0] < 1:
         raise ValueError(
-            f"h must be of shape (layers, directions, batch, units), with {directions} for the directions "
-            f"where bidirectional is {bidirectional}, got {h.shape}"
+            f"h must be of shape (layers, directions, batch, units), with {directions} directions for "
+            f"bidirectional={bidirectional}, got {h.shape}"
         )
     layers, _, _, units = h.shape
     if as_whole_number(num_layers, "num_layers") not in (1, layers):
-        raise ValueError(f"num_layers is {num_layers}, and h {h.shape} has states for {layers} layers")
+        raise ValueError(f"num_layers must be {layers}, the layers of h {h.shape}, got {num_layers}")
     inputs = x.shape[2]
     w0 = parameter(
         "weight_l0", (directions, *gates, units, inputs + units), w0_init, _joined(inputs, units, rng), fixed
@@ -180,7 +180,7 @@ def lstm_cell(
     for argument, value in (("h", h), ("c", c)):
         if x.ndim != 2 or value.shape != expected:
             raise ValueError(
-                f"lstm_cell: x must be of shape (batch, inputs), and {argument} of shape (batch, {state_size}), got "
+                f"lstm_cell: x must be of shape (batch, inputs) and {argument} of shape (batch, {state_size}), got "
                 f"{x.shape} and {value.shape}"
             )
     gates = affine(

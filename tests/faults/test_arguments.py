@@ -69,11 +69,11 @@ HUGE = 2**40
 
 test_refused = refused([
     (lambda: F.sinc_derivative(1.0, order=10**5), "sinc_derivative: order must be between 0 and 200"),
-    (lambda: F.contraction(rows(2), terms=((0,),), output=(1,)), r"contraction\(.*output \(1,\)"),
+    (lambda: F.contraction(rows(2), terms=((0,),), output=(1,)), r"contraction\(.*output must .* got \(1,\)"),
     (lambda: F.contraction(rows(2), terms=((0, 1),), output=(0,)), r"contraction\(.*terms\[0\] must have an index"),
     (lambda: F.contraction(rows(2), terms=(0,), output=(0,)), r"contraction\(.*terms\[0\] must be a tuple of index"),
     (lambda: F.contraction(rows(2), terms=((0,), (0,)), output=()), r"contraction\(.*terms must be a tuple with one"),
-    (lambda: F.contraction(rows(2), rows(3), terms=((0,), (0,)), output=()), r"contraction\(.*sizes 2 and 3"),
+    (lambda: F.contraction(rows(2), rows(3), terms=((0,), (0,)), output=()), r"contraction\(.*sizes, 2 and 3"),
     (lambda: F.contraction(rows(2), terms=((-1,),), output=()), r"contraction\(.*terms\[0\]"),
     (lambda: F.average_pooling(X, (2, 2), pad=HUGE), r"average_pooling\(.*pad .* range of int32"),
     (lambda: F.max_pooling(X, (2, 2), pad=HUGE), r"max_pooling\(.*pad .* range of int32"),
@@ -85,15 +85,15 @@ test_refused = refused([
     (lambda: F.linear_combination(rows(2), rows(2), coefficients=(1.0,)), "linear_combination: coefficients must have"),
     (lambda: F.linear_combination(rows(2), coefficients=("a",)), "linear_combination: argument 'coefficients' must be"),
     (lambda: F.linear_combination(rows(2), coefficients=(1,), constant="a"), "linear_combination: argument 'constant'"),
-    (lambda: F.recomputed(rows(2), rows(3)), r"recomputed\(.*original must be of the shape"),
-    (lambda: F.recomputed(rows(2), nn.Variable((2,))), r"recomputed\(.*original must be of the shape and dtype"),
-    (lambda: F.rand(low=2.0, high=1.0), "rand: uniform.*low must not be above high"),
-    (lambda: F.randn(sigma=-1.0), "randn: normal.*sigma must not be negative"),
+    (lambda: F.recomputed(rows(2), rows(3)), r"recomputed\(.*original must have the shape .* float64\[2\]"),
+    (lambda: F.recomputed(rows(2), nn.Variable((2,))), r"recomputed\(.*original must have the shape and dtype"),
+    (lambda: F.rand(low=2.0, high=1.0), "rand: uniform.*low must not exceed high"),
+    (lambda: F.randn(sigma=-1.0), "randn: normal.*sigma >= 0 must be finite"),
     (lambda: F.randint(low=2, high=1), "randint: integers.*low must be below high"),
-    (lambda: F.matmul(rows(2, 3), rows(4)), "matmul: dot: a of shape"),
+    (lambda: F.matmul(rows(2, 3), rows(4)), "matmul: dot: cannot multiply a of shape"),
     (lambda: F.mean(rows(2), axis=3), r"mean\(.*axis 3 is out of range"),
     (lambda: F.reduce_sum("text"), "reduce_sum: x must be"),
-    (lambda: F.affine(rows(2, 3), rows(2, 3)), "affine: weight of shape"),
+    (lambda: F.affine(rows(2, 3), rows(2, 3)), "affine: weight must have 3 rows"),
     (lambda: F.slice(rows(3), start=0.5), "slice: start=0.5"),
     (lambda: F.transpose(rows(2, 3), axes={1, 0}), "transpose: argument 'axes' must be"),
     (lambda: F.constant(1.0, shape=(HUGE, HUGE, HUGE)), r"constant\(.*too large for any memory"),
@@ -141,7 +141,7 @@ def test_means_over_windows_count_their_elements(
 
 def test_windows_in_the_padding_alone_are_refused() -> None:
     for pooling in (F.max_pooling, lambda *a, **k: F.average_pooling(*a, including_pad=False, **k)):
-        with pytest.raises(ValueError, match="hold no element"):
+        with pytest.raises(ValueError, match=r"pad .* gives windows without elements of x"):
             pooling(rows(4), 2, stride=1, pad=2)
         assert pooling(rows(4), 3, stride=1, pad=2).shape == (6,)
 

@@ -423,7 +423,7 @@ def test_what_rules_read_is_refused_where_it_depends_on_arguments(kind: str, ope
     v = nn.Variable.from_numpy_array(POINT, need_grad=True)
     y = opened(lambda x, k: reading_around(kind, "alone", lambda _: jnp.cos(k))(x))(v, np.arange(3))
     np.testing.assert_allclose(y.d, np.sum(np.tanh(2 * POINT) * np.cos(np.arange(3))), rtol=1e-12)
-    with pytest.raises(NotImplementedError, match=r"jax_function.*reads an array that is computed around it"):
+    with pytest.raises(NotImplementedError, match=r"jax_function.*reads an array that the enclosing function computes"):
         nn.grad(y, [v])
 
 

@@ -312,7 +312,7 @@ def arguments(seed: int) -> tuple[Any, ...]:
 REFUSALS = [
     "forward-mode autodiff (jvp) to a custom_vjp", "Reverse-mode differentiation does not work", "'custom_lin'",
     "requires real-valued outputs", "Encountered an unexpected tracer", "respect to a closed-over value",
-    "reads an array that is computed around it", "Custom VJP bwd rule must produce an output with the same type",
+    "reads an array that the enclosing function", "Custom VJP bwd rule must produce an output with the same type",
     "unexpected JAX type (e.g. shape/dtype) for argument to VJP function", "__array__() was called on traced array",
 ]  # fmt: skip
 """What JAX does not differentiate, or nngrad within it, and how: words of the errors."""

@@ -208,7 +208,7 @@ class Switch(Alternatives):
             taken = array.cast(is_index(index.value, val=i), "bool")
             places = [k for k in wanted if own[k] is not None]
             step = body.with_outputs(tuple([n for k in places if (n := own[k]) is not None]))
-            for k, new in zip(places, self._of_the_taken(step, leading, count, given, taken), strict=True):
+            for k, new in zip(places, self._results_where_taken(step, leading, count, given, taken), strict=True):
                 y = found[k]
                 # Kept values are read only for the elements that take the branch.
                 found[k] = new if y is None or k not in results else indexing.where(taken, new, y)
@@ -231,7 +231,7 @@ class Switch(Alternatives):
             branches.append(step if len(places) == len(wanted) else filled(step, [*taken], taken, places, specs))
         return tuple(branches)
 
-    def _of_the_taken(
+    def _results_where_taken(
         self, body: Block, leading: tuple[bool, ...], count: int, given: list[Variable], taken: Variable
     ) -> list[Variable]:
         """The results of a branch for the elements that take it; what the others get does not matter."""
@@ -300,7 +300,7 @@ class Checkpoint(Alternatives):
     ) -> tuple[Variable, ...]:
         """A checkpoint of the derived body, which starts when gradients or directions are available."""
         (body,) = bodies
-        if beside is None or _come_after(inputs[len(inputs) - late :], beside):
+        if beside is None or _depend_on_outputs(inputs[len(inputs) - late :], beside):
             body = begun_after(body, late)
         outputs: tuple[Variable, ...] = apply(self, inputs, (body, ()))
         return outputs
@@ -323,7 +323,7 @@ def checkpoint_of_body(*x: Array, body: Static, kept: Static = ()) -> tuple[jax.
     return results
 
 
-def _come_after(directions: Sequence[Variable], f: Function) -> bool:
+def _depend_on_outputs(directions: Sequence[Variable], f: Function) -> bool:
     """Whether directions depend on the outputs of `f`, as those made of a gradient do: then tangents along them are
     computed after `f`, not together with it."""
     above = functions_of(directions, through=lambda x: x.parent is not None and x.parent.rank > f.rank)

@@ -24,15 +24,15 @@ class Carried(NamedTuple):
     def depending(self, inputs: Iterable[int]) -> set[int]:
         """The numbers of the values that depend, at some step, on some of the inputs, including these; carries among
         the inputs are those of the first step."""
-        return self._throughout(inputs, self.body.depending)[1]
+        return self._reached_at_any_step(inputs, self.body.depending)[1]
 
     def moving(self, inputs: Iterable[int]) -> tuple[Numbers, set[int]]:
         """The inputs and carries that move at some step if `inputs` move at the first; and all values that move."""
         start = [i for i in inputs if self.body.inputs[i].differentiable]
-        found, reached = self._throughout(start, self.body.reach)
+        found, reached = self._reached_at_any_step(start, self.body.reach)
         return tuple(sorted(found)), reached
 
-    def _throughout(
+    def _reached_at_any_step(
         self, inputs: Iterable[int], reach: Callable[[Iterable[int]], set[int]]
     ) -> tuple[set[int], set[int]]:
         """The inputs that are reached at some step, and the numbers of all values that are."""

@@ -94,7 +94,7 @@ def fused(applications: Sequence[tuple[tuple[Any, ...], Numbers]]) -> list[Fused
         side = loop.length, loop.reverse, loop.unroll
         sides.setdefault((*side, loop.segments or cut.get(side, ())), []).append(i)
     return [
-        _as_one(group, [loops[i] for i in group])
+        _merged_loop(group, [loops[i] for i in group])
         for members in sides.values()
         for group in _sharing(members, [loops[i] for i in members])
     ]
@@ -115,7 +115,7 @@ def _sharing(members: Sequence[int], applications: Sequence[LoopApplication]) ->
     return [tuple(sorted(g)) for g in {id(group): group for group in group_of.values()}.values() if len(g) > 1]
 
 
-def _as_one(members: Numbers, applications: Sequence[LoopApplication]) -> FusedFunctions:
+def _merged_loop(members: Numbers, applications: Sequence[LoopApplication]) -> FusedFunctions:
     """One loop that computes all of these. It is only executed, never differentiated: gradients are taken before."""
     classes, values = _classes(applications)
     fixed: dict[int, Any] = {}

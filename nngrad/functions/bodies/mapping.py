@@ -26,10 +26,10 @@ class Mapped(BodyOp):
         the same for all elements is the sum over them."""
         of, arguments, batched = f.arguments
         count = f.specs[0].shape[0]
-        specs = tuple([_of_one(x.spec) if lead else x.spec for x, lead in zip(f.inputs, batched, strict=True)])
+        specs = tuple([_element_spec(x.spec) if lead else x.spec for x, lead in zip(f.inputs, batched, strict=True)])
         outputs = tuple([~k for k in range(len(f.specs))])
         body = Block(specs, ((of, arguments, tuple(range(len(specs)))),), (0,), outputs,
-                     results=(tuple([_of_one(spec) for spec in f.specs]),))  # fmt: skip
+                     results=(tuple([_element_spec(spec) for spec in f.specs]),))  # fmt: skip
         given = tuple([n for n in outputs if body.spec(n).differentiable])
         found = body.gradient(given, indexes, (), (*range(len(specs)), *outputs))
         leading = [i < 0 or batched[i] for i in found.residuals]
@@ -47,7 +47,7 @@ class Mapped(BodyOp):
         return bool(of.linear_in(index) and batched[index])
 
 
-def _of_one(spec: Spec) -> Spec:
+def _element_spec(spec: Spec) -> Spec:
     """Shape and dtype of one element along the first axis."""
     return spec_of(spec.shape[1:], spec.dtype)
 

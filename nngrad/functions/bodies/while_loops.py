@@ -112,8 +112,8 @@ class WhileLoop(ControlOp):
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
         """None: a loop of unknown length cannot store what its steps would need"""
         raise ValueError(
-            "while_loop: the number of steps is not known, so nothing can be kept for a gradient. Give bound=, an "
-            "upper limit of the steps, or take derivatives in forward mode, with nn.jvp"
+            "cannot differentiate while_loop in reverse mode without a bound on the number of steps. Pass bound=, an "
+            "upper limit, or use forward mode: nn.jvp"
         )
 
     def tangents(self, f: Function, ts: Results, read: Sequence[bool]) -> Gradients:
