@@ -27,7 +27,7 @@ from ..graph.process import interrupt_safe
 from ..graph.spec import x64_if
 from ..graph.thresholds import MOST_SUMS, SUMS_ON_HOST
 from ..graph.value import put_together
-from .binding import looking, met_by, note
+from .binding import record_reached, watched_leaves, watching
 from .fused import Fused, FusedKey, Passed, at, fused_for, gradient_graph, passed
 from .grad import grad
 from .remat import policy_key
@@ -205,8 +205,8 @@ def _gradients_from(
         return FoundGradients([], [])
     seeded, memory = tuple([seed is not None for seed in seeds]), policy_key(options.recompute, plan.functions)
     key = FusedKey(wanted, asked, stops, seeded, registry.version, build_options().emitting.simplify, retained, memory)
-    if looking:
-        note(met_by(outputs, [plan.leaves[i] for i in wanted], plan.functions))
+    if watching:
+        record_reached(watched_leaves(outputs, [plan.leaves[i] for i in wanted], plan.functions))
     cells = [plan.leaves[i].grad for i in wanted]
     if options.op_by_op or is_watched(outputs):
         if plan.group is not None and snapshot.run is not None:

@@ -103,26 +103,28 @@ def close_with_derivations(
 
 # ---------------------------------------------------------------- leaves that nobody trains
 
-looking: set[weakref.ref[Any]] = set()
+watching: set[weakref.ref[Any]] = set()
 """Weak references to the objects that want reached leaves recorded."""
 
-_met: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
+_reached: deque[list[tuple[weakref.ref[Variable], weakref.ref[Value]]]] = deque(maxlen=64)
 """For each backward, the leaves that its gradients reached, with their Values at that time."""
 
 
-def look_out(by: Any) -> None:
-    """Record the leaves that backwards reach, until `look_away(by)`."""
-    looking.add(weakref.ref(by, looking.discard))
+def watch_leaves(by: Any) -> None:
+    """Record the leaves that backwards reach, until `unwatch_leaves(by)`."""
+    watching.add(weakref.ref(by, watching.discard))
 
 
-def look_away(by: Any) -> bool:
+def unwatch_leaves(by: Any) -> bool:
     """End the recording for `by`; returns whether there was one."""
-    found = weakref.ref(by) in looking
-    looking.discard(weakref.ref(by))
+    found = weakref.ref(by) in watching
+    watching.discard(weakref.ref(by))
     return found
 
 
-def met_by(outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]) -> list[Variable]:
+def watched_leaves(
+    outputs: list[Variable], leaves: Iterable[Variable], functions: Sequence[Function]
+) -> list[Variable]:
     """The leaves that gradients of the outputs reach, except inputs of a `grad` whose result is among the functions:
     such a gradient is what the program computes."""
     reached = reached_from(outputs, frozenset())
@@ -130,23 +132,23 @@ def met_by(outputs: list[Variable], leaves: Iterable[Variable], functions: Seque
     return [x for x in leaves if id(x) in reached and id(x) not in asked]
 
 
-def note(leaves: Iterable[Variable]) -> None:
+def record_reached(leaves: Iterable[Variable]) -> None:
     """Record which leaves the gradients of one backward reach."""
-    _met.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
+    _reached.append([(weakref.ref(x), weakref.ref(x.cell._value)) for x in leaves])
 
 
-def met_with(own: Iterable[Variable]) -> list[Variable]:
+def reached_with(own: Iterable[Variable]) -> list[Variable]:
     """The leaves reached together with some of `own`, each reported only once.
 
     Leaves written to since then are data, and gradients that were read or are gone have already been used.
     """
     cells = {id(p.cell) for p in own}
-    noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _met]
+    noted = [(group, [(x, value()) for ref, value in group if (x := ref()) is not None]) for group in _reached]
     written = {id(x) for _, group in noted for x, value in group if x.cell._value is not value}
     with_own = [any([id(x.cell) in cells for x, _ in group]) for _, group in noted]
-    _met.clear()
-    if looking:
-        _met.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
+    _reached.clear()
+    if watching:
+        _reached.extend([group for (group, _), is_own in zip(noted, with_own, strict=True) if not is_own])
     return [
         x
         for (_, group), is_own in zip(noted, with_own, strict=True)

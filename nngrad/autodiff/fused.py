@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..execution.compiled import BoundedCache, executable_of, executables, weakly
+from ..execution.compiled import BoundedCache, executable_of, executables, while_cached
 from ..execution.lower import linearize
 from ..execution.partitions import hoist_from
 from ..execution.plans import RunPlan
@@ -191,7 +191,7 @@ class _Shared:
     __slots__ = ("executable", "literals", "numbers", "passed", "retained")
 
     def __init__(self, fused: Fused) -> None:
-        self.executable = weakly(fused.executable)
+        self.executable = while_cached(fused.executable)
         self.retained = fused.retained
         self.passed = fused.passed
         self.literals = fused.literals
@@ -249,7 +249,7 @@ def _found(table: BoundedCache, structure: tuple[Program, FusedKey]) -> Fused | 
 def _keep(table: BoundedCache, structure: tuple[Program, FusedKey], fused: Fused) -> None:
     if not fused.others and not fused.is_users:
         shared: _Shared = table.keep(structure, _Shared(fused))
-        shared.executable = weakly(fused.executable)
+        shared.executable = while_cached(fused.executable)
 
 
 def _fuse(

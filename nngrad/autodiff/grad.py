@@ -30,16 +30,16 @@ from .binding import added_up, owning, unreachable_inputs
 from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
 from .known_gradients import (
     GradientResults,
-    came_before,
     known_answer,
     question_of,
     question_on_answer,
     remember_answer,
+    was_asked_before,
 )
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
-from .walk import Grad, Retained, Sums, order_of, taken_for_one
+from .walk import Grad, Retained, Sums, duplicate_functions, order_of
 
 
 def grad(
@@ -174,7 +174,7 @@ def results(request: Request, since: int) -> GradientResults:
     if forms:
         since, functions, shorter = next_serial(), functions_of([*request.outputs, *forms]), None
         question = question_of(request, functions, since) if question is not None else None
-    if question is not None and not came_before(question):
+    if question is not None and not was_asked_before(question):
         question = None
     known = None if question is None else known_answer(question, shorter)
     if known is not None:
@@ -374,7 +374,7 @@ def built_in_best_mode(
                 reason = str(closed)
     if walked is None:
         fixed = {id(x) for x in (*task.inputs, *task.outputs)} | task.stop_ids
-        equal = taken_for_one(task.functions, fixed)
+        equal = duplicate_functions(task.functions, fixed)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal, stands_for=task.stands_for))
     return Built(walked, Mode("reverse", reason), unknown)
 

@@ -182,7 +182,7 @@ class GradientResults(NamedTuple):
 # ---------------------------------------------------------------- the cache
 
 
-def came_before(question: Question) -> bool:
+def was_asked_before(question: Question) -> bool:
     """Whether an equal question was asked before, and its answer depends on no marks."""
     number = hash(question.key)
     if _seen.find(number) is None:
@@ -240,7 +240,7 @@ class Answer:
         kept = dict(zip(at([i for i, _ in self.kept]), at([i for _, i in self.kept]), strict=True))
         return GradientResults(gradients, kept, list(self.lost))
 
-    def to_shorter(self, question: Question, shorter: Question) -> Answer:
+    def for_shorter_form(self, question: Question, shorter: Question) -> Answer:
         """The answer to another form of the question, in which the values it reads have other places."""
         closing = shorter.closing
         number = {f: i for i, f in enumerate(closing.functions)}
@@ -262,7 +262,7 @@ def known_answer(question: Question, shorter: Question | None = None) -> Gradien
     if answer is None:
         return None
     if shorter is not None:
-        _known.keep(shorter.key, answer.to_shorter(question, shorter), len(answer.block.steps) * BYTES_ASKED)
+        _known.keep(shorter.key, answer.for_shorter_form(question, shorter), len(answer.block.steps) * BYTES_ASKED)
     pause_collector()
     if build_options().applying.auto_forward:  # only the functions that are used run, once all are built
         set_switches(auto_forward=False)
@@ -285,7 +285,7 @@ def remember_answer(question: Question, results: GradientResults, since: int) ->
 # ---------------------------------------------------------------- from an emitted graph to an answer
 
 
-def are_ours(functions: Iterable[Function]) -> bool:
+def without_user_code(functions: Iterable[Function]) -> bool:
     """Whether the functions contain no user code."""
     kinds = {(f.op, f.arguments) for f in functions}
     return all(map(_is_plain, kinds)) and not any([hasattr(f, "location") for f in functions])
@@ -311,7 +311,7 @@ def answer_to(question: Question, results: GradientResults, since: int) -> Answe
     own = {f: i for i, f in enumerate(question.closing.functions)}
     emitted = _emitted(results, own)
     given = {id(gx) for gx in gradients}
-    if not are_ours(own) or not are_ours(emitted) or not all([_can_be_made(f, since, given) for f in emitted]):
+    if not without_user_code([*own, *emitted]) or not all([_can_be_made(f, since, given) for f in emitted]):
         return None
     known = derivation_of(gradients[0]) if gradients else None
     derivation = None if known is None else known.derivation

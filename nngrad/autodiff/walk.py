@@ -247,7 +247,7 @@ class Sums:
 # ---------------------------------------------------------------- equal functions
 
 
-def taken_for_one(functions: Iterable[Function], fixed: Container[int]) -> Equal:
+def duplicate_functions(functions: Iterable[Function], fixed: Container[int]) -> Equal:
     """The functions that compute the same as others before them; empty if something watches or simplification is off.
 
     A program that recomputes a value wherever it is needed, such as the lengths of edges in each layer, contains it

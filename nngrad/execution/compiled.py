@@ -101,7 +101,7 @@ class BoundedCache:
             self._counts.hits += 1
             return entry[0]
 
-    def not_missed(self) -> None:
+    def undo_miss(self) -> None:
         """Undo the count of the last miss, because something else has served."""
         with self._lock:
             self._counts.misses -= 1
@@ -204,7 +204,7 @@ def bytes_of(*counts: int) -> int:
     return sum([BYTES_OF_AN_EXECUTABLE + count * BYTES_OF_A_FUNCTION for count in counts])
 
 
-def weakly(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
+def while_cached(executable: Callable[..., Any]) -> Callable[[], Callable[..., Any] | None]:
     """A function that returns the executable of a program for as long as it is cached."""
     if executable.__class__ is not functools.partial:
         return weakref.ref(executable)
@@ -228,7 +228,7 @@ def executable_of(program: Program) -> Callable[..., tuple[Any, ...]]:
     if given.numbers is None:
         return keep_executable(*_made(program))
     executable = table.find(given.program)
-    table.not_missed()
+    table.undo_miss()
     if executable is None:
         executable = keep_executable(given.program, executable_in_one(given), [len(program.block.steps)])
     return functools.partial(executable, given.numbers)
@@ -366,13 +366,13 @@ def trial_of(program: Program) -> Trial:
     if lowered.partitions is not None:
         return Trial(given, None, None)
     executable = executable_in_one(given, lowered.program)
-    nbytes = _allotted(executable, given)
+    nbytes = _temporary_bytes(executable, given)
     if nbytes is None:
         return Trial(given, None, None)
     return Trial(given, table.keep(given.program, nbytes, BYTES_OF_A_STEP * len(program.block.steps)), executable)
 
 
-def _allotted(executable: Executable, of: Hoisted) -> int | None:
+def _temporary_bytes(executable: Executable, of: Hoisted) -> int | None:
     """Bytes of temporaries for arrays placed as at run time: a jitted function is recompiled for other placements.
     """
     program = of.program

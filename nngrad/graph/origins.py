@@ -128,7 +128,7 @@ class Instance:
 
     def refer_to(self, values: Sequence[Variable]) -> None:
         """Record the functions' outputs."""
-        self.values = [*map(weakref.ref, values), *[_nobody] * (len(self._block.producers) - len(values))]
+        self.values = [*map(weakref.ref, values), *[_no_variable] * (len(self._block.producers) - len(values))]
 
     def of(self, serial: int) -> RuleCall | None:
         """The call that emitted the function with this serial number."""
@@ -182,7 +182,7 @@ class Instance:
                 self.values[~i] = weakref.ref(y)
 
 
-def _nobody() -> None:
+def _no_variable() -> None:
     """A reference to no Variable."""
 
 

@@ -12,7 +12,7 @@ import jax
 import numpy as np
 import optax
 
-from ..autodiff.binding import look_away, look_out, looking, met_with
+from ..autodiff.binding import reached_with, unwatch_leaves, watch_leaves, watching
 from ..execution.compiling import Work
 from ..execution.program import structure_of_settings
 from ..graph import Variable
@@ -219,7 +219,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
             self._compile(tuple(params.values()))  # harmless if the change fails; the old one would not fit
             self._change(become)
             solvers.add(self)
-            look_out(self)
+            watch_leaves(self)
 
     def _change(self, change: Callable[[Solver], None]) -> None:
         """Let `change` alter several attributes of the solver atomically."""
@@ -263,8 +263,8 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """
         if not self._variables:
             raise RuntimeError("update: the solver has no parameters; call set_parameters first")
-        if looking and look_away(self):
-            warn_of_untrained("update", met_with(self._variables))
+        if watching and unwatch_leaves(self):
+            warn_of_untrained("update", reached_with(self._variables))
         call_before(update_pre_hook)
         self.unused_change = ""
         check_not_traced("an update of parameters", STEP_TO_TRACE)

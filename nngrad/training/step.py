@@ -10,7 +10,7 @@ from typing import Any, Generic, TypeVar
 import jax
 import numpy as np
 
-from ..autodiff.binding import look_away
+from ..autodiff.binding import unwatch_leaves
 from ..autodiff.grad import grad
 from ..execution.compiling import is_large, watched_compilation, work_of
 from ..execution.program import digest_of, digest_of_program
@@ -115,7 +115,7 @@ class TrainStep(Generic[R]):
         self._input_names = names
         self._live = graph.live
         self._others = graph.others
-        look_away(solver)  # this step tracks such changes itself
+        unwatch_leaves(solver)  # this step tracks such changes itself
         self._raises = options.on_nan == "raise"
         self._accumulate = options.accumulate
         self._loss = loss if self._raises else None

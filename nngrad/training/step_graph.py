@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from ..autodiff.binding import met_by
+from ..autodiff.binding import watched_leaves
 from ..autodiff.grad import emitted
 from ..autodiff.request import Request
 from ..execution.convert import check_read
@@ -63,7 +63,7 @@ class StepGraph:
                       "not trained, or check that the graph was built from these Variables")
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
-        self.others = met_by([loss], others, functions_of([loss])) if others else []
+        self.others = watched_leaves([loss], others, functions_of([loss])) if others else []
         """Leaves with `need_grad` that a gradient would reach, but which are neither trained here nor inputs."""
         seed = seed_for(loss, solver)
         self.device = device_of([loss])
