@@ -90,9 +90,9 @@ SMALLER: dict[str, Callable[[], Any]] = {
     "slices-of-joined": lambda: [F.concatenate(A4, C)[4:6]],
     "slices-of-put": lambda: [F.put_slices(A, key=((1, 3, 1),), shape=(5,))[1:4]],
     "whole-slices": lambda: [F.concatenate(A, A4)[3:]],
-    "masks-outermost": lambda: [selected()],
     "equal-carries": lambda: [difference_of_carries()],
     "unchanging-carries": lambda: [tangent_of_a_sum()],
+    "masks-outermost": lambda: [selected()],
 }
 """For each rule what is smaller with it."""
 

@@ -5,12 +5,13 @@
     sums.py         sums as linear combinations
     linear.py       numbers move out of linear functions, movements compose, sums of broadcast values, slices of joined
                     ones
-    masks.py        selections of gradients stay outermost; equal carries of loops are merged
+    masks.py        selections of gradients stay outermost
+    loops.py        equal carries of loops are merged
     builder.py      the rewriting rules, which can be printed, and switched off one by one; the gradient builder:
                     a hash-consing table, which holds each distinct function once
 """
 
-from . import linear, masks  # noqa: F401 - their rules
+from . import linear, loops, masks  # noqa: F401 - their rules
 from .builder import RULES, show_rewrites, simplify
 
 __all__ = ["RULES", "show_rewrites", "simplify"]
