@@ -112,7 +112,7 @@ def test_parameters_of_one_shape_alone_are_refused() -> None:
 
     step = nn.train_step(loss, nn.get_parameters, S.Sgd(0.1))
     step(X[:8])
-    with pytest.raises(ValueError, match=r"parameters: the graph for inputs float32\[5, 3\] has others than the first"):
+    with pytest.raises(ValueError, match=r"the graph for inputs float32\[5, 3\] has other parameters than the first"):
         step(X[:5])
 
 

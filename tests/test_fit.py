@@ -108,7 +108,7 @@ def test_a_resumed_run_ends_as_an_undisturbed_one(tmp_path: Path, number: signal
     kept = tmp_path / "parts" / "checkpoints" / "4"
     assert kept.is_dir()
     if number == signal.SIGINT:
-        assert str(ended.value) == f"kept: {kept}; the same call of nn.fit goes on"
+        assert str(ended.value) == f"saved: {kept}; repeat the call of nn.fit to resume"
     with pytest.raises(RuntimeError, match="power failure"):
         trained(tmp_path / "parts", at=8, do=fail)
     assert rows(tmp_path / "parts")[-1]["step"] == "8", "it comes before the failure, and is taken away"
@@ -177,7 +177,7 @@ def test_what_a_step_returns() -> None:
     found = nn.fit(results.__getitem__, range(6), every=1).history
     assert [line["loss"] for line in found] == [0.5] * 6
     assert found[2].keys() == {"step", "seconds", "loss", "norm"}
-    with pytest.raises(TypeError, match=r"accuracies: what is logged must be a number, .* of shape \(2,\)"):
+    with pytest.raises(TypeError, match=r"accuracies: expected a number .* of shape \(2,\)"):
         nn.fit(lambda: {"accuracies": np.ones(2)}, steps=1)
 
 
@@ -205,7 +205,7 @@ def falling_until(step: int) -> Callable[[int], dict[str, float]]:
 
 def test_early_stopping() -> None:
     run = nn.fit(falling_until(5), range(100), every=1, callbacks=iter([nn.EarlyStopping("loss", patience=3)]))
-    assert run.step == 9 and run.stopped == "loss has not become better 3 times in a row"
+    assert run.step == 9 and run.stopped == "loss has not improved 3 times in a row"
     assert run.history[-1]["loss"] == 3
     run = nn.fit(falling_until(5), range(100), every=4, callbacks=[nn.EarlyStopping("loss")])
     assert run.step == 8, "only what is measured counts: 5, 2, 2 after the steps 1, 4 and 8"
@@ -229,7 +229,7 @@ def test_early_stopping_goes_on_with_the_run(tmp_path: Path) -> None:
     assert (parts.step, parts.stopped) == (whole.step, whole.stopped)
     again = trained(tmp_path / "parts", **options())
     assert (again.step, again.stopped) == (whole.step, whole.stopped), "it stays stopped"
-    with pytest.raises(ValueError, match="callbacks: the run that is resumed had others"):
+    with pytest.raises(ValueError, match="callbacks: differ from those of the run to resume"):
         trained(tmp_path / "parts")
 
 
@@ -241,7 +241,7 @@ def test_a_loss_that_is_not_finite_ends_the_run(tmp_path: Path) -> None:
         nn.fit(lambda number: np.nan if number == 3 else 1.0, range(100))
     with pytest.raises(FloatingPointError, match="the loss of step 4 is inf"):
         nn.fit(lambda number: np.inf if number == 3 else 1.0, range(5))
-    with pytest.raises(FloatingPointError, match=r"loss of step 7 is nan; the last good checkpoint is that of step 5"):
+    with pytest.raises(FloatingPointError, match=r"loss of step 7 is nan; the last good checkpoint is of step 5"):
         trained(tmp_path, data=[(x * (np.nan if i == 6 else 1), t) for i, (x, t) in enumerate([*LISTED, *LISTED])],
                 epochs=None)  # fmt: skip
 
@@ -260,9 +260,9 @@ def test_the_function_is_named_that_made_the_first_one(rows: int, accumulate: in
     with pytest.raises(FloatingPointError) as raised:
         nn.fit(step, [good, good, 0 * good])
     said = str(raised.value)
-    assert "as they were before the step. It begins here:\n" in said
+    assert "left parameters and state unchanged. They first appear here:\n" in said
     assert ("infinity in <Log" if rows == 4 else "(order of differentiation 1, from the rule of") in said
-    assert raised.value.__notes__ == ["nn.fit: this was step 3"]
+    assert raised.value.__notes__ == ["nn.fit: in step 3"]
     assert np.isfinite(nn.get_parameters()["a/affine/W"].d).all()
 
 
@@ -299,7 +299,7 @@ nn.fit(step, steps=10, checkpoints=nn.Checkpointer({str(tmp_path)!r}, solver, ev
     w = nn.parameter.get_parameter_or_create("w", (1000, 1000))
     solver = S.Sgd(0.1)
     solver.set_parameters({"w": w})
-    with pytest.raises(ValueError, match="fit is in the checkpoint"):
+    with pytest.raises(ValueError, match="fit is only in the checkpoint"):
         nn.Checkpointer(tmp_path, solver).restore()
     assert nn.Checkpointer(tmp_path, solver).restore(only=["parameters"]) == 8
 
@@ -329,7 +329,7 @@ def test_a_loop_of_ones_own_is_resumed(tmp_path: Path) -> None:
     with nn.training_log(tmp_path, step=3) as log:
         assert [line["step"] for line in log.lines] == [1, 2, 3]
         log(4, loss=0.5)
-        with pytest.raises(ValueError, match="step: 4 does not come after 4"):
+        with pytest.raises(ValueError, match=r"step: must be .* above 4, got 4"):
             log(4, loss=0.5)
     assert [row["loss"] for row in rows(tmp_path)] == ["1.0", "2.0", "3.0", "0.5"]
     with nn.training_log(tmp_path) as log:
@@ -381,18 +381,18 @@ def test_a_terminal_shows_how_far_it_is(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("options", "error", "said"),
     [
-        ({}, ValueError, "steps: must be given where there is no data"),
+        ({}, ValueError, "steps: without data, pass steps"),
         ({"data": [1], "epochs": 0}, ValueError, "epochs: must be 1 or more, got 0"),
         ({"data": [1], "every": 1.5}, TypeError, "every: expected an int, got 1.5"),
-        ({"data": []}, ValueError, "data: there are no batches"),
+        ({"data": []}, ValueError, "data: must have at least one batch"),
         ({"data": 3}, TypeError, "data: expected an iterable"),
-        ({"data": (np.ones(3), np.ones(3))}, TypeError, "data: expected batches, in an iterable, got tuple"),
-        ({"data": np.ones(3)}, TypeError, "data: expected batches, in an iterable, got ndarray"),
-        ({"data": iter([1]), "epochs": 2}, ValueError, "epochs: an iterator can be used only once"),
+        ({"data": (np.ones(3), np.ones(3))}, TypeError, "data: expected an iterable of batches, got tuple"),
+        ({"data": np.ones(3)}, TypeError, "data: expected an iterable of batches, got ndarray"),
+        ({"data": iter([1]), "epochs": 2}, ValueError, "epochs: must be 1 for an iterator"),
         ({"steps": 1, "checkpoints": "runs"}, TypeError, "checkpoints: expected an nn.Checkpointer"),
         ({"steps": 1, "callbacks": [3]}, TypeError, "callbacks"),
         ({"steps": 1, "evaluate": lambda: 0.5}, TypeError, "evaluate: expected numbers by name"),
-        ({"steps": 1, "evaluate": lambda: {"loss": 1}}, ValueError, "take another one, such as 'val_loss'"),
+        ({"steps": 1, "evaluate": lambda: {"loss": 1}}, ValueError, "choose another name, such as 'val_loss'"),
     ],
 )  # fmt: skip
 def test_what_cannot_be(options: dict[str, Any], error: type[Exception], said: str) -> None:

@@ -415,7 +415,7 @@ def test_switching_keeps_what_the_solver_knows() -> None:
     step = nn.train_step(network_loss(params, "float32", 1.0), params, solver)
     step()
     solver.loss_scaling(2.0)
-    with pytest.raises(RuntimeError, match="another loss scaling, after this training step was made"):
+    with pytest.raises(RuntimeError, match="another loss scaling after this training step was made"):
         step()
     solver.loss_scaling(DynamicLossScale(2.0**5))
     solver.set_parameters({"w": params["w"], "v": params["v"]}, retain_state=True)
@@ -482,6 +482,6 @@ def test_a_scale_that_the_loss_cannot_take() -> None:
     for scaling, shown in ((2.0**16, "65536"), (DynamicLossScale(minimum=2.0**-30), "9.31323e-10")):
         solver = S.Sgd()
         solver.loss_scaling(scaling)
-        with pytest.raises(ValueError, match=f"loss: float16 does not hold the loss scale {shown}; take the loss in"):
+        with pytest.raises(ValueError, match=f"loss: float16 does not hold the loss scale {shown}; compute"):
             nn.train_step(loss, params, solver)
         nn.train_step(network_loss(params, "float32", 1.0), params, solver)

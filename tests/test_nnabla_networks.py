@@ -244,10 +244,10 @@ def test_wrong_calls(tmp_path: Path) -> None:
     with pytest.raises(AttributeError, match="has no 'on_function_pass_by_type'"):
         changes.on_function_pass_by_type("ReLU")
     for change, said in [
-        (lambda changes: changes.remove_and_rewire("ReLU"), "there is no function 'ReLU'; there are @net/Conv"),
-        (lambda changes: changes.drop_function("ReLU"), "there is no function 'ReLU'"),
-        (lambda changes: changes.use_up_to("h"), "use_up_to: there is no Variable 'h'"),
-        (lambda changes: changes.set_variable("h", x), "set_variable: there is no Variable 'h'"),
+        (lambda changes: changes.remove_and_rewire("ReLU"), "no function 'ReLU'; it has @net/Conv"),
+        (lambda changes: changes.drop_function("ReLU"), "no function 'ReLU'"),
+        (lambda changes: changes.use_up_to("h"), "use_up_to: no Variable 'h'"),
+        (lambda changes: changes.set_variable("h", x), "set_variable: no Variable 'h'"),
     ]:
         changes = NnpNetworkPass()
         change(changes)

@@ -311,7 +311,7 @@ def test_training_to_powers_of_two() -> None:
 
 def test_a_training_step_refuses_weights_that_the_graph_writes() -> None:
     loss = F.sum(PF.inq_affine(leaf([1.0, 2.0]), 2, inq_iterations=(3,)))
-    with pytest.raises(ValueError, match="'inq_affine/W' is written by the graph itself"):
+    with pytest.raises(ValueError, match="cannot train 'inq_affine/W', which the graph itself writes to"):
         nn.train_step(loss, nn.get_parameters(), S.Sgd(0.1))
 
 

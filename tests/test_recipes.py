@@ -134,11 +134,11 @@ def test_a_resumed_run_ends_as_an_undisturbed_one(
         with pytest.raises(SystemExit) as ended:
             train(name, out, **PICTURES)
     assert ended.value.code == 128 + signal.SIGTERM
-    assert f"kept: {out / 'checkpoints' / '3'}; the same command goes on" in capsys.readouterr().out
+    assert f"saved: {out / 'checkpoints' / '3'}; repeat the command to resume" in capsys.readouterr().out
     if name == "pinn":
         with monkeypatch.context() as patched:
             at_step(patched, name, 5, kill(signal.SIGINT))
-            with pytest.raises(KeyboardInterrupt, match=r"kept: .*checkpoints/5; the same command goes on"):
+            with pytest.raises(KeyboardInterrupt, match=r"saved: .*checkpoints/5; repeat the command to resume"):
                 train(name, out, **PICTURES)
         assert f"{out}: goes on after step 3 of 6" in capsys.readouterr().out
     assert train(name, out, **PICTURES) == 0
@@ -214,7 +214,7 @@ def test_what_is_not_finite_ends_the_run(tmp_path: Path, capsys: pytest.CaptureF
     assert train("pinn", out, **settings) == 1
     said = capsys.readouterr().err
     assert "nngrad train: the loss 'equation' or its gradient is infinite or not a number, at step 2" in said
-    assert "the last good checkpoint is that of step 1" in said
+    assert "the last good checkpoint is of step 1" in said
     assert [path.name for path in (out / "checkpoints").iterdir()] == ["1"]
     assert [row["step"] for row in rows(out)] == ["1"]
 

@@ -351,8 +351,8 @@ def test_what_is_sorted_is_packed_as_it_is() -> None:
         (lambda: F.pad_packed_sequence(np.zeros(3), [2, 2]), "batch_sizes must add up to the 3 elements"),
         (lambda: F.pad_packed_sequence(np.zeros(4), [2, 2], total_length=1), "total_length must be at least 2"),
         (lambda: F.pad_packed_sequence(1.0, [1]), "packed_sequence must have at least one axis"),
-        (lambda: sequences.pad_sequence([]), "give at least one sequence"),
-        (lambda: sequences.pad_sequence([np.zeros((2, 3)), np.zeros((2, 4))]), "differ in their lengths alone"),
+        (lambda: sequences.pad_sequence([]), "expected at least one sequence"),
+        (lambda: sequences.pad_sequence([np.zeros((2, 3)), np.zeros((2, 4))]), "differ only in the length"),
     ],
 )
 def test_what_cannot_be_packed(run: Any, message: str) -> None:

@@ -75,7 +75,7 @@ def test_training_within_the_block_is_refused() -> None:
     for _ in range(4):
         step(X, T)
     before = values()
-    with pytest.raises(RuntimeError, match="was replaced within the block"), average.applied():
+    with pytest.raises(RuntimeError, match="was written to within the block"), average.applied():
         step(X, T)
     close(values(), before)
     for _ in range(4):
@@ -171,14 +171,14 @@ def test_arguments_are_checked() -> None:
     other = Variable.from_numpy_array(np.ones(2, np.float32), need_grad=True, dtype="float32")
     for kind, message, arguments in [
         (ValueError, "decay: must be at least 0 and less than 1, got 1.0", (get_parameters(), 1.0)),
-        (ValueError, "there are none", ({},)),
-        (TypeError, "only floating dtypes can be averaged", ([Variable((2,), dtype="int32")],)),
-        (ValueError, "only leaves", ([loss],)),
+        (ValueError, "must not be empty", ({},)),
+        (TypeError, "must have a floating dtype to be averaged", ([Variable((2,), dtype="int32")],)),
+        (ValueError, "must be a leaf", ([loss],)),
     ]:
         with pytest.raises(kind, match=message):
             nn.MovingAverage(*arguments)
     average = nn.MovingAverage([other])
-    with pytest.raises(ValueError, match="averages: '0' is neither trained nor updated by this step"):
+    with pytest.raises(ValueError, match="averages: this step neither trains nor updates '0'"):
         nn.train_step(loss, get_parameters(), S.Sgd(), inputs=inputs, averages=average)
-    with pytest.raises(ValueError, match="the same one is given twice"):
+    with pytest.raises(ValueError, match="the same average is given twice"):
         nn.train_step(loss, get_parameters(), S.Sgd(), inputs=inputs, averages=[average, average])

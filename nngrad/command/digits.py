@@ -54,7 +54,7 @@ def draw_digits(steps: int, output: Path, seed: int, device: str | None, console
             _train_and_draw(steps, output, seed, console, written, live)
     except KeyboardInterrupt:
         kept = " and ".join(map(str, written)) or "nothing, since pictures are drawn after the training"
-        raise KeyboardInterrupt(f"kept: {kept}") from None
+        raise KeyboardInterrupt(f"saved: {kept}") from None
 
 
 def _check_writable(folder: Path) -> None:

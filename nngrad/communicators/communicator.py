@@ -52,7 +52,7 @@ class Communicator:
 
     def __init__(self, ctx: Context | None = None, several: bool = True) -> None:
         if ctx is not None and not isinstance(ctx, Context):
-            raise TypeError(f"ctx: expected a Context, as nn.get_extension_context gives it, or None, got {ctx!r}")
+            raise TypeError(f"ctx: expected None or a Context, such as from nn.get_extension_context, got {ctx!r}")
         self._several = several
         self._parameters: list[dict[str, Variable]] = []
         self._groups: dict[str, Processes] = {}
@@ -106,7 +106,7 @@ class Communicator:
     @property
     def _world(self) -> Processes:
         if not self._groups:
-            raise RuntimeError(f"{self.name}: call its init() first, which joins the processes")
+            raise RuntimeError(f"{self.name}: call init() first, which joins the processes")
         return self._groups[WORLD]
 
     def new_group(self, name_ranks: tuple[str, Iterable[int]]) -> str:
@@ -134,7 +134,7 @@ class Communicator:
             raise ValueError(f"name_ranks: expected different ranks from 0 to {len(world) - 1}, got {list(ranks)}")
         processes = tuple([world[rank] for rank in ranks])
         if self._groups.setdefault(name, processes) != processes:
-            raise ValueError(f"name_ranks: there is a group {name!r} already, of the ranks {self.find_group(name)}")
+            raise ValueError(f"name_ranks: the group {name!r} already exists, with the ranks {self.find_group(name)}")
         return name
 
     def list_groups(self) -> dict[str, list[int]]:
@@ -339,13 +339,13 @@ class Communicator:
     def _processes(self, group: str) -> Processes:
         groups = {WORLD: self._world, **self._groups}
         if group not in groups:
-            raise ValueError(f"group: there is none called {group!r}; there are {', '.join(map(repr, groups))}")
+            raise ValueError(f"group: expected one of {', '.join(map(repr, groups))}, got {group!r}")
         return groups[group]
 
     def _place(self, place: int, group: str, argument: str) -> int:
         count = len(self._processes(group))
         if not isinstance(place, int | np.integer) or not 0 <= place < count:
-            raise ValueError(f"{argument}: expected a place in group {group!r}, from 0 to {count - 1}, got {place!r}")
+            raise ValueError(f"{argument}: expected a rank in group {group!r}, from 0 to {count - 1}, got {place!r}")
         return int(place)
 
     def _sum(

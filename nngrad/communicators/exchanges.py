@@ -115,7 +115,7 @@ def cells_in(data: Any, argument: str) -> list[NdArray]:
     listed: list[Any] = [data] if alone else list(data)
     for each in listed:
         if not isinstance(each, NdArray):
-            hint = "; give its .data or its .grad" if isinstance(each, Variable) else ""
+            hint = "; pass its .data or its .grad" if isinstance(each, Variable) else ""
             raise TypeError(f"{argument}: expected an NdArray or a list of them, got {each!r:.200}{hint}")
     return listed
 
@@ -131,8 +131,8 @@ def check_list(cells: list[NdArray], one: NdArray, processes: Processes) -> None
     """Raise a ValueError unless there is a cell like `one` for each process."""
     if len(cells) != len(processes) or any([cell.spec != one.spec for cell in cells]):
         raise ValueError(
-            f"ndarray_list: expected {len(processes)} cells of {one.spec}, one for each process of the group, got "
-            f"{[cell.spec for cell in cells]}"
+            f"ndarray_list: expected {len(processes)} NdArrays of {one.spec}, one for each process of the group, "
+            f"got {[cell.spec for cell in cells]}"
         )
 
 
@@ -140,7 +140,7 @@ def check_division(cells: list[NdArray], division: bool) -> None:
     """Raise a TypeError if integers are to be divided."""
     whole = [cell.spec for cell in cells if not cell.spec.differentiable]
     if division and whole:
-        raise TypeError(f"division: integers cannot be divided in their dtype, and there is {whole[0]}; sum them alone")
+        raise TypeError(f"division: cannot divide integers, got {whole[0]}; sum them without division")
 
 
 class AllReduceCallback:

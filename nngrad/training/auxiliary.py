@@ -32,10 +32,10 @@ class Auxiliary:
             if isinstance(leaf, str):
                 if leaf not in MEASURES:
                     known = ", ".join(map(repr, MEASURES))
-                    raise ValueError(f"{name}: no result {leaf!r}{did_you_mean(leaf, MEASURES)}; a name is one of "
-                                     f"{known}")
+                    raise ValueError(f"{name}: must be a Variable or one of {known}, got {leaf!r}"
+                                     f"{did_you_mean(leaf, MEASURES)}")
             elif not isinstance(leaf, Variable):
-                raise TypeError(f"{name}: expected a Variable or the name of a result, got {type(leaf).__name__}")
+                raise TypeError(f"{name}: expected a Variable or the name of a measure, got {type(leaf).__name__}")
         self.variables = [leaf for leaf in self._given if isinstance(leaf, Variable)]
         """The Variables, which the graph computes."""
         self.is_averaged = [x.shape == () and x.spec.differentiable for x in self.variables]

@@ -94,8 +94,8 @@ class StepComputation:
         if self._count > 1:
             for source, i in self._places_of_updated:
                 if source is LeafSource.INPUTS:
-                    raise ValueError(f"inputs[{i}]: is written by the graph, so it cannot be given in parts "
-                                     f"(accumulate={self._count})")
+                    raise ValueError(f"inputs[{i}]: cannot be divided into parts (accumulate={self._count}), "
+                                     "because the graph writes to it")
         self._averages = [(average, _followed(average, graph)) for average in options.averages]
 
     @property
@@ -243,8 +243,8 @@ def _followed(average: MovingAverage, graph: StepGraph) -> tuple[list[Place], li
     for name, p in average.named.items():
         place = graph.place_of_parameter(p)
         if place is None and id(p.cell) not in updated:
-            raise ValueError(f"averages: {name!r} is neither trained nor updated by this step, so its average would "
-                             "stand still; leave it out")
+            raise ValueError(f"averages: this step neither trains nor updates {name!r}, so its average would not "
+                             "change; leave it out")
         followed.append((LeafSource.LEAVES, updated[id(p.cell)]) if place is None else place)
     for x, p in zip(average.get_parameters().values(), average.named.values(), strict=True):
         x.cell.axes = p.cell.axes or ()  # on a mesh they have the same sharding

@@ -37,9 +37,9 @@ class Sequential(Module):
         for i, given in enumerate(args):
             name, step = given if isinstance(given, tuple) and len(given) == 2 else ("", given)
             if isinstance(step, type) or not callable(step) or not isinstance(name, str):
-                hint = f"; make one: {step.__name__}(...)" if isinstance(step, type) else ""
+                hint = f"; pass an instance: {step.__name__}(...)" if isinstance(step, type) else ""
                 raise TypeError(
-                    f"args[{i}]: expected a Module, a function, or a name and one of these, got {given!r}{hint}"
+                    f"args[{i}]: expected a Module, a function, or a pair (name, module), got {given!r}{hint}"
                 )
             if isinstance(step, Module):
                 name = name or f"{step.name}_{i}"
@@ -125,7 +125,7 @@ class ModuleDict(Module):
 
     def __setitem__(self, name: str, module: Module) -> None:
         if not isinstance(name, str):
-            raise TypeError(f"name: expected a text, got {name!r}")
+            raise TypeError(f"name: expected a str, got {name!r}")
         self._add(name, _checked(module, f"modules[{name!r}]"))
 
     def __getitem__(self, name: str) -> Module:

@@ -86,7 +86,7 @@ class Module:
 
     def call(self, *args: Any, **kwargs: Any) -> Any:
         """The forward computation, which subclasses define."""
-        raise NotImplementedError(f"{type(self).__name__} has no method `call`, which says what it computes")
+        raise NotImplementedError(f"{type(self).__name__} must define the method `call`, its forward computation")
 
     # ---------------------------------------------------------------- the tree of modules
 
@@ -118,7 +118,7 @@ class Module:
                     self._add(name, value)
             elif value.need_grad or scope.get(name) is value:
                 if isinstance(scope.get(name), dict):
-                    raise ValueError(f"{name}: a parameter of {type(self).__name__} and a scope; rename one of them")
+                    raise ValueError(f"{name}: names both a parameter of {type(self).__name__} and a scope; rename one")
                 scope[name] = value
                 value.name = value.name or name
 
@@ -256,7 +256,7 @@ class Module:
             module = module._named[part[1:]]
         container, at, _ = dict(_held(module.__dict__)).get(name, (None, None, None))
         if isinstance(container, tuple):
-            raise ValueError(f"{key!r}: is held by a tuple, which stays as it is; hold it in a list")
+            raise ValueError(f"{key!r}: cannot be replaced in a tuple; hold it in a list")
         if container is not None:
             container[at] = param
 
@@ -307,7 +307,7 @@ class Module:
             for key, param in wanted.items():
                 there = own[key]
                 if there is not None and there.shape != param.shape:
-                    raise ValueError(f"{path}: {key!r} has shape {param.shape}, but here it has {there.shape}")
+                    raise ValueError(f"{path}: {key!r} has shape {param.shape} in the file, but {there.shape} here")
             for key, param in wanted.items():
                 there = own[key]
                 if there is None:
@@ -330,8 +330,8 @@ class Module:
                 if inner is None:
                     if raise_if_missing:
                         raise ValueError(
-                            f"{key!r}: {module.get_path_name()} has no submodule {part[1:]!r}; with "
-                            "raise_if_missing=False such parameters are left out"
+                            f"{key!r}: {module.get_path_name()} has no submodule {part[1:]!r}; to skip such "
+                            "parameters, pass raise_if_missing=False"
                         )
                     return False
                 module = inner
@@ -366,12 +366,12 @@ def named_parameters(parameters: Any) -> dict[str, Variable]:
         leaves, _ = jax.tree_util.tree_flatten_with_path(named)
         named = {jax.tree_util.keystr(path, simple=True, separator="/"): p for path, p in leaves}
     if not named:
-        raise ValueError("parameters: there are none")
+        raise ValueError("parameters: must not be empty")
     for name, p in named.items():
         if not isinstance(p, Variable):
             raise TypeError(f"parameters: {name!r} must be a Variable, got {type(p).__name__}")
         if p.parent is not None:
-            raise ValueError(f"parameters: {name!r} is an output of {p.parent.op.name}; only leaves can be trained")
+            raise ValueError(f"parameters: {name!r} must be a leaf, got an output of {p.parent.op.name}")
     return named
 
 

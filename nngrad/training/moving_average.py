@@ -66,7 +66,7 @@ class MovingAverage:
         named = named_parameters(parameters)
         for name, p in named.items():
             if not p.spec.differentiable:
-                raise TypeError(f"parameters: {name!r} is {p.dtype.name}; only floating dtypes can be averaged")
+                raise TypeError(f"parameters: {name!r} must have a floating dtype to be averaged, got {p.dtype.name}")
         self.decay = as_decay(decay, "decay")
         self.bias_correction = bool(bias_correction)
         self._params = OrderedDict(named)
@@ -130,9 +130,9 @@ class MovingAverage:
             hold_together(cells, before)
         written = [name for name, value, own in zip(self._params, found, values, strict=True) if value is not own]
         if written:
-            raise RuntimeError(f"applied: {', '.join(map(repr, written))} was replaced within the block, where the "
-                               "averages stand in for it, and has its value from before the block again; train, and "
-                               "load parameters, outside the block")
+            raise RuntimeError(f"applied: {', '.join(map(repr, written))} was written to within the block, where it "
+                               "has the average as its value; it now has its value from before. Train and load "
+                               "parameters outside the block")
 
     def get_states(self) -> OrderedDict[str, np.ndarray[Any, Any]]:
         """A copy of the count of steps and of the averages, as 'count', 'average:conv/W', ..."""

@@ -42,7 +42,7 @@ class StepOptions:
             if getattr(self, name) is not None:
                 limit = as_real(getattr(self, name), name)
                 if not limit > 0:
-                    raise ValueError(f"{name}: must be above 0, got {limit!r}; leave it out for no clipping")
+                    raise ValueError(f"{name}: must be positive, got {limit!r}; for no clipping leave it out")
                 setattr(self, name, limit)
         if self.weight_decay is not None and not callable(self.weight_decay):
             self.weight_decay = as_rate(self.weight_decay, "weight_decay")
@@ -53,7 +53,7 @@ class StepOptions:
             if not isinstance(average, MovingAverage):
                 raise TypeError(f"averages[{i}]: expected an nn.MovingAverage, got {type(average).__name__}")
         if len(set(map(id, self.averages))) != len(self.averages):
-            raise ValueError("averages: the same one is given twice")
+            raise ValueError("averages: the same average is given twice")
 
 
 class GradientChange:
@@ -66,7 +66,7 @@ class GradientChange:
         self._global_norm = options.clip_grad_by_global_norm
         decay = options.weight_decay
         self._decays = None if decay is None else tuple([
-            as_rate(decay(name), f"weight_decay: of {name!r}") if callable(decay) else decay for name in names
+            as_rate(decay(name), f"weight_decay of {name!r}") if callable(decay) else decay for name in names
         ])
 
     @property

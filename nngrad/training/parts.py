@@ -25,8 +25,8 @@ def spec_of_part(spec: Spec, count: int, name: str) -> Spec:
         return spec
     rows, *rest = spec.shape
     if rows % count:
-        raise ValueError(f"{name}: has {rows} rows, which accumulate={count} parts do not divide; give "
-                         f"{rows - rows % count} or {rows - rows % count + count}, or leave rows out")
+        raise ValueError(f"{name}: the number of rows must be a multiple of accumulate={count}, got {rows}; pass "
+                         f"{rows - rows % count} or {rows - rows % count + count}")
     return spec_of((rows // count, *rest), spec.dtype)
 
 

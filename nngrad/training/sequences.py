@@ -44,12 +44,12 @@ def pad_sequence(sequences: Sequence[Array], batch_first: bool = False, padding_
     """
     given = [as_variable(s, f"sequences[{i}]", "pad_sequence") for i, s in enumerate(sequences)]
     if not given:
-        raise ValueError("pad_sequence: give at least one sequence")
+        raise ValueError("pad_sequence: expected at least one sequence")
     for i, s in enumerate(given):
         if not s.ndim or s.shape[1:] != given[0].shape[1:]:
             raise ValueError(
-                f"pad_sequence: all sequences must be of shape (length, ...) and differ in their lengths alone, but "
-                f"sequences[0] is {given[0].shape} and sequences[{i}] {s.shape}"
+                f"pad_sequence: sequences must have shapes (length, ...) that differ only in the length, but "
+                f"sequences[0] has {given[0].shape} and sequences[{i}] has {s.shape}"
             )
     longest = max([s.shape[0] for s in given])
     rest = (0, 0) * (given[0].ndim - 1)

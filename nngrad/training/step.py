@@ -41,11 +41,11 @@ def pure_step(
     """The step as a pure function of its `live` leaves and arguments, and the initial value of its first argument. It
     returns new values of the `written` leaves and, with `raises`, flags for finite values."""
     if solver.has_schedule:
-        raise ValueError("to_jax: the solver's learning rate follows a schedule, which Python evaluates at each "
-                         "step; set a number first, and carried['learning_rate'] in your loop")
+        raise ValueError("to_jax: the solver's learning rate follows a schedule, which only Python can evaluate; "
+                         "set a number first, and set carried['learning_rate'] in your loop")
     numbers = {id(x.cell): i for i, x in enumerate(live)}
     if not all([id(x.cell) in numbers for x in written]):
-        raise ValueError("to_jax: the step writes to one of its inputs, which a function of JAX cannot")
+        raise ValueError("to_jax: the step writes to one of its inputs, which a JAX function cannot do")
     places = [numbers[id(x.cell)] for x in written]
     keys = [i for i, x in enumerate(live) if x._source is not None]
     names = tuple(solver.get_parameters())
@@ -64,7 +64,7 @@ def pure_step(
         for i, value in zip(places, carried["leaves"], strict=True):
             now[i] = value
         if keys and key is None:
-            raise ValueError("key: the step has random functions; pass key=jax.random.key(...)")
+            raise ValueError("key: required, because the step has random functions; pass key=jax.random.key(...)")
         for i, drawn in zip(keys, jax.random.split(key, len(keys)) if keys else (), strict=True):
             now[i] = jax.random.key_data(drawn)
         given = carried["learning_rate"], inputs, now
@@ -162,8 +162,8 @@ class TrainStep(Generic[R]):
             self._tell_of_unused_change()
         with solver.updating:
             if solver._variables is not self._variables:
-                raise RuntimeError("the solver was given other parameters, or another loss scaling, after this "
-                                   "training step was made")
+                raise RuntimeError("the solver was given other parameters or another loss scaling after this training "
+                                   "step was made; make a new step")
             live = self._live and arrays_of(self._live, mesh=mesh)
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
@@ -208,8 +208,8 @@ class TrainStep(Generic[R]):
         loss = results if isinstance(results, jax.Array) else results[0]
         names = [repr(name) for name, is_finite in zip(self._solver._params, finite[1:], strict=True) if not is_finite]
         gradients = f"the gradients of {', '.join(names)} are not finite" if names else "all gradients are finite"
-        raise FloatingPointError(f"train_step: the loss is {float(loss):g}, and {gradients}; parameters and state are "
-                                 f"as they were before the step. {self._where(arrays)}")
+        raise FloatingPointError(f"train_step: the loss is {float(loss):g}, and {gradients}; the step left parameters "
+                                 f"and state unchanged. {self._where(arrays)}")
 
     def _where(self, arrays: Arrays) -> str:
         """The function that made the first NaN or infinity of a rejected step, in the loss or else in the gradients."""
@@ -224,18 +224,18 @@ class TrainStep(Generic[R]):
                 for outputs in ([self._loss], gradients):
                     for values in given:
                         if (found := nan_in(outputs, now | values)) is not None:
-                            return f"It begins here:\n{found}"
-        return "nn.find_nan(loss) shows where NaN begin"
+                            return f"They first appear here:\n{found}"
+        return "nn.find_nan(loss) shows where NaN first appear"
 
     def _tell_of_unused_change(self) -> None:
         name, self._solver.unused_change = self._solver.unused_change, ""
-        warn_user(f"train_step: {name} of the solver was called, which changes the gradients that backward() has left, "
-                  "and no update() came after it. A training step has gradients of its own: give it weight_decay=, "
-                  "clip_grad_by_norm= or clip_grad_by_global_norm=")
+        warn_user(f"train_step: the call of the solver's {name} has no effect: it changes the gradients of backward(), "
+                  "and a training step computes its own. Pass weight_decay=, clip_grad_by_norm= or "
+                  "clip_grad_by_global_norm= to nn.train_step")
 
     def __reduce__(self) -> tuple[Any, ...]:
-        raise TypeError("a training step cannot be pickled or copied: it is an executable of this process. Pickle the "
-                        "solver, which holds parameters and state, and call nn.train_step in the process where it runs")
+        raise TypeError("cannot pickle or copy a training step, an executable of this process. Pickle the solver, "
+                        "which holds parameters and state, and call nn.train_step in the process that runs it")
 
     def __repr__(self) -> str:
         return f"<training step, {len(self._input_specs)} inputs, {self._solver!r}>"

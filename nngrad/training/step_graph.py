@@ -59,8 +59,8 @@ class StepGraph:
         reached = {i for _, i in targets}
         idle = [repr(name) for i, name in enumerate(parameters) if i not in reached]
         if idle:
-            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out parameters that are "
-                      "not trained, or check that the graph was built from these Variables")
+            warn_user(f"train_step: the loss does not depend on {', '.join(idle)}; leave out parameters that should "
+                      "not be trained, or check that the graph was built from these Variables")
         given = set(map(id, [*[x for x, _ in targets], *inputs]))
         others = [x for x in leaves_of([loss]) if x._need_grad and id(x) not in given]
         self.others = watched_leaves([loss], others, functions_of([loss])) if others else []
@@ -88,15 +88,15 @@ class StepGraph:
         linear = linearized(gradients)
         self.program = linear.program
         if residuals is not None and self.program.mesh is not None:
-            raise ValueError(f"optimizer: S.{solver.name} solves on one device; leave out nn.mesh")
+            raise ValueError(f"optimizer: S.{solver.name} runs on one device; leave out nn.mesh")
         if seed is None and _narrows(self.program):
-            warn_user("train_step: the graph computes in float16, in which small gradients are zero; give the solver a "
-                      "loss scale, solver.loss_scaling(nn.DynamicLossScale()), or compute in bfloat16")
+            warn_user("train_step: the graph computes in float16, in which small gradients become zero; scale the loss "
+                      "with solver.loss_scaling(nn.DynamicLossScale()), or compute in bfloat16")
         if self.program.group is not None:
             raise ValueError(
-                "loss: its graph exchanges arrays with other processes, and a training step would move the parameters "
-                "of each by gradients that are not summed over them; give nn.train_step the whole batch under nn.mesh, "
-                "or call forward, backward with a communicator's all_reduce_callback, and update"
+                "loss: its graph exchanges arrays with other processes, but a training step does not sum gradients "
+                "over processes. Give nn.train_step the whole batch under nn.mesh, or call forward, backward with a "
+                "communicator's all_reduce_callback, and update"
             )
         check_read(self.program, inputs, len(targets))
         first = 1 + len(auxiliary)
@@ -112,8 +112,8 @@ class StepGraph:
         for x in self.updated:
             if id(x.cell) in self._owners:
                 name = list(parameters)[self._owners[id(x.cell)]]
-                raise ValueError(f"parameters: {name!r} is written by the graph itself (a running statistic, say), "
-                                 "so it cannot be trained")
+                raise ValueError(f"parameters: cannot train {name!r}, which the graph itself writes to, such as a "
+                                 "running statistic")
         self._numbers = {id(x): j for j, x in enumerate(inputs)}
         self._numbers_of_live: dict[int, int] = {}
         self.live: list[Variable] = []
@@ -185,7 +185,7 @@ def seed_for(loss: Variable, solver: Solver) -> Variable | None:
         held = float(np.asarray(lowest).astype(loss.dtype))
     if held != lowest:
         raise ValueError(f"loss: {loss.dtype.name} does not hold the loss scale {lowest:g}; "
-                         "take the loss in float32, or another scale")
+                         "compute the loss in float32, or use another scale")
     if isinstance(scaling, DynamicLossScale):
         return leaf_of(NdArray.of_spec(loss.spec))
     return Variable.from_numpy_array(scaling, dtype=loss.dtype)

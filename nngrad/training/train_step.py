@@ -32,14 +32,14 @@ def checked_step(
         _check_takes_residuals(solver, options)
         residuals = differentiable(loss, "loss")
         if len({r.dtype for r in residuals}) != 1:
-            raise TypeError("loss: residuals must be of one dtype; cast them with F.cast")
+            raise TypeError("loss: residuals must have the same dtype; cast them with F.cast")
         loss = F.mul_scalar(F.add_n(*[F.sum(r**2) for r in residuals]), val=0.5)
     if not isinstance(loss, Variable):
         raise TypeError(f"loss: expected a Variable, got {type(loss).__name__}")
     if loss.shape != ():
-        raise ValueError(f"loss: must be a scalar, of shape (), got shape {loss.shape}; take its sum or mean")
+        raise ValueError(f"loss: must be a scalar, got shape {loss.shape}; take its sum or mean")
     if not loss.spec.differentiable:
-        raise TypeError(f"loss: is {loss.dtype.name}; only floating dtypes can be differentiated")
+        raise TypeError(f"loss: must have a floating dtype, got {loss.dtype.name}")
     auxiliary = None if aux is None else Auxiliary(aux)
     named = named_parameters(parameters)
     for i, x in enumerate(inputs):
@@ -57,11 +57,11 @@ def _check_takes_residuals(solver: Solver, options: StepOptions) -> None:
     """Raise an error unless a solver that takes residuals supports the options."""
     name = solver.name
     if options.accumulate != 1:
-        raise ValueError(f"accumulate: S.{name} solves with all residuals together, so it takes no parts of a batch")
+        raise ValueError(f"accumulate: must be 1 for S.{name}, which needs the residuals of a whole batch")
     for each in ("clip_grad_by_value", "clip_grad_by_norm", "clip_grad_by_global_norm", "weight_decay"):
         if getattr(options, each) is not None:
-            raise ValueError(f"{each}: S.{name} does not move along gradients, so they are not changed; give it more "
-                             "damping, or add what is to be small to the residuals")
+            raise ValueError(f"{each}: must be None for S.{name}, which does not move along gradients; use more "
+                             "damping, or add a residual for what should be small")
 
 
 def _check_distinct(parameters: dict[str, Variable], inputs: list[Variable]) -> None:
@@ -69,10 +69,10 @@ def _check_distinct(parameters: dict[str, Variable], inputs: list[Variable]) -> 
     for name, p in parameters.items():
         other = seen.setdefault(id(p.cell), name)
         if other != name:
-            raise ValueError(f"parameters: {name!r} and {other!r} are the same, or share their data")
+            raise ValueError(f"parameters: {name!r} and {other!r} are the same or share their data")
     for i, x in enumerate(inputs):
         if x.parent is None and id(x.cell) in seen:
-            raise ValueError(f"inputs[{i}]: is the parameter {seen[id(x.cell)]!r}, or shares its data")
+            raise ValueError(f"inputs[{i}]: is the parameter {seen[id(x.cell)]!r} or shares its data")
     if len({id(x) for x in inputs}) != len(inputs):
         raise ValueError("inputs: the same Variable is given twice")
 
@@ -103,14 +103,13 @@ class TrainStepByShape(Generic[R]):
     def _step_of(self, built: Any, inputs: list[Variable]) -> TrainStep[R]:
         loss, aux = built if isinstance(built, tuple) and len(built) == 2 else (built, self._aux)
         if aux is not self._aux and self._aux is not None:
-            raise TypeError("aux: the function that builds the graph returns auxiliary results too; leave one of the "
-                            "two out")
+            raise TypeError("aux: must be None, because the function that builds the graph returns auxiliary results")
         named = named_parameters(self._graphs.in_its_scopes(self._parameters))
         first = self._named = self._named or named
         if [(name, id(p.cell)) for name, p in named.items()] != [(name, id(p.cell)) for name, p in first.items()]:
-            names = ", ".join(map(repr, sorted(named.keys() ^ first.keys()))) or "new ones by the same names"
-            raise ValueError(f"parameters: the graph for inputs {', '.join([str(x.spec) for x in inputs])} has others "
-                             f"than the first one ({names}), so they would not be trained")
+            names = ", ".join(map(repr, sorted(named.keys() ^ first.keys()))) or "new ones with the same names"
+            raise ValueError(f"parameters: the graph for inputs {', '.join([str(x.spec) for x in inputs])} has other "
+                             f"parameters than the first ({names}), which would not be trained")
         return checked_step(loss, aux, first, self._solver, inputs, self._options)
 
     def __repr__(self) -> str:

@@ -54,7 +54,7 @@ class DataIterator:
     ) -> None:  # fmt: skip
         checked_count(batch_size, "batch_size")
         if data_source.size < 1:
-            raise ValueError("data_source: has no examples")
+            raise ValueError("data_source: must have at least one example")
         self._source, self._batch_size = data_source, batch_size
         self._begins, self._ends = list(epoch_begin_callbacks), list(epoch_end_callbacks)
         self._filled = -1
@@ -170,7 +170,7 @@ class DataIterator:
         by_number = num_of_slices is not None and slice_pos is not None
         by_position = slice_start is not None and slice_end is not None
         if by_number == by_position:
-            raise ValueError("slice: give either num_of_slices and slice_pos, or slice_start and slice_end")
+            raise ValueError("slice: pass either num_of_slices and slice_pos, or slice_start and slice_end")
         if num_of_slices is not None and slice_pos is not None:
             length, left = divmod(self.size, num_of_slices)
             slice_start = min(slice_pos * length + min(slice_pos, left), self.size - length)

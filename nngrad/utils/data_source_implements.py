@@ -56,7 +56,7 @@ class ConcatDataSource(_Ordered):
         self._sources = list(data_source_list)
         names = {tuple(source.variables) for source in self._sources}
         if len(names) != 1:
-            raise ValueError(f"data_source_list: expected sources with the same variables, got {sorted(names)}")
+            raise ValueError(f"data_source_list: all sources must have the same variables, got {sorted(names)}")
         self._variables = self._sources[0].variables
         self._starts = np.cumsum([0, *(source.size for source in self._sources)])
         self._size = int(self._starts[-1])
@@ -96,7 +96,7 @@ class CsvDataSource(_Ordered):
             header, *self._rows = [row for row in csv.reader(file) if row]
         for number, row in enumerate(self._rows, 2):
             if len(row) != len(header):
-                raise ValueError(f"{filename}: row {number} has {len(row)} columns, and the header {len(header)}")
+                raise ValueError(f"{filename}: row {number} has {len(row)} columns, but the header has {len(header)}")
         named = [column.partition(":")[0].partition("__") for column in header]
         self._columns: dict[str, list[int]] = {}
         for i, (name, _, _) in enumerate(named):

@@ -27,7 +27,7 @@ class FileReader:
 
     def __init__(self, base_uri: str | Path) -> None:
         if "://" in str(base_uri):
-            raise ValueError(f"{base_uri}: only local files are read; download it first")
+            raise ValueError(f"base_uri: must be a local path, got {str(base_uri)!r}; download it first")
         self._base = Path(base_uri)
 
     def open(self, filename: str | Path | None = None, textmode: bool = False, encoding: str = "utf-8-sig") -> IO[Any]:
@@ -82,5 +82,5 @@ def load(ext: str) -> Loader:
         ValueError: There is no loader for it.
     """
     if ext not in _LOADERS:
-        raise ValueError(f"ext: files that end in {ext!r} are not read, only {', '.join(_LOADERS)}")
+        raise ValueError(f"ext: must be one of {', '.join(_LOADERS)}, got {ext!r}")
     return _LOADERS[ext]

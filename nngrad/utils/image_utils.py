@@ -60,7 +60,7 @@ def imread(
     """
     modes = {1: "L", 3: "RGB", 4: "RGBA"}
     if num_channels != -1 and num_channels not in modes:
-        raise ValueError(f"num_channels: must be 1, 3, 4, or -1 for those of the file, got {num_channels}")
+        raise ValueError(f"num_channels: must be 1, 3 or 4, or -1 to keep the file's, got {num_channels}")
     with _pillow().open(path) as opened:
         mode = "L" if grayscale else modes.get(num_channels) or ("RGB" if opened.mode == "P" else opened.mode)
         wide = opened.mode.startswith("I")  # 16 bits per pixel
@@ -103,10 +103,10 @@ def imsave(
     dtype = np.dtype(np.uint16 if as_uint16 else np.uint8)
     full = _FULL[dtype.name]
     if as_uint16 and image.ndim == _COLOURS:
-        raise ValueError("as_uint16: Pillow writes 16 bits of images in grey alone")
+        raise ValueError("as_uint16: Pillow writes 16 bits only for grey images")
     floats = image.dtype.kind == "f"
     if floats and not auto_scale:
-        raise ValueError("auto_scale: floats are written with auto_scale=True alone, as numbers from 0 to 1")
+        raise ValueError("auto_scale: must be True for floats, which must be from 0 to 1")
     most = 1 if floats else full
     if image.size and not (image.min() >= 0 and image.max() <= most):
         raise ValueError(f"img: values must be from 0 to {most}, got {image.min()} to {image.max()}")

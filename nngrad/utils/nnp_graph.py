@@ -49,8 +49,8 @@ class NnpNetworkPass:
         """Whether parameters get `need_grad` False."""
 
     def __getattr__(self, name: str) -> Any:
-        raise AttributeError(f"NnpNetworkPass has no {name!r}: it calls no functions over the messages in files; "
-                             "change the graph that get_network makes, as y.rewire_on(x) does")
+        raise AttributeError(f"NnpNetworkPass has no {name!r}: it does not call functions on the messages in files; "
+                             "change the graph that get_network returns, for example with y.rewire_on(x)")
 
     def remove_and_rewire(self, name: str, i: int = 0, o: int = 0) -> None:
         """Remove the function `name`: readers of its output `o` read its input `i` instead."""
@@ -71,7 +71,7 @@ class NnpNetworkPass:
             needed = set(names)
             unknown = needed - {each.name for each in network.variable}
             if unknown:
-                raise ValueError(f"{where}: use_up_to: there is no Variable {min(unknown)!r}")
+                raise ValueError(f"{where}: use_up_to: no Variable {min(unknown)!r}")
             for f in reversed(list(network.function)):
                 if needed.isdisjoint(f.output):
                     network.function.remove(f)
@@ -118,14 +118,14 @@ class NnpNetworkPass:
             copied.variable.remove(each)
         unknown = self.variables.keys() - {each.name for each in copied.variable}
         if unknown:
-            raise ValueError(f"{where}: set_variable: there is no Variable {min(unknown)!r}")
+            raise ValueError(f"{where}: set_variable: no Variable {min(unknown)!r}")
         return copied
 
 
 def _function(network: Any, name: str, where: str) -> Any:
     by_name = {f.name: f for f in network.function}
     if name not in by_name:
-        raise ValueError(f"{where}: there is no function {name!r}; there are {', '.join(by_name)}")
+        raise ValueError(f"{where}: no function {name!r}; it has {', '.join(by_name)}")
     return by_name[name]
 
 

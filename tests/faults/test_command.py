@@ -347,10 +347,10 @@ def test_demo_says_what_was_kept_when_interrupted(
     arguments = ["demo", "--steps", "1", "--output", str(tmp_path)]
     monkeypatch.setattr(digits, "curves_of", interrupt)
     assert entry.main(arguments) == 130
-    assert capsys.readouterr().err == f"nngrad: interrupted; kept: {tmp_path / 'digits.png'}\n"
+    assert capsys.readouterr().err == f"nngrad: interrupted; saved: {tmp_path / 'digits.png'}\n"
     monkeypatch.setattr(digits, "trained", interrupt)
     assert entry.main(arguments) == 130
-    assert "nngrad: interrupted; kept: nothing" in capsys.readouterr().err
+    assert "nngrad: interrupted; saved: nothing" in capsys.readouterr().err
 
 
 @pytest.mark.slow

@@ -124,7 +124,7 @@ print([p.d.tolist() for p in solver.get_parameters().values()])
 def test_executables_say_that_they_cannot_be_pickled(copied: Callable[[Any], Any]) -> None:
     params = parameters()
     loss = F.sum(params["a/w"] ** 2) + sum([F.sum(p) for p in params.values()])
-    with pytest.raises(TypeError, match=r"training step cannot be pickled or copied.*nn\.train_step in the process"):
+    with pytest.raises(TypeError, match=r"cannot pickle or copy a training step.*nn\.train_step in the process"):
         copied(nn.train_step(loss, params, S.Sgd()))
     with pytest.raises(TypeError, match=r"compiled function cannot be pickled or copied.*nn\.compile in the process"):
         copied(nn.compile(loss, [params["a/w"]]))

@@ -115,10 +115,10 @@ def train(
                 log=log, checkpoints=keeper, callbacks=[lambda run: log.draw_due(run.step)],
             )  # fmt: skip
         except SystemExit:
-            log.say(f"{out}: ended by a signal; kept: {keeper.kept}; the same command goes on")
+            log.say(f"{out}: ended by a signal; saved: {keeper.kept}; repeat the command to resume")
             raise
         except KeyboardInterrupt:
-            raise KeyboardInterrupt(f"kept: {keeper.kept}; the same command goes on") from None
+            raise KeyboardInterrupt(f"saved: {keeper.kept}; repeat the command to resume") from None
         if is_first and not log.was_finished:
             nn.save_parameters(folder.parameters, trained.copy_parameters())
         log.say(f"{out}: finished after {log.step:,} steps: {log}."
@@ -180,7 +180,7 @@ def _take(recipe: Recipe, settings: RecipeSettings, keeper: nn.Checkpointer, num
     wrong = recipe.not_finite() if is_measured or step % settings.checkpoint.every == 0 else []
     if wrong:
         steps = keeper.steps()
-        kept = f"the last good checkpoint is that of step {steps[-1]:,}" if steps else "there is no checkpoint yet"
+        kept = f"the last good checkpoint is of step {steps[-1]:,}" if steps else "there is no checkpoint yet"
         raise FloatingPointError(
             f"the loss {' and '.join(map(repr, wrong))} or its gradient is infinite or not a number, at step {step:,} "
             f"or shortly before; {kept}. A lower solver.rate may help, or clip"

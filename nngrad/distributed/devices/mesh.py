@@ -32,14 +32,14 @@ class MeshBlock(Switched):
         """The mesh to activate; None for a single device, which needs none."""
         outer = build_options().running.mesh
         if outer is not None:
-            raise RuntimeError(f"mesh: {outer!r} is in force already; leave it before another one is entered")
+            raise RuntimeError(f"mesh: {outer!r} is already active; leave it before you enter another")
         grid = _grid_of(self._sizes, self._devices)
         (first, *others) = grid.devices.flat
         if others:
             return {"mesh": Mesh(grid)}
         if first != jax.local_devices()[0]:
-            raise ValueError(f"devices: for the single device {first} use nn.context_scope(nn.Context("
-                             f"{first.platform!r}, device_id={first.id}))")
+            raise ValueError(f"devices: a mesh cannot select the single device {first}; use nn.context_scope("
+                             f"nn.Context({first.platform!r}, device_id={first.id}))")
         return {"mesh": None}
 
     def __enter__(self) -> Any:
@@ -83,18 +83,18 @@ def mesh(devices: Sequence[jax.Device] | None = None, **axes: int) -> MeshBlock:
         raise ValueError("axes: give at least one, such as nn.mesh(data=8)")
     for name, size in axes.items():
         if isinstance(size, bool) or not hasattr(size, "__index__"):
-            raise TypeError(f"{name}: expected the number of devices along it, an int, got {size!r}")
+            raise TypeError(f"{name}: expected an int, the number of devices along this axis, got {size!r}")
         if size < -1 or size == 0:
-            raise ValueError(f"{name}: expected 1 or more devices, or -1 for all that are left, got {size}")
+            raise ValueError(f"{name}: must be at least 1, or -1 for all remaining devices, got {size}")
     if list(axes.values()).count(-1) > 1:
-        raise ValueError(f"{', '.join([n for n, size in axes.items() if size == -1])}: only one of them can be -1")
+        raise ValueError(f"{', '.join([n for n, size in axes.items() if size == -1])}: only one axis can be -1")
     if devices is not None:
         devices = list(devices)
         for i, device in enumerate(devices):
             if not isinstance(device, jax.Device):
-                raise TypeError(f"devices[{i}]: expected a jax.Device, as jax.devices() lists them, got {device!r}")
+                raise TypeError(f"devices[{i}]: expected a jax.Device, such as from jax.devices(), got {device!r}")
         if len(set(devices)) != len(devices):
-            raise ValueError("devices: the same one is given twice")
+            raise ValueError("devices: the same device is given twice")
     return MeshBlock({name: int(size) for name, size in axes.items()}, devices)
 
 
@@ -110,13 +110,13 @@ def _grid_of(wanted: dict[str, int], devices: Sequence[jax.Device] | None) -> ja
         shown = " x ".join([f"{name}={size}" for name, size in wanted.items()])
         what = f"{'there are' if devices is None else 'devices has'} {len(given)}"
         if is_filled:
-            raise ValueError(f"{shown}: {what} devices, which are no multiple of {known}")
-        raise ValueError(f"{shown} needs {needed} devices, and {what}")
+            raise ValueError(f"{shown}: {what} devices, which is not a multiple of {known}")
+        raise ValueError(f"{shown} needs {needed} devices, but {what}")
     given = given[:needed]
     if len({device.process_index for device in given}) < jax.process_count():
-        raise ValueError(f"the mesh has devices of {len({device.process_index for device in given})} processes, of "
-                         f"{jax.process_count()} that there are; each must have a part in it: nn.mesh(data=-1) takes "
-                         "all devices")
+        raise ValueError("the mesh must have devices of every process, but it has devices of "
+                         f"{len({device.process_index for device in given})} of {jax.process_count()} processes; "
+                         "nn.mesh(data=-1) takes all devices")
     shape = tuple(sizes.values())
     if devices is None:  # JAX places neighbouring devices next to each other
         return jax.sharding.Mesh(mesh_utils.create_device_mesh(shape, given, allow_split_physical_axes=True), [*sizes])
@@ -167,12 +167,12 @@ def shard(what: Variable | str, spec: Spec) -> Variable | OrderedDict[str, Varia
     if isinstance(what, Variable):
         return _sharded(what, axes, f"Variable {what.name!r}" if what.name else "the Variable")
     if not isinstance(what, str):
-        raise TypeError(f"what: expected a Variable or a pattern of names of parameters, got {type(what).__name__}")
+        raise TypeError(f"what: expected a Variable or a pattern of parameter names, got {type(what).__name__}")
     known = get_parameters(grad_only=False)
     matched = OrderedDict((name, p) for name, p in known.items() if fnmatchcase(name, what))
     if not matched:
-        raise ValueError(f"what: no parameter matches {what!r}; below the present scope there are "
-                         f"{', '.join(map(repr, known)) or 'none yet: call it after the functions that make them'}")
+        raise ValueError(f"what: no parameter matches {what!r}; the current scope has "
+                         f"{', '.join(map(repr, known)) or 'none yet: call shard after the layers that make them'}")
     for name, p in matched.items():
         _check(p, axes, f"parameter {name!r}")
     for p in matched.values():
@@ -203,7 +203,7 @@ def _sharded(x: Variable, axes: Axes | str, name: str) -> Variable:
 
 def _check(x: Variable, axes: Axes | str, name: str) -> None:
     if not isinstance(axes, str) and len(axes) > x.ndim:
-        raise ValueError(f"{name}: has {x.ndim} axes, of shape {x.shape}, but spec {axes} is for {len(axes)}")
+        raise ValueError(f"{name}: has shape {x.shape}, but spec {axes} is for {len(axes)} axes")
     mesh = build_options().running.mesh
     if mesh is not None:
         mesh.resolved(axes, x.shape, name)
@@ -216,8 +216,8 @@ def _axes_of(spec: Any) -> Axes | str:
     if spec is None:
         return ()
     if not isinstance(spec, tuple | list | PartitionSpec):
-        raise TypeError("spec: expected a tuple of names of the mesh's axes or None, one for each axis of the array, "
-                        f"or a jax.sharding.PartitionSpec, got {spec!r}")
+        raise TypeError("spec: expected a jax.sharding.PartitionSpec, or a tuple with the name of a mesh axis or None "
+                        f"for each axis of the array, got {spec!r}")
     axes: list[Any] = []
     for each in spec:
         if isinstance(each, tuple | list) and all([isinstance(name, str) for name in each]):
@@ -225,9 +225,9 @@ def _axes_of(spec: Any) -> Axes | str:
         elif each is None or isinstance(each, str):
             axes.append(each)
         else:
-            raise TypeError(f"spec: {each!r} is not the name of an axis of the mesh, a tuple of names, or None")
+            raise TypeError(f"spec: expected the name of a mesh axis, a tuple of names, or None, got {each!r}")
     names = [name for each in axes if each for name in ((each,) if isinstance(each, str) else each)]
     twice = sorted({name for name in names if names.count(name) > 1})
     if twice:
-        raise ValueError(f"spec: {', '.join(map(repr, twice))} can divide one axis of an array only, got {spec!r}")
+        raise ValueError(f"spec: {', '.join(map(repr, twice))} can divide only one axis of an array, got {spec!r}")
     return tuple([each or None for each in axes])

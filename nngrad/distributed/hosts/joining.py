@@ -87,7 +87,7 @@ def initialize(
     for name, seconds in (("step_timeout", step_timeout), ("heartbeat_timeout", heartbeat_timeout),
                           ("initialization_timeout", initialization_timeout)):
         if seconds is not None and not seconds > 0:
-            raise ValueError(f"{name}: must be seconds above 0, got {seconds!r}")
+            raise ValueError(f"{name}: must be a positive number of seconds, got {seconds!r}")
     if step_timeout is None:
         step_timeout = _seconds_of(os.environ.get(STEP_TIMEOUT), TIMEOUT)
     launcher = launcher_of(os.environ)
@@ -108,7 +108,7 @@ def _seconds_of(text: str | None, default: float) -> float:
     try:
         return default if text is None else float(text)
     except ValueError:
-        raise ValueError(f"{STEP_TIMEOUT}: must be a number of seconds, is {text!r} in the environment") from None
+        raise ValueError(f"{STEP_TIMEOUT}: must be a number of seconds in the environment, got {text!r}") from None
 
 
 def _tell_the_launcher() -> None:
@@ -160,18 +160,18 @@ def _explained(error: BaseException, launcher: Launcher | None) -> bool:
     if launcher is None and COORDINATOR not in os.environ and global_state.client is None:
         return False
     if isinstance(error, RuntimeError) and global_state.client is None:
-        raise RuntimeError("nn.hosts.initialize() comes too late: JAX has started its devices. Call it before anything "
-                           "is computed, and before jax.devices(), jax.device_count() and the like") from error
+        raise RuntimeError("nn.hosts.initialize() comes too late: JAX has already started its devices. Call it before "
+                           "you compute anything or call jax.devices(), jax.device_count() and the like") from error
     raise error
 
 
 def _who_is_missing(seconds: float) -> str:
     count, index, address = global_state.num_processes, global_state.process_id, global_state.coordinator_address
-    waited = f"process {index} has waited {seconds:g} s for the others to call nn.hosts.initialize()"
+    waited = f"process {index} waited {seconds:g} s for the others to call nn.hosts.initialize()"
     if index == 0:
-        return f"{waited}; process 0 is there itself, and listens at {address}"
+        return f"{waited}; as process 0 it listens at {address}"
     if not is_there(str(address)):
-        return f"{waited}; process 0 does not answer at {address}: is it running, and reachable?"
+        return f"{waited}; process 0 does not answer at {address}: check that it runs and can be reached"
     return f"{waited}; process 0 answers at {address}, so one of the other {count - 1} is missing"
 
 
@@ -211,8 +211,8 @@ def launcher_of(environment: Mapping[str, str]) -> Launcher | None:
         if environment.get(variable, "1") != "1":
             if importlib.util.find_spec("mpi4py") is None:
                 raise ValueError(
-                    f"MPI has started {environment[variable]} processes ({variable}), but does not say where process 0 "
-                    f"is: install mpi4py, which finds out, or set {COORDINATOR} to its address and a free port, and "
+                    f"MPI started {environment[variable]} processes ({variable}), but does not say where process 0 is. "
+                    f"Install mpi4py, which finds out, or set {COORDINATOR} to its address and a free port, and "
                     f"{COUNT} and {INDEX} in each process")
             return Launcher("MPI", _whole(environment, variable), {"cluster_detection_method": "mpi4py"})
     return None
@@ -222,11 +222,11 @@ def _by_variables(environment: Mapping[str, str]) -> Launcher:
     """The launcher described by the variables that `nngrad launch`, or the user, has set."""
     missing = [name for name in (COORDINATOR, COUNT, INDEX) if name not in environment]
     if missing:
-        raise ValueError(f"{' and '.join(missing)}: not set in the environment, although others of {COORDINATOR}, "
-                         f"{COUNT} and {INDEX} are; set all three, or none")
+        raise ValueError(f"{' and '.join(missing)}: missing from the environment; set all of {COORDINATOR}, {COUNT} "
+                         f"and {INDEX}, or none")
     count, index = _whole(environment, COUNT), _whole(environment, INDEX)
     if not 0 <= index < count:
-        raise ValueError(f"{INDEX}: must be from 0 to {count - 1}, as {COUNT} is {count}; it is {index}")
+        raise ValueError(f"{INDEX}: must be from 0 to {count - 1}, because {COUNT} is {count}, got {index}")
     found = "nngrad launch" if JOINED in environment else "environment variables"
     arguments = {
         "coordinator_address": environment[COORDINATOR], "num_processes": count, "process_id": index,
@@ -239,4 +239,4 @@ def _whole(environment: Mapping[str, str], name: str) -> int:
     try:
         return int(environment[name])
     except ValueError:
-        raise ValueError(f"{name}: must be a whole number, is {environment[name]!r} in the environment") from None
+        raise ValueError(f"{name}: must be an integer in the environment, got {environment[name]!r}") from None

@@ -53,7 +53,7 @@ def say(line: str) -> None:
 
 def show_where_it_is(index: int) -> None:
     """Print the stack of each thread, which shows where a program hangs."""
-    say(f"nngrad: this is where process {index} is:")
+    say(f"nngrad: the stacks of process {index}:")
     with contextlib.suppress(Exception):  # standard error is not a file
         faulthandler.dump_traceback(sys.stderr, all_threads=True)
 

@@ -50,7 +50,7 @@ def barrier(timeout: float | None = None) -> None:
         raise RuntimeError("nn.hosts.barrier: call nn.hosts.initialize() at the beginning of the script")
     seconds = watch.step_timeout if timeout is None else timeout
     if not seconds > 0:
-        raise ValueError(f"timeout: must be seconds above 0, got {timeout!r}")
+        raise ValueError(f"timeout: must be a positive number of seconds, got {timeout!r}")
     _passed += 1
     name, store = f"barrier {_passed}", KeyValueStore()
     with process.joint_computation():
@@ -64,7 +64,7 @@ def barrier(timeout: float | None = None) -> None:
             if not missing:
                 raise
             which = ", ".join(map(str, missing))
-            raise HostError(f"nn.hosts.barrier: process {which} has not come within {seconds:g} s") from error
+            raise HostError(f"nn.hosts.barrier: process {which} did not arrive within {seconds:g} s") from error
 
 
 def part_of(data: Any, *, blocks: bool = True, remainder: str = "refuse") -> Any:
@@ -95,13 +95,13 @@ def part_for(data: Any, index: int, count: int, *, blocks: bool, remainder: str)
     if remainder not in ("refuse", "drop", "repeat"):
         raise ValueError(f"remainder: must be 'refuse', 'drop' or 'repeat', got {remainder!r}")
     if not hasattr(data, "__len__"):
-        raise TypeError(f"data: must have a length and be sliceable, got {type(data).__name__}; of an iterator take "
+        raise TypeError(f"data: must have a length and be sliceable, got {type(data).__name__}; for an iterator use "
                         "itertools.islice(data, nn.hosts.process_index(), None, nn.hosts.process_count())")
     size = len(data)
     left = size % count
     if left and remainder == "refuse":
-        raise ValueError(f"data: {size} examples cannot be divided evenly among {count} processes, {left} are left; "
-                         "say remainder='drop' or remainder='repeat'")
+        raise ValueError(f"data: cannot divide {size} examples evenly among {count} processes, {left} are left over; "
+                         "pass remainder='drop' or remainder='repeat'")
     if left and remainder == "repeat":
         more = [i % size for i in range(size, size + count - left)]
         every = [*range(size), *more]
@@ -109,5 +109,5 @@ def part_for(data: Any, index: int, count: int, *, blocks: bool, remainder: str)
         return [data[i] for i in own] if isinstance(data, list | tuple) else data[own]
     each = size // count
     if not each:
-        raise ValueError(f"data: {size} examples are too few for {count} processes")
+        raise ValueError(f"data: expected at least {count} examples, one for each process, got {size}")
     return data[index * each : (index + 1) * each] if blocks else data[index : each * count : count]

@@ -40,8 +40,8 @@ class KeyValueStore:
     def __init__(self) -> None:
         self._client: Any = global_state.client
         if isinstance(global_state, _Public):
-            raise RuntimeError(f"nn.hosts cannot join processes with JAX {jax.__version__}, which does not have "
-                               "jax._src.distributed.global_state: install another version of JAX")
+            raise RuntimeError(f"nn.hosts cannot join processes with JAX {jax.__version__}, which lacks "
+                               "jax._src.distributed.global_state; install another version of JAX")
 
     def write(self, folder: str, index: int, text: str) -> None:
         """Set the value of `folder/index`."""

@@ -105,8 +105,8 @@ class Judge:
         front = max(beat.begun for beat in self._last.values())
         for index, beat in self._last.items():
             if beat.state == DONE and beat.begun < front:
-                return Failure(index, f"has ended its script {self._at(index)}, while others wait for it in "
-                               f"computation {beat.begun + 1}: all have to take part in as many")
+                return Failure(index, f"ended its script {self._at(index)}, while others wait for it in "
+                               f"computation {beat.begun + 1}: all processes must take part in equally many")
         return None
 
     def _hung(self, now: float) -> Failure | None:
@@ -265,7 +265,7 @@ class HostWatch:
             self._adopt(Failure(int(index), reason))
         if self.failure is None and not process.terminations and self._store.is_terminated():
             self._code = TERMINATED
-            self._adopt(Failure(-1, "a process was sent SIGTERM"))
+            self._adopt(Failure(-1, "a process received SIGTERM"))
         if self._state == DONE and self._store.read("done"):
             self._all_done.set()
 

@@ -85,7 +85,7 @@ class Checkpointer:
         self._contents = CheckpointContents(parameters, _named_solvers(solver), _named_holders(feed, extra))
         taken = self._contents.solvers.keys() & self._contents.holders.keys()
         if taken:
-            raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is a name in solver too; give another one")
+            raise ValueError(f"extra: {', '.join(map(repr, sorted(taken)))} is also a name in solver; choose another")
         self._store = CheckpointStore(Path(path).absolute(), keep, best, highest)
         self._every = every
         self._losses = RecentLosses()
@@ -104,7 +104,7 @@ class Checkpointer:
     def kept(self) -> str:
         """Describe where the last checkpoint is; waits until it is written."""
         steps = self.steps()
-        return str(self._store.path / str(steps[-1])) if steps else "nothing, since there is no checkpoint yet"
+        return str(self._store.path / str(steps[-1])) if steps else "nothing, because there is no checkpoint yet"
 
     # ---------------------------------------------------------------- saving
 
@@ -152,12 +152,12 @@ class Checkpointer:
             return
         later = [other for other in self._store.steps() if other >= step]
         if later:
-            raise ValueError(f"step: {self._store.path} has checkpoints of the steps {later}, and {step} does not come "
-                             "after them; restore() the last one first, give another path, or delete them")
+            raise ValueError(f"step: must come after those of the checkpoints in {self._store.path}, {later}, got "
+                             f"{step}; restore() the last one first, use another path, or delete them")
         self._finite_or_end(self._losses.look_at_all)
         arrays, facts, must_be_finite = self._contents.snapshot()
         if not arrays:
-            raise ValueError("there is nothing to save yet: no parameters, and no state with arrays")
+            raise ValueError("nothing to save yet: there are no parameters, and no state with arrays")
         self._finite_or_end(lambda: _check_finite({name: arrays[name] for name in must_be_finite if name in arrays},
                                                   step))
         facts |= {"step": step, "metrics": {name: float(value) for name, value in (metrics or {}).items()}}
@@ -188,7 +188,7 @@ class Checkpointer:
         except FloatingPointError as error:
             self._store.wait()
             steps = self._store.steps()
-            last = f"the last good checkpoint is that of step {steps[-1]}" if steps else "there is no checkpoint"
+            last = f"the last good checkpoint is of step {steps[-1]}" if steps else "there is no checkpoint"
             raise FloatingPointError(f"{error}; {last}, in {self._store.path}") from None
 
     # ---------------------------------------------------------------- restoring
@@ -223,7 +223,7 @@ class Checkpointer:
         if step == "best":
             step = self._store.best_step()
             if step is None:
-                raise FileNotFoundError(f"{self._store.path}: there is no best checkpoint, since none has the metric")
+                raise FileNotFoundError(f"{self._store.path}: no best checkpoint, because none has the metric")
         elif isinstance(step, str):
             raise ValueError(f"step: expected an int, 'best' or None, got {step!r}")
         found = self._store.whole_step(step)
@@ -301,7 +301,7 @@ class NotedSignals:
         self._noted: signal.Signals | None = None
         self._are_several = jax.process_count() > 1
         if self._are_several and self._signals != (signal.SIGTERM,):
-            raise ValueError("signals: with several processes only SIGTERM reaches all of them, got "
+            raise ValueError("signals: must be SIGTERM alone with several processes, because no other reaches all, got "
                              + ", ".join([s.name for s in self._signals]))
 
     def enter(self) -> None:
@@ -312,7 +312,7 @@ class NotedSignals:
                 and JAX's preemption service is off.
         """
         if threading.current_thread() is not threading.main_thread():
-            raise RuntimeError("saving_on_signals: Python gives signals to the main thread; enter it there")
+            raise RuntimeError("saving_on_signals: must be entered in the main thread, where Python delivers signals")
         if self._are_several:
             multihost_utils.reached_preemption_sync_point(0)  # raises if the service is off
             process.terminations += 1
@@ -343,10 +343,10 @@ def _named_solvers(solver: Any) -> dict[str, Solver]:
     named = {} if solver is None else dict(solver) if isinstance(solver, Mapping) else {"solver": solver}
     for name, value in named.items():
         if not isinstance(name, str) or not name or "/" in name or name in _TAKEN:
-            raise ValueError(f"solver: a name must be a str without '/', and none of {_TAKEN}, got {name!r}")
+            raise ValueError(f"solver: a name must be a str without '/', not one of {_TAKEN}, got {name!r}")
         if not isinstance(value, Solver):
-            raise TypeError(f"solver: expected a Solver or several by name, got {type(value).__name__}; an optax "
-                            "transformation becomes one by nngrad.solvers.Solver.from_optax")
+            raise TypeError(f"solver: expected a Solver or a dict of Solvers, got {type(value).__name__}; for an optax "
+                            "transformation use nngrad.solvers.Solver.from_optax")
     return named
 
 
@@ -354,7 +354,7 @@ def _named_holders(feed: Any, extra: Mapping[str, Any] | None) -> dict[str, Any]
     named = dict(extra or {})
     for name, value in named.items():
         if not isinstance(name, str) or not name or "/" in name or name in (*_TAKEN, "feed"):
-            raise ValueError(f"extra: a name must be a str without '/', and none of {(*_TAKEN, 'feed')}, got {name!r}")
+            raise ValueError(f"extra: a name must be a str without '/', not one of {(*_TAKEN, 'feed')}, got {name!r}")
         check_holder(value, f"extra[{name!r}]")
     if feed is not None:
         check_holder(feed, "feed")
@@ -366,7 +366,7 @@ def _check_finite(arrays: Mapping[str, Any], step: int) -> None:
     found = names_not_finite(arrays)
     if found:
         names = ", ".join([repr(name.partition("/")[2]) for name in found[:5]]) + (", ..." if len(found) > 5 else "")
-        raise FloatingPointError(f"after step {step} there are numbers that are not finite in {names}")
+        raise FloatingPointError(f"after step {step}, {names} contains infinities or NaN")
 
 
 _TAKEN = ("parameters", "random")

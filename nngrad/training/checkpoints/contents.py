@@ -75,7 +75,7 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
         elif isinstance(value, np.ndarray | np.generic):
             value = np.array(value)  # a copy, since the original may change while it is written
         if not isinstance(value, np.ndarray | jax.Array) or value.dtype == object:
-            raise TypeError(f"{name}: a state is made of arrays, bytes and what JSON knows, got {type(value).__name__}")
+            raise TypeError(f"{name}: a state may contain arrays, bytes and JSON values, got {type(value).__name__}")
         key = f"{name}/{len(arrays)}"
         arrays[key] = value
         return {_ARRAY: key}
@@ -91,7 +91,7 @@ def _check_keys(state: Any, name: str) -> None:
         if isinstance(item, Mapping):
             for key in item:
                 if not isinstance(key, str):
-                    raise TypeError(f"{name}: keys in a state must be strings, got {key!r}")
+                    raise TypeError(f"{name}: the keys of a state must be strings, got {key!r}")
             left += item.values()
         elif isinstance(item, list | tuple):
             left += item

@@ -83,24 +83,24 @@ class Restoring:
         found = self._misfits_of_parameters() if self._wants("parameters") else []
         for key, solver in self._solvers.items():
             if key not in self._facts["solvers"]:
-                found.append(f"{key} is here, and not in the checkpoint")
+                found.append(f"{key} is not in the checkpoint")
                 continue
             facts = self._facts["solvers"][key]
             found += misfits(facts, self._specs, solver, key)
             if not solver.get_parameters():
                 found += self._misfits_of_empty(key, facts)
         saved = self._facts["processes"][0]["states"]
-        found += [f"{key} is here, and not in the checkpoint" for key in self._holders if key not in saved]
+        found += [f"{key} is not in the checkpoint" for key in self._holders if key not in saved]
         if self._only is None:
-            found += [f"{key} is in the checkpoint, and not here" for key in self._facts["solvers"]
+            found += [f"{key} is only in the checkpoint" for key in self._facts["solvers"]
                       if key not in self._solvers]
-            found += [f"{key} is in the checkpoint, and not here" for key in saved if key not in self._holders]
+            found += [f"{key} is only in the checkpoint" for key in saved if key not in self._holders]
         if found:
             raise ValueError(f"the checkpoint {self._store.path / str(self._step)} does not fit:\n  "
-                             + "\n  ".join(found) + "\nrestore(only=[...]) restores parts of it")
+                             + "\n  ".join(found) + "\nTo restore parts of it, use restore(only=[...])")
         for key, solver in self._solvers.items():
             for difference in different_settings(self._facts["solvers"][key], solver):
-                warn_user(f"{key}: {difference} since the checkpoint of step {self._step}; the present one holds")
+                warn_user(f"{key}: {difference} since the checkpoint of step {self._step}; the current value holds")
 
     def _misfits_of_parameters(self) -> list[str]:
         saved = _below("parameters/", self._specs)
@@ -119,9 +119,9 @@ class Restoring:
     def _misfits_of_empty(self, key: str, facts: Mapping[str, Any]) -> list[str]:
         """The reasons why a solver without parameters cannot take over those of the saved one."""
         if not self._wants("parameters"):
-            return [f"{key} has no parameters yet, so that it cannot be restored without them"]
+            return [f"{key} has no parameters yet, so it cannot be restored without them"]
         return [
-            f"{key} trains {name!r}, which it alone knows: call set_parameters first"
+            f"{key} trains {name!r}, which is not among the parameters here: call its set_parameters first"
             for name, registered in facts["parameters"].items()
             if registered is None
         ]
@@ -171,7 +171,7 @@ class Restoring:
         first = processes[0]
         different = [key for key in self._holders if any([p["states"][key] != first["states"][key] for p in processes])]
         if different:
-            raise ValueError(f"the checkpoint is of {len(processes)} processes with states of their own in "
+            raise ValueError(f"the checkpoint has a state for each of {len(processes)} processes in "
                              f"{', '.join(different)}, which {jax.process_count()} cannot take over; restore the rest "
                              "with restore(only=[...])")
         return first

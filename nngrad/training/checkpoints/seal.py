@@ -52,7 +52,7 @@ def check_files(directory: Path) -> None:
         if not path.is_file():
             raise DamagedCheckpoint(f"the file {name} is missing")
         if _digest_of(path) != digest:
-            raise DamagedCheckpoint(f"the file {name} is not as it was written")
+            raise DamagedCheckpoint(f"the file {name} has changed since it was written")
 
 
 def _content_of(directory: Path) -> dict[str, Any]:
@@ -65,11 +65,11 @@ def _content_of(directory: Path) -> dict[str, Any]:
     except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
         is_whole = False
     if not is_whole:
-        raise DamagedCheckpoint(f"the file {NAME} is not as it was written")
+        raise DamagedCheckpoint(f"the file {NAME} has changed since it was written")
     content: dict[str, Any] = json.loads(text)
     if content["format"] != _FORMAT:
-        raise ValueError(f"{directory}: a checkpoint of format {content['format']}, and this nngrad reads {_FORMAT}; "
-                         "use the nngrad that wrote it")
+        raise ValueError(f"{directory}: the checkpoint has format {content['format']}, and this nngrad reads "
+                         f"{_FORMAT}; use the nngrad that wrote it")
     return content
 
 

@@ -38,7 +38,7 @@ def different_settings(facts: Mapping[str, Any], solver: Solver) -> list[str]:
     """The differences between a solver's settings and the recorded ones, in words."""
     now, then = settings_of(solver), facts["settings"]
     return [
-        f"{name} was {then.get(name)!r} and is {now.get(name)!r}"
+        f"{name} has changed from {then.get(name)!r} to {now.get(name)!r}"
         for name in sorted(now.keys() | then.keys())
         if now.get(name) != then.get(name)
     ]
@@ -48,7 +48,7 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
     """The reasons why a saved solver (its facts, and its arrays' shapes and dtypes) does not fit the `solver` named
     `key`, in words; empty if it fits."""
     if facts["class"] != solver.name:
-        return [f"{key}: the checkpoint is of {facts['class']}, this is {solver.name}"]
+        return [f"{key}: is {facts['class']} in the checkpoint, but {solver.name} here"]
     parameters = solver.get_parameters()
     if not parameters:
         return []
@@ -56,9 +56,8 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
     if found or not facts["parameters"]:
         return found
     if solver.has_schedule and "updates" not in facts:
-        return [f"{key}: its learning rate follows a schedule, and the checkpoint does not say after how many updates "
-                "it was written; load it into a solver with a number as its learning rate, and call set_updates and "
-                "set_learning_rate"]
+        return [f"{key}: its learning rate follows a schedule, but the checkpoint does not record the number of "
+                "updates; load it into a solver with a constant rate, and call set_updates and set_learning_rate"]
     states = solver.named_state()
     saved = {solver.present_name(name): specs[f"solvers/{key}/{name}"] for name in facts["state"]}
     found = names_in_one_only(saved, states, f"{key}: state")
@@ -70,8 +69,8 @@ def misfits(facts: Mapping[str, Any], specs: Mapping[str, Any], solver: Solver, 
 
 def names_in_one_only(saved: Any, present: Any, what: str) -> list[str]:
     """The names that only one of two collections has, in words."""
-    found = [f"{what} {name!r} is in the checkpoint, and not here" for name in saved if name not in present]
-    return found + [f"{what} {name!r} is here, and not in the checkpoint" for name in present if name not in saved]
+    found = [f"{what} {name!r} is only in the checkpoint" for name in saved if name not in present]
+    return found + [f"{what} {name!r} is not in the checkpoint" for name in present if name not in saved]
 
 
 def other_spec(saved: list[Any], present: Any, what: str) -> list[str]:
@@ -79,7 +78,7 @@ def other_spec(saved: list[Any], present: Any, what: str) -> list[str]:
     shape, dtype = saved
     if tuple(shape) == tuple(present.shape) and dtype == np.dtype(present.dtype).name:
         return []
-    return [f"{what} is {dtype}{list(shape)} in the checkpoint, and {np.dtype(present.dtype).name}"
+    return [f"{what} is {dtype}{list(shape)} in the checkpoint, but {np.dtype(present.dtype).name}"
             f"{list(present.shape)} here"]
 
 

@@ -195,18 +195,18 @@ class CheckpointStore:
         if answer == -2:
             if problem:
                 raise raised(problem)
-            raise ValueError(f"{self.path}: the first process found no whole checkpoint of step {step}")
+            raise ValueError(f"{self.path}: the first process found no intact checkpoint of step {step}")
         return None if answer == -1 else answer
 
     def _whole_step(self, step: int | None) -> int | None:
         steps = self.steps()
         if step is not None:
             if step not in steps:
-                raise FileNotFoundError(f"{self.path}: there is no checkpoint of step {step}, only of {steps}")
+                raise FileNotFoundError(f"{self.path}: no checkpoint of step {step}, only of {steps}")
             try:
                 check_files(self._directory(step))
             except DamagedCheckpoint as error:
-                raise ValueError(f"{self._directory(step)}: a damaged checkpoint ({error})") from None
+                raise ValueError(f"{self._directory(step)}: the checkpoint is damaged ({error})") from None
             return step
         for last in reversed(steps):
             directory = self._directory(last)
@@ -214,7 +214,7 @@ class CheckpointStore:
                 check_files(directory)
             except DamagedCheckpoint as error:
                 aside = self._put_aside(directory)
-                warn_user(f"the checkpoint {directory} is damaged ({error}), and is not used; it is now {aside}")
+                warn_user(f"the checkpoint {directory} is damaged ({error}) and will not be used; renamed to {aside}")
                 continue
             return last
         return None
@@ -273,8 +273,8 @@ def _finish() -> None:
         except BaseException as error:
             print(f"nngrad: {type(error).__name__}: {error}", file=sys.stderr)
             if (3, 12) <= sys.version_info < (3, 12, 3):  # works around Python's gh-113964
-                print("Python 3.12.0 to 3.12.2 start no threads once a program has ended: call `checkpointer.wait()` "
-                      "before, or take a later Python", file=sys.stderr)
+                print("Python 3.12.0 to 3.12.2 cannot start threads when a program ends: call `checkpointer.wait()` "
+                      "before that, or use a later Python", file=sys.stderr)
             _codes.append(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 

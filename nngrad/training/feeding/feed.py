@@ -39,7 +39,7 @@ class Feed:
     def __next__(self) -> Any:
         if self._ahead is None:
             if self._has_lost:
-                raise RuntimeError("the feed was closed, and the batches it had taken ahead from the iterator are gone")
+                raise RuntimeError("the feed was closed, and the batches that it had prefetched are lost")
             self._end()
             ahead = _ahead(self._source, self._count)
             self._end = ahead.close  # set before the thread starts
@@ -60,8 +60,8 @@ class Feed:
         self._source.check(state)
         if self._ahead is not None:
             if self._source.is_once:
-                raise ValueError("state: batches were already taken from the iterator; restore before the first one, "
-                                 "or give an iterable, which can start again")
+                raise ValueError("state: batches were already taken from the iterator; restore before the first batch, "
+                                 "or pass an iterable, which can start again")
             self.close()
         self._source.go_to(state)
         self._position = self._source.position()

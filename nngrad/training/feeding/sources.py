@@ -43,7 +43,7 @@ class Counted:
 
     def check(self, position: Position) -> None:
         if position.keys() != {"epoch", "batches"}:
-            raise ValueError(f"state: it is not of batches that are counted, but has {sorted(position)}")
+            raise ValueError(f"state: expected the keys 'batches' and 'epoch', got {sorted(position)}")
 
     def go_to(self, position: Position) -> None:
         self._start = position["epoch"], position["batches"]
@@ -57,8 +57,8 @@ class Counted:
                     try:
                         next(iterator)
                     except StopIteration:
-                        raise ValueError(f"the input has only {number} batches in epoch {epoch}, of which {taken} were "
-                                         "taken before; it must be the same again") from None
+                        raise ValueError(f"cannot resume after {taken} batches of epoch {epoch}: the input has only "
+                                         f"{number}; it must be the same as before") from None
                 number = taken
                 for batch in iterator:
                     number += 1
@@ -67,7 +67,7 @@ class Counted:
                 if not self.is_once and hasattr(iterator, "close"):  # a generator, which releases its resources
                     iterator.close()
             if number == 0 and self._epochs is None:
-                raise ValueError(f"the input has no batches in epoch {epoch}, and no end of epochs")
+                raise ValueError(f"the input has no batches in epoch {epoch}, and the number of epochs is unlimited")
             epoch, taken = epoch + 1, 0
 
 
@@ -85,7 +85,7 @@ class Positioned:
 
     def check(self, position: Position) -> None:
         if position.keys() != {"grain"}:
-            raise ValueError(f"state: it is not of grain, but has {sorted(position)}")
+            raise ValueError(f"state: expected the key 'grain', got {sorted(position)}")
 
     def go_to(self, position: Position) -> None:
         state = position["grain"]
@@ -127,12 +127,12 @@ def source_of(given: Any, epochs: int | None, name: str = "source") -> BatchSour
                         f"got {type(given).__name__}")
     if is_of_grain(given):
         if epochs != 1:
-            raise ValueError(f"epochs: grain's own num_epochs or repeat() say it, got {epochs}")
+            raise ValueError(f"epochs: must be 1 for grain, got {epochs}; use grain's own num_epochs or repeat()")
         if hasattr(given, "to_iter_dataset"):
             given = given.to_iter_dataset()
         return Positioned(given)
     is_once = hasattr(given, "__next__")
     if is_once and epochs != 1:
-        raise ValueError(f"epochs: an iterator can be used only once, got {epochs}; give an iterable, or a function "
-                         "of the epoch that returns one")
+        raise ValueError(f"epochs: must be 1 for an iterator, which can be used only once, got {epochs}; pass an "
+                         "iterable, or a function of the epoch that returns one")
     return Counted(lambda _: given, epochs, is_once)

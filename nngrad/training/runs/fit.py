@@ -36,16 +36,16 @@ class FitBatches:
         self._feed: Feed | None = None
         if data is None:
             if steps is None or epochs is not None:
-                raise ValueError("steps: must be given where there is no data, and epochs must not")
+                raise ValueError("steps: without data, pass steps and not epochs")
             data = repeat(())
         if isinstance(data, Feed):
             if epochs is not None:
-                raise ValueError(f"epochs: nn.feed(..., epochs={epochs}) says it for a feed")
+                raise ValueError(f"epochs: must be None for a feed, got {epochs}; use nn.feed(..., epochs={epochs})")
             self._feed = data
             return
         if isinstance(data, tuple) or hasattr(data, "__array__"):
-            raise TypeError(f"data: expected batches, in an iterable, got {type(data).__name__}; [(x, t)] is a single "
-                            "batch for each step")
+            raise TypeError(f"data: expected an iterable of batches, got {type(data).__name__}; to use the same batch "
+                            "at each step, pass [(x, t)]")
         once = 1 if steps is None or hasattr(data, "__next__") or is_of_grain(data) else None
         if _counts_epochs(data) and (epochs is not None or steps is None):
             data, epochs = _until(data, epochs or 1), None
@@ -126,7 +126,7 @@ class Run:
         """The lines of the log: the measured values, with `step` and `seconds`."""
         return self.log.lines
 
-    def stop(self, reason: str = "a callback has stopped it") -> None:
+    def stop(self, reason: str = "a callback stopped it") -> None:
         """End the run after this step."""
         self.stopped = reason
 
@@ -142,7 +142,7 @@ class Run:
             ValueError: The run had other callbacks, or other data.
         """
         if [held is not None for held in state["callbacks"]] != list(map(_has_state, self.callbacks)):
-            raise ValueError("callbacks: the run that is resumed had others")
+            raise ValueError("callbacks: differ from those of the run to resume")
         self._batches.set_state(state["data"])
         self.stopped = state["stopped"]
         for call, held in zip(self.callbacks, state["callbacks"], strict=True):
@@ -232,7 +232,7 @@ def fit(
     except SystemExit as ending:
         if checkpoints is None or ending.code != 128 + signal.SIGINT:
             raise
-        raise KeyboardInterrupt(f"kept: {checkpoints.kept}; the same call of nn.fit goes on") from None
+        raise KeyboardInterrupt(f"saved: {checkpoints.kept}; repeat the call of nn.fit to resume") from None
     return run
 
 
@@ -264,7 +264,7 @@ class _Loop:
         ) is not None:
             self._take(batch)
         if run.step == 0:
-            raise ValueError("data: there are no batches")
+            raise ValueError("data: must have at least one batch")
         if run.step == begin:
             return
         self._losses.look_at_all()
@@ -279,8 +279,8 @@ class _Loop:
         try:
             run.result = self._step(*batch)
         except FloatingPointError as error:
-            kept = "" if self._checkpoints is None else f"; kept: {self._checkpoints.kept}"
-            error.add_note(f"nn.fit: this was step {number}{kept}")
+            kept = "" if self._checkpoints is None else f"; saved: {self._checkpoints.kept}"
+            error.add_note(f"nn.fit: in step {number}{kept}")
             raise
         run.step, run.metrics = number, {}
         values = logged_of(run.result)
@@ -305,7 +305,7 @@ class _Loop:
                 raise TypeError(f"evaluate: expected numbers by name, as {{'accuracy': 0.5}}, got {found!r}")
             twice = [name for name in found if name in values]
             if twice:
-                raise ValueError(f"evaluate: {twice[0]!r} is a name that the step has given; take another one, such as "
+                raise ValueError(f"evaluate: the step already returns {twice[0]!r}; choose another name, such as "
                                  f"'val_{twice[0]}'")
             values = {**values, **found}
             self._evaluated = run.step
@@ -359,7 +359,7 @@ class EarlyStopping:
             raise ValueError(f"EarlyStopping: the run has no metric {self._metric!r}; it has "
                              f"{', '.join(map(repr, run.metrics)) or 'none'}")
         if self._waited >= self._patience:
-            run.stop(f"{self._metric} has not become better {self._waited} times in a row")
+            run.stop(f"{self._metric} has not improved {self._waited} times in a row")
 
     def get_state(self) -> dict[str, Any]:
         """The best value so far, and the number of measurements since, as JSON values."""

@@ -146,8 +146,8 @@ class TrainingLog:
             OSError: A file cannot be written.
         """
         if step <= self.step:
-            raise ValueError(f"step: {step} does not come after {self.step}; count the steps that are done, and give "
-                             "training_log the step with which a resumed run begins")
+            raise ValueError(f"step: must be the number of completed steps, above {self.step}, got {step}; for a "
+                             "resumed run pass training_log the step at which it begins")
         given = {**(values or {}), **named}
         if step % self.every == 0 or step == self.steps or (self._last is None and not self.lines):
             self.write(step, given)
@@ -240,7 +240,7 @@ def training_log(
         if name != "steps" or value is not None:
             checked_count(value, name, least)
     if tensorboard and folder is None:
-        raise ValueError("tensorboard: needs a folder; give training_log one")
+        raise ValueError("tensorboard: needs a folder; pass one to training_log")
     return TrainingLog(None if folder is None else Path(folder), step, steps, every, tensorboard, progress)
 
 
@@ -254,7 +254,7 @@ def as_number(value: Any, name: str) -> float:
     array = np.asarray(value_of(value))
     if array.size != 1 or array.dtype.kind == "O" or (array.dtype.kind in "USV" and array.dtype.name != "bfloat16"):
         what = f"an array of shape {array.shape}" if array.ndim else repr(value)
-        raise TypeError(f"{name}: what is logged must be a number, or an array of one element, got {what}")
+        raise TypeError(f"{name}: expected a number or an array of one element, got {what}")
     return float(array.reshape(()))
 
 
