@@ -111,7 +111,7 @@ def test_without_a_scale_every_gradient_of_a_small_loss_is_zero() -> None:
 
 @pytest.mark.parametrize("fused", [False, True], ids=["loop", "train_step"])
 def test_too_large_a_scale_is_fatal_if_static_and_found_out_if_dynamic(fused: bool) -> None:
-    with pytest.raises(ValueError, match=r"float16 does not hold"):
+    with pytest.raises(ValueError, match=r"does not fit in float16"):
         trained("float16", 2.0**24, fused=fused, steps=1)
     _, params = trained("float16", 2.0**15, fused=fused, factor=2.0**6, steps=2)
     assert not any(np.isfinite(p.d).all() for p in params.values())
@@ -482,6 +482,6 @@ def test_a_scale_that_the_loss_cannot_take() -> None:
     for scaling, shown in ((2.0**16, "65536"), (DynamicLossScale(minimum=2.0**-30), "9.31323e-10")):
         solver = S.Sgd()
         solver.loss_scaling(scaling)
-        with pytest.raises(ValueError, match=f"loss: float16 does not hold the loss scale {shown}; compute"):
+        with pytest.raises(ValueError, match=f"loss: the loss scale {shown} does not fit in float16; compute"):
             nn.train_step(loss, params, solver)
         nn.train_step(network_loss(params, "float32", 1.0), params, solver)

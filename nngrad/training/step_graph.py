@@ -184,7 +184,7 @@ def seed_for(loss: Variable, solver: Solver) -> Variable | None:
     with np.errstate(over="ignore"):
         held = float(np.asarray(lowest).astype(loss.dtype))
     if held != lowest:
-        raise ValueError(f"loss: {loss.dtype.name} does not hold the loss scale {lowest:g}; "
+        raise ValueError(f"loss: the loss scale {lowest:g} does not fit in {loss.dtype.name}; "
                          "compute the loss in float32, or use another scale")
     if isinstance(scaling, DynamicLossScale):
         return leaf_of(NdArray.of_spec(loss.spec))
