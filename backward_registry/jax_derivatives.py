@@ -66,7 +66,7 @@ class Point(NamedTuple):
         return self._pulled(slot, ys)
 
     def _pulled(self, slot: int, ys: Variables) -> list[Variable]:
-        """The same, by reverse mode, or column by column, from JAX."""
+        """The same, computed by JAX: in reverse mode or column by column."""
         fun, order = self.fun, self.order
         op = custom_jax_gradient if fun.custom else jax_gradient
         everything = tuple(range(len(fun.active)))
@@ -129,7 +129,7 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
 
 
 def _custom_derivative_backward(f: Function, gys: Sequence[Variable], indexes: Positions, take: Any) -> Gradients:
-    """The same, where an author's rule may be told which inputs move: those of which a gradient is wanted."""
+    """The same for custom rules that may be told which inputs move: those whose gradient is wanted."""
     del take
     point, _ = point_of(f)
     if not follows_what_moves(point.fun):
@@ -140,8 +140,8 @@ def _custom_derivative_backward(f: Function, gys: Sequence[Variable], indexes: P
 
 
 def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Positions, take: Any) -> Gradients:
-    """The same. The gradient in the weights is the derivative; else this function is differentiated as any other, since
-    other inputs may move than those that it is the gradient in."""
+    """The same. The gradient in the weights is the derivative; otherwise the gradient is differentiated like any other
+    function, since other inputs may move than those of which it is the gradient."""
     del take
     point, ys = point_of(f)
     if not follows_what_moves(point.fun) and point.fun.active == point.fun.reachable:
@@ -157,7 +157,7 @@ def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Posi
 
 
 def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> list[Variable | None]:
-    """The gradients in those of the active inputs that are at these indexes, which are all that moves."""
+    """The gradients in the active inputs at these indexes, if only those move."""
     outputs = point.fun.outputs
     read = tuple([i for i, (y, s) in enumerate(zip(ys, outputs, strict=True)) if s.differentiable and not is_zeros(y)])
     active = tuple([i for i in point.fun.active if i in indexes])

@@ -121,24 +121,24 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
 
 
 def slopes(op: Op, formula: str, function: Callable[..., Any], exact: bool = True) -> None:
-    """Register a rule of `op`, which has one result: the gradient times what `function` gives, a slope for each input
-    (in a tuple if there are several). Its parameters are named as the op's inputs, its arguments, or `y`, the result;
-    `formula` is what the rule says of itself, and `exact` is as for `backward`."""
+    """Register the rule of an op with one result: the gradient times the slopes that `function` returns, one for each
+    input (several in a tuple). The parameters of `function` are named as the op's inputs, its arguments, or `y`, the
+    result. `formula` becomes the rule's docstring, and `exact` is as for `backward`."""
     found = "gy * {}" if len(op.input_names) == 1 else "[gy * slope for slope in {}]"
     _enter_by_name(op, formula, function, found, exact, _caller_module())
 
 
 def gradients(op: Op, formula: str, function: Callable[..., Gradients], exact: bool = True) -> None:
-    """Register a rule of `op`: what `function` gives, a gradient for each input, alone or in a tuple. All is as for
-    `slopes`, but that a parameter may also be `gy`, the gradient that arrives."""
+    """Register the rule of an op with one result: `function` returns a gradient for each input (several in a tuple).
+    As for `slopes`, except that a parameter may also be `gy`, the incoming gradient."""
     _enter_by_name(op, formula, function, "{}", exact, _caller_module())
 
 
 def _enter_by_name(
     op: Op, formula: str, function: Callable[..., Any], found: str, exact: bool, module: str
 ) -> None:
-    """Enter a rule that calls `function` with what its parameters name; `found` says what is made of the result. It is
-    compiled, since rules are called for each function of a graph."""
+    """Enter a rule that calls `function` with the values that its parameters name; `found` is a template for the rule's
+    result. It is compiled, since rules are called for each function of a graph."""
     places = {"gy": "gy", "y": "f.outputs[0]"} | {name: f"f.args[{name!r}]" for name in op.argument_names}
     places |= {name: f"f.inputs[{i}]" for i, name in enumerate(op.input_names)}
     names = function.__code__.co_varnames[: function.__code__.co_argcount]
@@ -151,10 +151,10 @@ def _enter_by_name(
 
 
 def adjoint_pair(a: Op, b: Op) -> None:
-    """`a` and `b` are linear, and each is the transpose of the other: in the first input, if the others say where it is
-    taken or put, and so have no derivative.
+    """Register rules for two linear ops that are each other's transpose. Only the first input has a derivative if the
+    others are positions.
 
-    Each takes the arguments of the other that it has, and `b` may take the `shape` of what it returns besides.
+    Each takes the arguments of the other that it has, and `b` may also take the `shape` of its result.
     """
     module = _caller_module()
     for op, transpose in ((a, b), (b, a)):
@@ -162,7 +162,7 @@ def adjoint_pair(a: Op, b: Op) -> None:
 
 
 def _transposed(op: Op, transpose: Op) -> RuleFunction:
-    """The rule of `op`: its transpose of what arrives."""
+    """The rule of `op`: its transpose, applied to the incoming gradients."""
 
     def rule(f: Function, *gys: Variable) -> Any:
         places = () if op.linear == "together" else f.inputs[1:]
@@ -173,7 +173,7 @@ def _transposed(op: Op, transpose: Op) -> RuleFunction:
 
 
 def _arguments_for(f: Function, op: Op, x: Variable) -> dict[str, Any]:
-    """The arguments of `f` that an op takes as well, which gives an array like `x`, and may take its `shape`."""
+    """The arguments for an op whose result is like `x`: those of `f` that it takes too, and the `shape` of `x`."""
     given = f.args | {"shape": x.shape}
     return {name: given[name] for name in op.argument_names if name in given}
 
@@ -206,7 +206,7 @@ def bilinear_family(
     module = _caller_module()
 
     def made(f: Function, op: Op, like: Variable, *inputs: Variable) -> Variable:
-        """What `op`, one of the three, makes of inputs: an array like this one."""
+        """The result of `op`, one of the three: an array like `like`."""
         own = sizes(f, like) if sizes is not None and op is left else {}
         y: Variable = op(*inputs, *f.inputs[2:], **_arguments_for(f, op, like), **own)
         return y
@@ -290,7 +290,7 @@ def register(name: str, rule: RuleFunction, exact: bool = False) -> None:
 
 
 def _is_composite(name: str) -> bool:
-    """Whether a function of nngrad's goes by nnabla's type name, or is the gradient of one, and is made of others."""
+    """Whether nnabla's type name is that of a function that nngrad composes of others, or of its gradient."""
     from nngrad import functions  # which come before all rules, but for this module
 
     made = {function.replace("_", "") for function in dir(functions)}
@@ -299,7 +299,7 @@ def _is_composite(name: str) -> bool:
 
 
 def _arguments(f: Function) -> Mapping[str, Any]:
-    """The static arguments as nnabla has them: for a function of a user's own what its `args` says, if anything."""
+    """The static arguments as nnabla passes them; for a user's own function, the dict `args` if it has one."""
     arguments = f.args
     if list(arguments) != ["instance"]:
         return arguments

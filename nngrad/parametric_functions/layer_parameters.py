@@ -96,8 +96,8 @@ def parametric_function_api(
 
 
 def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]]:
-    """The same for a function whose signature already has `name`, for type checkers. The function itself gets a
-    Variable as its first argument, and no name."""
+    """`parametric_function_api` for a function whose signature already has `name`, for type checkers. The function
+    itself gets a Variable as its first argument, and no name."""
 
 
     def decorate(body: Callable[P, R]) -> Callable[P, R]:
@@ -108,7 +108,7 @@ def own_parameters(scope_name: str) -> Callable[[Callable[P, R]], Callable[P, R]
 
 
 def _parametric(body: Callable[..., R], scope_name: str, converts: bool) -> Callable[..., R]:
-    """Decorate a function for both; `converts` says whether its first argument becomes a Variable."""
+    """The decorator behind both; `converts` says whether the first argument becomes a Variable."""
     signature = inspect.signature(body)
     own = [p for p in signature.parameters.values() if p.name != "name"]
     kind = inspect.Parameter.POSITIONAL_OR_KEYWORD

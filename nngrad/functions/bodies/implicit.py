@@ -53,7 +53,7 @@ class Solution(BodyOp):
         raise NotImplementedError
 
     def gradients(self, f: Function, gys: Sequence[Variable], indexes: Numbers) -> Gradients:
-        """gb = w with A' w = gx, and gp is the gradient of -<w, A(p) x> in p; where it began is of no account"""
+        """gb = w with A' w = gx, and gp is the gradient of -<w, A(p) x> in p; the starting point has none"""
         x, places = f.outputs[0], self.parameters(f.arguments, len(f.inputs))
         w = self.solved(f, gys[0], True)
         v, seed = (w, x) if self.is_transposed(f.arguments) else (x, w)
