@@ -106,7 +106,7 @@ FAILING: list[tuple[str, Callable[[], Any]]] = [
     ("binary_connect_affine: base_axis", lambda: PF.binary_connect_affine(X, 5, base_axis=7)),
     (r"pruned_convolution\(.*group=3\): channels must be a multiple of 3, got 4",
      lambda: PF.pruned_convolution(IMAGES, 6, (3, 2), group=3)),
-    ("n must be from 2 to 32", lambda: PF.fixed_point_quantized_affine(X, 5, n_w=1)),
+    ("n must be between 2 and 32", lambda: PF.fixed_point_quantized_affine(X, 5, n_w=1)),
     ("ql_max must have the shape of qr_min", lambda: PF.min_max_quantize(X, 0, np.ones((1, 1, 4), np.float32))),
 ]  # fmt: skip
 

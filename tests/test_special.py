@@ -101,8 +101,8 @@ def test_half_precision_is_that_of_the_input(name: str) -> Test:
 
 
 test_bad_arguments = refused([
-    (lambda x: F.polygamma(-1, x), ValueError, "n must be from 0 to 100, got -1"),
-    (lambda x: F.polygamma(101, x), ValueError, "n must be from 0 to 100, got 101"),
+    (lambda x: F.polygamma(-1, x), ValueError, "n must be between 0 and 100, got -1"),
+    (lambda x: F.polygamma(101, x), ValueError, "n must be between 0 and 100, got 101"),
     (lambda x: F.polygamma(1.5, x), TypeError, r"n must be an int, the same for all elements, got 1\.5"),
     (lambda x: F.polygamma(x, 1), TypeError, "n must be an int"),
     (lambda x: F.zeta(x, x), TypeError, "x must be a number"),

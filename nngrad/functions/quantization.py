@@ -177,7 +177,7 @@ def _bits_of_size(n: int, spent: int, on: str) -> int:
     """The number of bits left of `n` after `spent` bits; `on` names their use in messages."""
     if not spent < n <= MOST_BITS:
         why = f", including {spent} for {on}" if on else ""
-        raise ValueError(f"n must be from {spent + 1} to {MOST_BITS} bits{why}, got {n}")
+        raise ValueError(f"n must be between {spent + 1} and {MOST_BITS} bits{why}, got {n}")
     return n - spent
 
 

@@ -199,7 +199,7 @@ def polygamma(n: int, x: Variable) -> Variable:
     if isinstance(n, bool) or not isinstance(n, int):
         raise TypeError(f"polygamma: n must be an int, the same for all elements, got {n!r}")
     if not 0 <= n <= 100:
-        raise ValueError(f"polygamma: n must be from 0 to 100, got {n}")
+        raise ValueError(f"polygamma: n must be between 0 and 100, got {n}")
     return digamma(x) if n == 0 else digamma_derivative(x, order=n)
 
 
