@@ -1,10 +1,10 @@
-"""The facts that an op's decorator declares, from which everything else is derived: forward mode, batching,
-independence of rows, sums over directions, selections, and costs for rematerialisation.
+"""The declarations of an op: its schema, read from the signature of its forward, and the facts given to its decorator.
+
+Everything else is derived from the facts: forward mode, batching, independence of rows, sums over directions,
+selections, and costs for rematerialisation.
 
 Each fact can be verified numerically, and `tests/test_facts.py` does so for every op. Without a fact, the general
 method is used, which is right for every op.
-
-Also the schema of an op: its inputs and static arguments, from its signature.
 """
 
 from __future__ import annotations

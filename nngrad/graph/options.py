@@ -1,6 +1,5 @@
-"""Build options: the switches in force while functions are applied, per thread and asyncio task.
-
-Also scopes: `with` blocks whose layers are in force in a thread or an asyncio task.
+"""Build options, the switches in force while functions are applied, and `with` blocks that put options in force; both
+per thread and asyncio task.
 """
 
 from __future__ import annotations

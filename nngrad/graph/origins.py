@@ -1,4 +1,5 @@
-"""Make functions from a Block, many at a time, and their origins: the calls of rules, as columns beside its steps.
+"""Make functions from a Block, many at a time, with what it does not record itself: the rule calls that emitted its
+steps, as columns beside them, and which values are results of `grad`.
 
 A cached gradient is built without running a rule, yet its functions can say which rule of which function emitted them,
 and for which gradients. This is rarely asked, and many of these gradients are in no result: in a chain of 1,600

@@ -1,5 +1,5 @@
-"""Complete docstrings from others, so that the source describes an argument shared by many functions only once; and
-clearer errors for functions that users call, which name the argument that does not fit the signature.
+"""Uses of signatures: complete docstrings, so that the source describes an argument of many functions only once, and
+name the argument that does not fit in errors of functions that users call.
 
 Under `Args:` a function of nngrad has entries for its own arguments. An entry `...: As for `convolution`.` stands for
 all other arguments that the named functions describe, and for their ValueError; several are searched in order. `USUAL`
