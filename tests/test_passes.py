@@ -159,7 +159,7 @@ def test_what_is_cut_is_shown(capsys: pytest.CaptureFixture[str]) -> None:
         nn.show_passes(y, "cpu")
     shown = rows(capsys.readouterr().out)
     assert list(shown)[-1] == "partition"
-    assert re.search(r"\d+ partitions, of which 2 are compiled", shown["partition"][2])
+    assert re.search(r"\d+ partitions, 2 of them compiled", shown["partition"][2])
     nn.show_passes(y, "cpu")
     assert rows(capsys.readouterr().out)["roll"][0] <= 2100
     with nn.passes(without=["roll", "partition"]):
@@ -172,7 +172,7 @@ def test_numbers_that_are_hoisted_are_shown_and_can_be_left_in(capsys: pytest.Ca
     x = leaf(3)
     y = 0.3 * F.sin(0.7 * x)
     nn.show_passes(y)
-    assert rows(capsys.readouterr().out)["hoist"][2] == "numbers that are inputs: 2"
+    assert rows(capsys.readouterr().out)["hoist"][2] == "numbers made inputs: 2"
     with nn.passes(without=["hoist"]):
         nn.show_passes(y)
         assert hoisted_of(linearize([y]).program).numbers is None

@@ -211,7 +211,7 @@ def _row(each: Pass, before: Block, after: Block | list[Partition], is_left_out:
     count = str(len(before.steps))
     if isinstance(after, list):
         kinds = len({partition.block for partition in after})
-        what = f"{len(after)} partitions, of which {kinds} are compiled; their numbers are inputs, and no pass follows"
+        what = f"{len(after)} partitions, {kinds} of them compiled; their numbers become inputs, and no pass follows"
         return each.name, count, count, what
     what = "left out" if is_left_out else f"no {each.what}" if after is before else _changes(before, after)
     return each.name, count, str(len(after.steps)), what
@@ -229,5 +229,5 @@ def _changes(before: Block, after: Block) -> str:
     loops = loops_in(after)[len(loops_in(before)) :]
     told += [f"a loop: {loop.steps} steps of {loop.functions} functions" for loop in loops]
     if numbers := hoisted_in(after) - hoisted_in(before):
-        told.append(f"numbers that are inputs: {numbers}")
-    return ", ".join(told) or "in another order, or in bodies"
+        told.append(f"numbers made inputs: {numbers}")
+    return ", ".join(told) or "other order, or changes in bodies"

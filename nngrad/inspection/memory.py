@@ -19,7 +19,7 @@ from .recomputation import kept_for_gradients
 
 _BARS = " ▁▂▃▄▅▆▇█"
 _READ = "read by a gradient"
-_BASE = "others are computed from it again"
+_BASE = "others are recomputed from it"
 
 
 class Held(NamedTuple):
@@ -121,7 +121,7 @@ def _held(functions: list[Function]) -> tuple[tuple[Held, ...], tuple[Held, ...]
 
 def _reason(f: Function | None) -> str:
     policy = None if f is None else f.mark
-    return "built within nn.recompute()" if policy is None else f"as {policy!r} has it"
+    return "built within nn.recompute()" if policy is None else f"chosen by {policy!r}"
 
 
 def _rows(reasons: dict[Variable, str]) -> tuple[Held, ...]:

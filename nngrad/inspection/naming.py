@@ -166,9 +166,9 @@ def common_path(paths: Collection[tuple[str, ...]]) -> tuple[str, ...]:
 
 
 _KINDS_OF_RULES = {
-    "adjoint pair": "linear: the gradient is that by the transpose",
-    "bilinear": "bilinear: the gradient takes the place of what it was derived by",
-    "multilinear": "multilinear: the gradient takes the place of what it was derived by",
+    "adjoint pair": "linear: the gradient goes through the transpose",
+    "bilinear": "bilinear: the incoming gradient takes the operand's place",
+    "multilinear": "multilinear: the incoming gradient takes the operand's place",
     "non-differentiable": "the gradient is zero",
 }
 """Descriptions of rules without a formula, by the kind of rule."""
