@@ -321,7 +321,7 @@ REFUSED = {
     "loop": "while_of_bodies: .* each process may run it a different number of times",
     "branch": "switch_of_bodies: .* each process may run it a different number of times",
     "train_step": "loss: its graph exchanges arrays with other processes",
-    "to_jax": "all_reduce exchanges arrays with the processes .* nn.to_jax and nn.train_step take no such graph",
+    "to_jax": "all_reduce needs the processes .* With nn.to_jax and nn.train_step, use nn.mesh instead",
 }
 
 
