@@ -136,8 +136,8 @@ def is_linear_in(f: Function, given: Sequence[object], plain: Sequence[Variable]
     ])
 
 
-def carried_to(f: Function, i: int, given: Along, shared: Diagonals) -> Diagonals:
-    """The diagonals of input `i` that become the diagonals `shared` of `f`."""
+def carried_to(given: Along, shared: Diagonals) -> Diagonals:
+    """The diagonals of an input that become the diagonals `shared` of its function."""
     if all([b is None for b in shared]):
         return shared
     return tuple([None if b is None else a for a, b in zip(given.diagonals, shared, strict=True)])
@@ -194,13 +194,13 @@ def _factored_product(
     ndim, powers = f.specs[0].ndim, powers_of(f)
     bases: Powers = []
     scales: Powers = []
-    for i, (each, x, power) in enumerate(zip(given, plain, powers, strict=True)):
+    for each, x, own, power in zip(given, plain, f.inputs, powers, strict=True):
         if each is None:
-            scales.append((Operand(x, f.inputs[i], 0), power))
+            scales.append((Operand(x, own, 0), power))
             continue
         if power < 1:
             return None
-        each = spread_out(each, sizes, carried_to(f, i, each, shared))
+        each = spread_out(each, sizes, carried_to(each, shared))
         bases.append((each.operand(), power))
         if each.scale is not None:
             scales.append((Operand(each.scale, each.x, 0), power))

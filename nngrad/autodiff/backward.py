@@ -124,11 +124,8 @@ class CheckedBackward(NamedTuple):
         return self.function_pre_hook is not None or self.function_post_hook is not None
 
 
-PLAIN = CheckedBackward()
-
-
 def accumulate_gradients(
-    outputs: list[Variable], grads: list[Any], options: CheckedBackward = PLAIN, own: bool = False
+    outputs: list[Variable], grads: list[Any], options: CheckedBackward, own: bool
 ) -> None:
     """Add the gradients of `outputs` to the leaves, once for each forward that has covered some of the outputs.
 

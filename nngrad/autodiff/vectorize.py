@@ -294,7 +294,7 @@ class _BatchedWalk:
             scale = F.unlink(found.scale) if stopped and found.scale is not None else found.scale
             return {y: found._replace(base=F.unlink(found.base) if stopped else found.base, scale=scale)}
         shared = shared_diagonals(f, given, plain)
-        kept = [() if each is None else carried_to(f, i, each, shared) for i, each in enumerate(given)]
+        kept = [() if each is None else carried_to(each, shared) for each in given]
         read = [y in self._each_wanted for y in f.outputs]
         return self._along(f, in_batch(f, self._operands_of_each(f, given, plain, kept), read), shared)
 

@@ -53,9 +53,8 @@ class RunPlan:
         "updated",
     )  # fmt: skip
 
-    def __init__(self, outputs: Sequence[Variable], functions: list[Function] | None = None) -> None:
-        roots = {y.parent for y in outputs}
-        functions = functions_of(outputs) if functions is None else functions
+    def __init__(self, outputs: Sequence[Variable]) -> None:
+        roots, functions = {y.parent for y in outputs}, functions_of(outputs)
         self.functions = [f for f in functions if f not in roots]
         living = [(f, y) for f in functions for ref in f._outputs if (y := ref()) is not None]
         self.members: dict[OutputGroup, list[int]] = {}
@@ -161,20 +160,15 @@ class DeferredRun:
             self.replace([known[cell] for cell in self._cells])
 
 
-def plan_of(outputs: Sequence[Variable], functions: list[Function] | None = None) -> RunPlan:
-    """The plan for `outputs`; a single function's single output has its plan kept on the function.
-
-    Args:
-        outputs: The Variables to compute.
-        functions: The functions that they depend on, by ascending rank, if they are known.
-    """
+def plan_of(outputs: Sequence[Variable]) -> RunPlan:
+    """The plan to compute `outputs`; a single function's single output has its plan kept on the function."""
     f = outputs[0].parent
     if len(outputs) != 1 or f is None or len(f.specs) != 1:
-        return RunPlan(outputs, functions)
+        return RunPlan(outputs)
     plan: RunPlan | None = f.plan
     running = build_options().running
     if plan is None or plan.program.mesh != running.mesh or plan.program.without != running.without_passes:
-        plan = f.plan = RunPlan(outputs, functions)
+        plan = f.plan = RunPlan(outputs)
     return plan
 
 

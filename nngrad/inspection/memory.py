@@ -77,10 +77,10 @@ class MemoryReport(NamedTuple):
             parts.append(f"<div>{title}: {total}</div>{html_table(shown, _HEAD) if rows else ''}{more}")
         return "".join([*parts, f"<div>live bytes over the schedule: <code>|{self._bars()}|</code></div>"])
 
-    def _bars(self, width: int = 64) -> str:
+    def _bars(self) -> str:
         live = self.timeline.live
         n = len(live)
-        width = min(width, n)
+        width = min(64, n)
         tops = [max(live[i * n // width : (i + 1) * n // width]) for i in range(width)]
         return "".join([_BARS[math.ceil(8 * top / self.peak)] if self.peak else " " for top in tops])
 

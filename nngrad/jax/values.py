@@ -52,7 +52,7 @@ class KnownArray:
         """The array as a Variable: a constant of the graph, which can be simplified, if it is filled with one number;
         otherwise a leaf."""
         if self._variable is None:
-            if _fits_constant(self.number, self.dtype):
+            if _fits_constant(self.number):
                 self._variable = constant(val=float(self.number), shape=self.shape, dtype=self.dtype)
             else:
                 self._variable = leaf_of(NdArray.from_numpy_array(np.asarray(self.array), self.dtype))
@@ -71,7 +71,7 @@ _MOST_EXACT = 1 << 53
 """The limit up to which a float holds every whole number."""
 
 
-def _fits_constant(number: Any, dtype: Any) -> bool:
+def _fits_constant(number: Any) -> bool:
     if number is None or isinstance(number, bool):
         return False
     if isinstance(number, float) and number == 0 and math.copysign(1, number) < 0:

@@ -74,8 +74,8 @@ def _leaf(array: HostArray) -> Variable:
     return leaf_of(NdArray.from_numpy_array(np.ascontiguousarray(array)))
 
 
-def _with_batch(points: Variable, lead: int, axes: tuple[int, ...]) -> Variable:
-    """Prepend to each point its positions along `axes`, which are among the first `lead` axes."""
+def _with_batch(points: Variable, axes: tuple[int, ...]) -> Variable:
+    """Prepend to each point its positions along `axes`, which are among the leading ones."""
     own = [
         np.broadcast_to(
             np.arange(points.shape[a]).reshape([-1 if i == a else 1 for i in range(points.ndim - 1)]),
@@ -104,7 +104,7 @@ def _gather(equation: JaxprEquation, x: Any, indices: Any) -> Variable:
     points = points_of_windows(indices, [x.shape[a] for a in indexed], windows, mode)
     lead = len(equation.inputs[1].shape) - 1
     if batch:
-        points = _with_batch(points, lead, their_batch)
+        points = _with_batch(points, their_batch)
     # Axes of the taken elements: the points, the windows along each indexed axis, and the other axes of x in order.
     rest = [a for a in range(x.ndim) if a not in (*indexed, *batch)]
     y = F.take_points(x, points, axes=(*batch, *indexed), at=0, outside=outside)
@@ -150,7 +150,7 @@ def _put(
     u = reshaped_once(u, (*[updates.shape[i] for i in lead], *windows, *[shape[a] for a in rest]))
     points = points_of_windows(indices, [shape[a] for a in indexed], windows, p["mode"])
     if batch:
-        points = _with_batch(points, len(lead), their_batch)
+        points = _with_batch(points, their_batch)
     return u, points, (*batch, *indexed)
 
 
