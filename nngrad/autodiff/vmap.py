@@ -17,7 +17,7 @@ import nngrad.functions as F
 
 from ..functions.inlining import inlined
 from ..functions.loops import step_keys
-from ..graph import Spec, Variable, as_variable, build_options, spec_of
+from ..graph import Variable, as_variable, build_options, spec_of
 from ..graph.block import Block
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
@@ -88,7 +88,8 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
         results.extend(_with_axes(returned, out_axes, "out_axes", "the result"))
         return [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in results[1:]]
 
-    found = captured(flat, [_row_spec(x, axis) for x, axis in zip(rows, axes, strict=True)], "vmap", fun, often=True)
+    specs = [x.spec if axis is None else spec_of(x.shape[1:], x.dtype) for x, axis in zip(rows, axes, strict=True)]
+    found = captured(flat, specs, "vmap", fun, often=True)
     keys = [step_keys(key, length=count) for key in found.keys]
     leading = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
     structure, *returned = results
@@ -166,8 +167,3 @@ def _count(given: Sequence[_Leaf], inputs: Sequence[Variable], axes: Sequence[in
         listed = ", ".join([f"{name} has {size}" for name, size in sizes.items()])
         raise ValueError(f"vmap: all arguments must have the same number of rows, but {listed}")
     return next(iter(sizes.values()))
-
-
-def _row_spec(x: Variable, axis: int | None) -> Spec:
-    """Shape and dtype of one row."""
-    return x.spec if axis is None else spec_of(x.shape[1:], x.dtype)

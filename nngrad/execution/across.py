@@ -50,7 +50,7 @@ class Across:
 
     def __init__(self, function: Callable[..., Any], group: Processes, device: jax.Device | None = None) -> None:
         self._mesh = mesh_of_processes(group, None if device is None else device.platform)
-        self._device = _own_device(self._mesh)
+        self._device = next(d for d in self._mesh.devices.flat if d.process_index == jax.process_index())
         self._processes = group
         self._function = function
         self._jitted = jax.jit(self._on_parts)
@@ -159,10 +159,6 @@ def mesh_of_processes(group: Processes, platform: str | None = None) -> Mesh:
             "only in these processes"
         )
     return Mesh(np.array([first[p] for p in group]), (AXIS,))
-
-
-def _own_device(mesh: Mesh) -> jax.Device:
-    return next(device for device in mesh.devices.flat if device.process_index == jax.process_index())
 
 
 def _own(result: Any) -> Any:

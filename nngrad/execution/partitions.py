@@ -173,11 +173,6 @@ def part_at(x: Array, starts: Array, /, sizes: Shape, shape: Shape) -> jax.Array
 _part_at: Op[Any, Any] = Op(part_at)
 
 
-def _is_fused(call: Call) -> bool:
-    """Whether XLA fuses the call into the loop that reads it."""
-    return call.op.elementwise or call.op.broadcasts
-
-
 def _weight(call: Call) -> int:
     """The number of operations on two arrays."""
     return max(1, len(call.ins) - 1)
@@ -198,7 +193,7 @@ def is_long(block: Block) -> bool:
     fused = [0]
     for call in calls:
         level = max([height.get(i, 0) for i in call.ins], default=0)
-        if _is_fused(call):
+        if call.op.elementwise or call.op.broadcasts:  # XLA fuses it into the loop that reads it
             fused[level] += _weight(call)
         else:
             level += 1

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Iterable
+from contextlib import nullcontext
 from typing import Any
 
 import jax
@@ -123,13 +124,7 @@ def x64_if(needs_x64: bool) -> Any:
     return jax.enable_x64(True) if needs_x64 else _UNCHANGED
 
 
-class _Unchanged:
-    def __enter__(self) -> None: ...
-
-    def __exit__(self, *_: object) -> None: ...
-
-
-_UNCHANGED = _Unchanged()
+_UNCHANGED = nullcontext()
 
 
 # ---------------------------------------------------------------- sizes that have a name, in programs for any size
