@@ -15,10 +15,10 @@ from ..execution.convert import ByShape
 from ..graph import Variable, contained
 from ..solvers.solver import Solver
 from .auxiliary import Auxiliary
+from .computation import spec_of_part
 from .modules import named_parameters
 from .moving_average import MovingAverage
 from .options import Decay, OnNan, StepOptions
-from .parts import spec_of_part
 from .step import TrainStep
 
 

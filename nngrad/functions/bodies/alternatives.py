@@ -25,9 +25,17 @@ from ..control import Recomputation
 from ..inlining import inlined
 from ..operands import Operand, repeated, size_of
 from .carries import followed_through, is_zeros, kinds_of
-from .costs import operations_in
-from .derived_bodies import Gives, filled, gradients_of, kept_of, specs_of, tangents_of
-from .selections import is_hidden, with_stand_ins
+from .derived_bodies import (
+    Gives,
+    filled,
+    gradients_of,
+    is_hidden,
+    kept_of,
+    operations_in,
+    specs_of,
+    tangents_of,
+    with_stand_ins,
+)
 
 
 class Alternatives(ControlOp):

@@ -1,17 +1,25 @@
 """Gradients and tangents of several bodies of which one runs.
 
 All derived bodies take the union of their inputs and return the union of their outputs.
+
+Also the cost of a body, and batched bodies whose results are selected per element.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from ...graph import Spec
+from ...graph import Spec, Variable
 from ...graph.block import Block, new_leaves
 from ...graph.body_op import Numbers
 from ...graph.closing import close, derived_once
+from ..indexing import where
+from ..movement import reshape
+from ..operands import repeated
+from ..reduction import argmax
+from ..slicing import take_points
 from .carries import zeros_of
 
 Gives = tuple[tuple[int | None, ...], ...]
@@ -115,3 +123,33 @@ def _taken(first: Block, specs: tuple[Spec, ...], residuals: Sequence[int]) -> d
     """Each residual once, inputs first, with its shape and dtype."""
     ordered = sorted(set(residuals), key=lambda n: (n < 0, abs(n)))
     return {n: first.inputs[n] if n >= 0 else specs[~n] for n in ordered}
+
+
+@functools.lru_cache(maxsize=1024)
+def operations_in(body: Block) -> int:
+    """The approximate number of operations of a body."""
+    functions = {y.parent: None for y in body.opened().values if y.parent is not None}
+    return sum([max([1, *[s.size for s in f.specs]]) if f.op.cost is None else f.op.cost(f) for f in functions])
+
+# ---------------------------------------------------------------- bodies of which results are selected per element
+
+
+def with_stand_ins(taken: Variable, xs: Sequence[Variable]) -> list[Variable]:
+    """`xs`, in which the elements along the first axis that are not taken are replaced by the first one that is."""
+    first = reshape(argmax(taken), shape=(1,))
+    return [where(taken, x, repeated(take_points(x, first, axes=(0,)), x.shape)) for x in xs]
+
+
+def is_hidden(body: Block) -> bool:
+    """Whether a derivative in the body may be infinite where masks (`nngrad/rewrite/masks.py`) cannot reach it: they do
+    not pass through that function, or through one that follows."""
+    risky: set[int] = set()
+    for (op, _, ins), outs in zip(body.steps, body.outs, strict=True):
+        at_risk = not risky.isdisjoint(ins)
+        passes = op.diagonal or not ins or (op.axes is not None and len(ins) == 1)
+        if (at_risk and not passes) or (ins and not op.diagonal and op.axes is None):
+            return True
+        may_be_infinite = op.unbounded and op.linear != "each"
+        if at_risk or may_be_infinite or not (op.diagonal or op.linear):
+            risky.update(outs)
+    return False

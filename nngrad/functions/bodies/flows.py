@@ -28,7 +28,7 @@ from ..inlining import inlined
 from ..movement import concatenate, reshape
 from ..reduction import sum as total
 from ..slicing import slice as part
-from .costs import operations_in
+from .derived_bodies import operations_in
 
 
 class Flow(BodyOp):

@@ -24,7 +24,7 @@ from ...graph.body_op import BodyOp, Gradients, Numbers, Results
 from .. import krylov
 from ..array import zeros_like
 from ..factors import lu_solve, nan_of_matrix
-from .costs import operations_in
+from .derived_bodies import operations_in
 from .matrices import DENSE, SolveOptions, jacobian_of, product_with, pulled_back, pushed_forward, transpose_of
 
 # ---------------------------------------------------------------- solutions

@@ -20,8 +20,7 @@ from ..indexing import where
 from ..operands import Operand, size_of
 from ..reduction import sum as total
 from .carries import Carried, followed_through, kinds_of
-from .costs import operations_in
-from .selections import with_stand_ins
+from .derived_bodies import operations_in, with_stand_ins
 
 
 class WhileLoop(ControlOp):

@@ -19,8 +19,15 @@ from ...graph.variable import leaf_of
 from ...parameter import parameter_scope, pop_parameter, set_parameter
 from ...random import set_draws
 from ...solvers import Solver
-from .contents import CheckpointContents, restore_state, unpacked
-from .solver_facts import different_settings, misfits, names_in_one_only, other_spec
+from .contents import (
+    CheckpointContents,
+    different_settings,
+    misfits,
+    names_in_one_only,
+    other_spec,
+    restore_state,
+    unpacked,
+)
 from .storing import CheckpointStore
 
 
