@@ -18,6 +18,7 @@ from ..graph.engine import engine, provide
 from ..graph.leaf import refuse_too_many
 from ..graph.spec import FLOAT32
 from . import axis_maps
+from .factors import check_square
 from .movement import broadcast, reshape
 
 # ---------------------------------------------------------------- creation
@@ -285,8 +286,7 @@ def matrix_diag_part(x: Array, /) -> jax.Array:
     Raises:
         ValueError: The last two axes differ in size.
     """
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
+    check_square(x)
     n = x.shape[-1]
     return lax.slice_in_dim(lax.reshape(x, (*x.shape[:-2], n * n)), 0, n * n, n + 1, x.ndim - 2)
 
@@ -304,7 +304,7 @@ def trilu(x: Array, /, k: int = 0, upper: bool = True) -> jax.Array:
         ValueError: `x` has fewer than two axes.
     """
     if x.ndim < 2:
-        raise ValueError(f"x of shape {x.shape} must hold matrices in its last two axes")
+        raise ValueError(f"x must hold matrices in its last two axes, got shape {x.shape}")
     inside = _band(x.shape, k, None) if upper else _band(x.shape, None, k)
     return lax.select(inside, x, lax.full_like(x, 0))
 

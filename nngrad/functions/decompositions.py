@@ -18,7 +18,7 @@ from ..graph.arguments import NotNegative
 from ..graph.axes import rowwise
 from .arithmetic import alike, floating, widened
 from .array import cast
-from .factors import tall_qr
+from .factors import check_square, tall_qr
 from .linear import batch_matmul, square_matrices
 from .moments import accurate
 from .movement import concatenate
@@ -45,8 +45,7 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     Raises:
         ValueError: The matrices are not square.
     """
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
+    check_square(x)
     w, v = eigh(accurate(x))
     return _like(w, x), _like(v, x)
 
@@ -120,7 +119,7 @@ def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
         ValueError: `x` has fewer than two axes, or `rtol` is negative.
     """
     if x.ndim < 2:
-        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
+        raise ValueError(f"x must have at least 2 axes, got shape {x.shape}")
     wide = widened(floating(x))
     y = jnp.linalg.pinv(wide, rtol=rtol)
     return lax.convert_element_type(y, floating(x).dtype)
@@ -129,7 +128,7 @@ def batch_pinv(x: Array, /, rtol: NotNegative | None = None) -> jax.Array:
 def _matrices_in(x: Variable) -> Variable:
     """`x`, a stack of matrices, in a dtype in which they can be factored."""
     if x.ndim < 2:
-        raise ValueError(f"x of shape {x.shape} must have at least 2 axes")
+        raise ValueError(f"x must have at least 2 axes, got shape {x.shape}")
     return accurate(x)
 
 

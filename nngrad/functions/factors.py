@@ -20,6 +20,12 @@ from .arithmetic import widened
 _MATRICES = rowwise("(m,n)->(m,n)")
 
 
+def check_square(x: Any, name: str = "x") -> None:
+    """Raise a ValueError unless `x` holds square matrices."""
+    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
+        raise ValueError(f"{name} must hold square matrices in its last two axes, got shape {x.shape}")
+
+
 def nan_of_matrix(a: Any, *results: Any) -> tuple[Any, ...]:
     """The results of elimination, with NaN for each matrix that contains one. CUDA's elimination loses NaN: it finds
     pivots by comparison, and gives zeros for a matrix of NaN."""

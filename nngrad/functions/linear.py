@@ -16,7 +16,7 @@ from ..graph.arguments import MatmulPrecision, Shape, Static, as_shape
 from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
 from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
-from .factors import nan_of_matrix
+from .factors import check_square, nan_of_matrix
 from .movement import reshape, transpose
 
 # ---------------------------------------------------------------- products of matrices
@@ -263,8 +263,7 @@ def embed_filter_grad(gy: Array, x0: Array, /, shape: Shape) -> jax.Array:
 
 def square_matrices(x: Any) -> Any:
     """`x`, in a dtype in which matrices can be factored: at least float32."""
-    if x.ndim < 2 or x.shape[-1] != x.shape[-2]:
-        raise ValueError(f"x of shape {x.shape} must hold square matrices in its last two axes")
+    check_square(x)
     return widened(floating(x))
 
 

@@ -9,7 +9,7 @@ import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
 from .array import in_dtype
-from .factors import lu_factor, lu_solve, solve_triangle
+from .factors import check_square, lu_factor, lu_solve, solve_triangle
 from .movement import broadcast, reshape, transpose
 
 
@@ -66,8 +66,7 @@ def triangular_solve(
 
 def _solved(a: Variable, b: Variable, solve: Callable[[Variable, Variable], Variable]) -> Variable:
     """Apply `solve` to matrices and right-hand sides with the same leading axes, in one floating dtype."""
-    if a.ndim < 2 or a.shape[-1] != a.shape[-2]:
-        raise ValueError(f"A must hold square matrices in its last two axes, got shape {a.shape}")
+    check_square(a, "A")
     vector = b.ndim == 1
     if not b.ndim or b.shape[-1 if vector else -2] != a.shape[-1]:
         raise ValueError(f"B must have {a.shape[-1]} rows for A of shape {a.shape}, got shape {b.shape}")
