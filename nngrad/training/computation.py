@@ -20,9 +20,8 @@ from ..solvers.in_place import Results
 from ..solvers.loss_facts import Loss
 from ..solvers.loss_scale import DynamicLossScale, divided, divisor_of, like
 from ..solvers.solver import Solver
-from .auxiliary import Auxiliary, measures
 from .moving_average import MovingAverage
-from .options import GradientChange, StepOptions
+from .options import Auxiliary, GradientChange, StepOptions, measures
 from .step_graph import LeafSource, Place, StepGraph
 
 

@@ -24,9 +24,8 @@ from ..solvers.gradients import Arrays
 from ..solvers.in_place import STEP_TO_TRACE, InPlaceUpdate
 from ..solvers.loss_facts import warn_of_untrained
 from ..solvers.solver import Solver, work_of_update
-from .auxiliary import Auxiliary
 from .computation import StepComputation, check_count, input_array
-from .options import StepOptions
+from .options import Auxiliary, StepOptions
 from .step_graph import StepGraph
 
 Carried = dict[str, Any]

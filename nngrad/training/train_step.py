@@ -14,11 +14,10 @@ from ..autodiff.request import differentiable
 from ..execution.convert import ByShape
 from ..graph import Variable, contained
 from ..solvers.solver import Solver
-from .auxiliary import Auxiliary
 from .computation import spec_of_part
 from .modules import named_parameters
 from .moving_average import MovingAverage
-from .options import Decay, OnNan, StepOptions
+from .options import Auxiliary, Decay, OnNan, StepOptions
 from .step import TrainStep
 
 
