@@ -98,9 +98,9 @@ def test_single_precision() -> None:
 @pytest.mark.parametrize(("call", "message"), [
     (lambda: nj.grad(number, holomorphic=True)(X), "with holomorphic=True, arguments .* must be complex, got float64"),
     (lambda: nj.grad(number, holomorphic=True)(Z), "with holomorphic=True, results must be complex"),
-    (lambda: nj.grad(lambda z: jnp.sum(z))(Z), "fun must return one floating number"),
-    (lambda: nj.jacobian(array)(Z), "for a holomorphic fun give holomorphic=True"),
-    (lambda: nj.hessian(number)(Z), "for a holomorphic fun give holomorphic=True"),
+    (lambda: nj.grad(lambda z: jnp.sum(z))(Z), "fun must return a floating scalar"),
+    (lambda: nj.jacobian(array)(Z), "for a holomorphic fun pass holomorphic=True"),
+    (lambda: nj.hessian(number)(Z), "for a holomorphic fun pass holomorphic=True"),
     (lambda: nj.jvp(array, (Z,), (X,)), r"leaf 0 of the tangents must be complex128\[3\]"),
 ])  # fmt: skip
 def test_refused_as_by_jax(call: Callable[[], Any], message: str) -> None:

@@ -94,7 +94,7 @@ def test_as_it_is_called(around: str) -> None:
 def test_derivatives_that_are_not_defined_say_so() -> None:
     f = COLLECTIVES["psum"]
     for transformed in (nj.laplacian(f), nj.jacobian(lambda x: x * f(x))):
-        with pytest.raises(TypeError, match="by collectives over the axis 'i'; there forward and reverse mode differ"):
+        with pytest.raises(TypeError, match=r"collectives over the axis 'i' .*, and forward and reverse mode differ"):
             jax.vmap(transformed, axis_name="i")(POINTS)
     laplacian = compiled_cheaply(jax.vmap(nj.laplacian(COLLECTIVES["axis_index"]), axis_name="i"))
     same(laplacian(POINTS), -np.sum(np.sin(POINTS), 1) * np.arange(1, 4))

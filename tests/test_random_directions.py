@@ -353,7 +353,7 @@ def test_functions_of_jax_take_a_key(known: dict[str, np.ndarray]) -> None:
         np.testing.assert_allclose(jax.jit(jax.vmap(estimated))(keys, POINTS), each, rtol=1e-11)
         assert len({float(estimated(k, POINTS[0])) for k in jax.random.split(key, 8)}) > 1
         for wrong in (("key", POINTS[0]), (POINTS[0],), (0, POINTS[0]), (jax.random.key(0, impl="rbg"), POINTS[0])):
-            with pytest.raises(TypeError, match="first argument is a key"):
+            with pytest.raises(TypeError, match="first argument must be a key"):
                 estimated(*wrong)
 
 

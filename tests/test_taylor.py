@@ -135,8 +135,8 @@ def test_each_order_adds_a_constant_number_of_products() -> None:
     (lambda: nj.jet(jnp.sin, 2.0, ((1.0,),)),  # type: ignore[arg-type]
      TypeError, "primals must be a tuple"),
     (lambda: nj.jet(jnp.sin, (2.0,), ((1.0,), (2.0,))), ValueError, "an entry for each of the 1 primals, got 2"),
-    (lambda: nj.jet(jnp.add, (2.0, 3.0), ((1.0,), ())), ValueError, r"as many terms for each argument, .* \[1, 0\]"),
-    (lambda: nj.jet(jnp.sin, (X,), ((1.0,),)), ValueError, r"term 1 of argument 0 must have the shape \(3,\)"),
+    (lambda: nj.jet(jnp.add, (2.0, 3.0), ((1.0,), ())), ValueError, r"equally many terms .* \[1, 0\]"),
+    (lambda: nj.jet(jnp.sin, (X,), ((1.0,),)), ValueError, r"term 1 of argument 0 must have the .* shape \(3,\)"),
     (lambda: nj.jet(jnp.sin, (X,), (([1.0],),)), ValueError, "term 1 of argument 0 must have the structure"),
 ])  # fmt: skip
 def test_what_is_wrong_is_said(call: Callable[[], Any], error: type[Exception], message: str) -> None:

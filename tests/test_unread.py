@@ -60,5 +60,5 @@ def test_keys_that_are_known_are_opened_under_jit() -> None:
 
     gradient, x = nj.grad(f), jnp.asarray([0.1, 0.4])
     found = jax.jit(gradient)(x)
-    assert "opening it failed" not in str(gradient.report())
+    assert "its rule failed" not in str(gradient.report())
     np.testing.assert_allclose(found, jax.grad(f)(x), rtol=1e-5)

@@ -107,7 +107,7 @@ def jacobian(
         complex_out = any(map(is_pair, results))
         if (complex_in or name == "jacrev") and (complex_out or name == "jacfwd") and (complex_in or complex_out):
             shown = "arguments" if complex_in else "results"
-            raise TypeError(f"{name}: {shown} are complex; for a holomorphic fun give holomorphic=True")
+            raise TypeError(f"{name}: {shown} are complex; for a holomorphic fun pass holomorphic=True")
     parts = jax.tree.leaves(y)
     rows.check_meant(name, parts, leaves)
     rows.check_independent(parts, leaves)
@@ -281,13 +281,13 @@ def of_drawn_directions(
     """An operator of one array, estimated along random directions drawn from a key, the first argument."""
     if not args or not isinstance(args[0], KeyData | Variable):
         given = repr(args[0]) if args else "none"
-        raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes; got {given}")
+        raise TypeError(f"{name}: with directions the first argument must be a key from jax.random.key, got {given}")
     key = args[0].data if isinstance(args[0], KeyData) else args[0]
     if rows.size is not None and rows.has(key):
         raise NotByRows  # each point needs its own directions
     if key.shape != (2,) or key.dtype.name != "uint32":
-        raise TypeError(f"{name}: with directions the first argument is a key, as jax.random.key makes, of "
-                        f"'threefry2x32' (uint32[2]); got {key.spec}")
+        raise TypeError(f"{name}: with directions the first argument must be a key of 'threefry2x32' (uint32[2]), "
+                        f"such as from jax.random.key, got {key.spec}")
 
     def along(y: Variable, x: Variable, batched: bool) -> Variable:
         return operator(y, x, batched=batched, directions=directions, kind=kind, seed=key)
@@ -302,7 +302,7 @@ def after_key(args: Any, kwargs: Any) -> tuple[Any, Any]:
 
 def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, n: int, argnums: int) -> Variable:
     """The derivative of order `n`."""
-    y = _array_of("nth_derivative", "what fun returns", fun(*args, **kwargs))
+    y = _array_of("nth_derivative", "the result of fun", fun(*args, **kwargs))
     x = _array_of("nth_derivative", f"argument {argnums}", _chosen("nth_derivative", args, argnums))
     rows.check([x])
     return nth_derivative_of(y, x, n)[-1]
@@ -339,8 +339,8 @@ def _chosen(name: str, args: Any, argnums: Argnums) -> Any:
     for n in numbers:
         if not -len(args) <= n < len(args):
             raise TypeError(
-                f"{name}: argnums {argnums} must be positions of the {len(args)} positional arguments; what is given "
-                "by keyword is not differentiated by"
+                f"{name}: argnums must be positions of the {len(args)} positional arguments, got {argnums}; pass what "
+                "to differentiate by as a positional argument"
             )
     chosen = tuple([args[n] for n in numbers])
     return chosen[0] if isinstance(argnums, int) else chosen
@@ -349,9 +349,9 @@ def _chosen(name: str, args: Any, argnums: Argnums) -> Any:
 def _check_number(name: str, y: Any, rows: RowAxes) -> None:
     if not isinstance(y, Variable) or y.shape != rows.shape or not y.spec.differentiable:
         shown = y.spec if isinstance(y, Variable | ComplexPair) else jax.tree.structure(y)
-        several = "; for arrays there are nj.jacobian and nj.vjp" if getattr(y, "shape", ()) != rows.shape else ""
-        several = "; for a holomorphic fun give holomorphic=True" if is_pair(y) else several
-        raise TypeError(f"{name}: fun must return one floating number, an array of shape (), got {shown}{several}")
+        several = "; for arrays use nj.jacobian or nj.vjp" if getattr(y, "shape", ()) != rows.shape else ""
+        several = "; for a holomorphic fun pass holomorphic=True" if is_pair(y) else several
+        raise TypeError(f"{name}: fun must return a floating scalar, got {shown}{several}")
 
 
 def _floating(
@@ -374,7 +374,7 @@ def _check_floating(name: str, leaves: Sequence[Any], what: str = "arguments") -
             if what == "results":
                 raise TypeError(f"{name}: fun must return floating arrays, got {shown}")
             raise TypeError(
-                f"{name}: only floating arrays can be differentiated by, got {shown}; choose others by argnums"
+                f"{name}: arguments to differentiate by must be floating, got {shown}; choose others with argnums"
             )
 
 

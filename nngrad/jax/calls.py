@@ -137,8 +137,8 @@ def acts(jaxpr: Jaxpr) -> bool:
     found = any([not e.outvars for e in acting])
     if found and any([e.outvars for e in acting]):
         raise NotImplementedError(
-            "io_callback with results beside jax.debug.print, jax.debug.callback or io_callback without: nngrad.jax "
-            "would call one of them twice. Leave one kind out, or let the callback be jax.pure_callback"
+            "cannot combine io_callback with results and jax.debug.print, jax.debug.callback or io_callback without "
+            "results: nngrad.jax would call one of them twice. Leave one out, or use jax.pure_callback"
         )
     return found
 
@@ -156,14 +156,14 @@ def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
 
 
 VARIES = (
-    "nngrad.jax knows no types of what varies among the devices of jax.shard_map; give check_vma=False there, where "
-    "functions that are transformed have collectives over its axes (lax.psum)"
+    "nngrad.jax does not track what varies over the devices of jax.shard_map; pass it check_vma=False if transformed "
+    "functions have collectives over its axes (lax.psum)"
 )
 
 
 SEVERAL_AXES = (
-    "collectives over axes of several jax.vmap, in functions that nngrad.jax transforms, need JAX 0.10 or newer: "
-    f"before that, second derivatives under jax.jit come out wrong; this is JAX {jax.__version__}"
+    "collectives over the axes of several jax.vmap, in functions that nngrad.jax transforms, need JAX 0.10 or newer, "
+    f"because second derivatives under jax.jit are wrong before; this is JAX {jax.__version__}"
 )
 HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 

@@ -46,7 +46,7 @@ class OpenedFunction(JaxFunction):
         """
         reports = [*[trace.function.report for trace in self._traces.values()], *self._reports.values()]
         if not reports and not self._unopened:
-            raise RuntimeError(f"{self}: call it first; it is traced for the shapes that it is given")
+            raise RuntimeError(f"{self}: call it first, since it is traced for the shapes of its arguments")
         total = Opened(Counter(), Counter())
         for report in reports:
             total.opened.update(report.opened)

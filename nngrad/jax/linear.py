@@ -55,8 +55,8 @@ class Vectors:
             free = isinstance(leaf, Variable) or (self.name == "vjp" and not floating)  # as in JAX, where it is unused
             if own[0] != shape or (own[1] != expected and not free):
                 raise (of_dtype if own[0] == shape else ValueError)(
-                    f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)}, since what it "
-                    f"belongs to is {_name(dtype)}{list(shape)}; got {_name(own[1])}{list(own[0])}"
+                    f"{self.name}: leaf {i} of the {self.what} must be {_name(expected)}{list(shape)} for a value of "
+                    f"{_name(dtype)}{list(shape)}, got {_name(own[1])}{list(own[0])}"
                 )
             if floating:
                 found.append(leaf)
@@ -125,7 +125,7 @@ def floating(tree: Any) -> list[Any]:
 
 def _argument(given: tuple[Any, ...]) -> Any:
     if len(given) != 1:
-        raise TypeError(f"vjp: the function takes one argument, the cotangents of the result; got {len(given)}")
+        raise TypeError(f"vjp: expected 1 argument, the cotangents of the result, got {len(given)}")
     return given[0]
 
 

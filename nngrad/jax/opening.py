@@ -106,8 +106,8 @@ class Opening:
         for v in (*equation.invars, *equation.outvars):
             if not isinstance(v.aval, ShapedArray):
                 raise TypeError(
-                    f"{self._owner}: {name} works on {v.aval}, which is no array, so that no Variable can hold it; "
-                    "F.jax_function takes functions with such parts, and leaves them opaque as a whole"
+                    f"{self._owner}: {name} works on {v.aval}, which is not an array, so no Variable can hold it; "
+                    "use F.jax_function, which keeps the whole function opaque"
                 )
         if not equation.effects and all([isinstance(v, KnownArray) for v in given]):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
@@ -141,7 +141,7 @@ class Opening:
         if whole is None:
             return None
         self.report.opened[name_of(equation)] += 1
-        return self._of_the_right_kind(equation, whole)
+        return self._as_values_of(equation, whole)
 
     def _translated(self, equation: Any, given: list[Value]) -> list[Value]:
         """The results of an equation. If it cannot be opened, for any reason, it stays opaque."""
@@ -151,7 +151,7 @@ class Opening:
         except Unsupported as unsupported:
             reason = str(unsupported)
         except Exception as error:
-            reason = f"opening it failed: {type(error).__name__}: {error}".split("\n")[0]
+            reason = f"its rule failed: {type(error).__name__}: {error}".split("\n")[0]
         self.report.go_back_to(before)
         if not all([is_held(v.aval) for v in equation.outvars]):
             return [Delayed(equation, given, i) for i in range(len(equation.outvars))]
@@ -170,14 +170,14 @@ class Opening:
         if apply_graph is not None and plain:  # a derivative of nngrad's own, applied to these Variables
             self.report.opened[name] += 1
             self.report.transformed += 1
-            return self._of_the_right_kind(equation, apply_graph([variable(v) for v in given]))
+            return self._as_values_of(equation, apply_graph([variable(v) for v in given]))
         pairs = self._of_pairs(equation, given)
         if pairs is not None:
             return pairs
         if name in CUSTOM_RULES:
             whole = self._whole(equation, given) if plain else None
             if whole is None:
-                raise Unsupported("its derivative is set by its author")
+                raise Unsupported("it has a custom derivative rule")
             return whole
         results: Any = None
         if plain and name in RULES:
@@ -187,9 +187,9 @@ class Opening:
         elif held and name in CONTROL and not any([isinstance(v, Delayed | ComplexPair) for v in given]):
             with self.saving(policy=self.policy):
                 results = CONTROL[name](self, JaxprEquation(equation), given)
-        require(results is not None, "there is no rule for it")
+        require(results is not None, "it has no rule")
         self.report.opened[name] += 1
-        return self._of_the_right_kind(equation, results if isinstance(results, list) else [results])
+        return self._as_values_of(equation, results if isinstance(results, list) else [results])
 
     def _of_pairs(self, equation: Any, given: list[Value]) -> list[Value] | None:
         """The results of an equation on complex numbers, as pairs of Variables; None if it is not one, or has no
@@ -212,7 +212,7 @@ class Opening:
         results = result if isinstance(result, list) else [result]
         if any([is_complex(v.aval) for v in equation.outvars]):
             return results
-        return self._of_the_right_kind(equation, results)
+        return self._as_values_of(equation, results)
 
     def _pair_by_elements(self, equation: Any, given: list[Value]) -> list[Value] | None:
         """The results of an elementwise equation on complex numbers."""
@@ -259,13 +259,13 @@ class Opening:
         return None if found is None else list(found)
 
     @staticmethod
-    def _of_the_right_kind(equation: Any, results: Iterable[Any]) -> list[Value]:
+    def _as_values_of(equation: Any, results: Iterable[Any]) -> list[Value]:
         """Results cast to the dtypes of the equation, except booleans, which may be the numbers 0 and 1."""
         found: list[Value] = []
         for y, v in zip(results, equation.outvars, strict=True):
             if isinstance(y, Variable) and not is_key(v.aval):
                 if y.shape != tuple(v.aval.shape):
-                    raise AssertionError(f"{equation.primitive.name}: {y.spec} was made where {v.aval} is computed")
+                    raise AssertionError(f"{equation.primitive.name}: expected {v.aval}, the rule returned {y.spec}")
                 y = y if v.aval.dtype in (bool, y.dtype) else F.cast(y, dtype=v.aval.dtype)
             found.append(y)
         return found

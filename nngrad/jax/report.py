@@ -43,11 +43,11 @@ class Kept:
     def cost(self) -> str:
         """Its cost at higher orders, in words."""
         if not self.differentiable:
-            return "nothing: no gradient passes"
+            return "none: no gradient passes"
         ways = [("independent rows", self.keeps_rows), ("symmetry", self.keeps_symmetry)]
         lost = [way for way, is_kept in ways if not is_kept]
-        work = "its own work about doubles with each further order"
-        return f"{work}; what it is part of loses forward mode by {' and by '.join(lost)}" if lost else work
+        work = "its own work about doubles with each order"
+        return f"{work}; graphs with it cannot use forward mode by {' or '.join(lost)}" if lost else work
 
 
 @dataclass
@@ -107,7 +107,7 @@ class Opened:
             lines.append(f"opaque: {' + '.join(kept.primitives)}{times}{where}")
             lines += [f"    why:  {kept.reason}", f"    cost: {kept.cost()}"]
         for reason, n in self.unopened.items():
-            lines += [f"left to JAX as a whole: {n} calls", f"    why:  {reason}", "    cost: that of JAX's own"]
+            lines += [f"left to JAX as a whole: {n} calls", f"    why:  {reason}", "    cost: JAX's own"]
         return "\n".join(lines)
 
 

@@ -85,9 +85,9 @@ class RowAxes:
         """
         if self.name is not None and not all([independent_rows(y, x) for y in ys for x in xs]):
             raise TypeError(
-                f"{owner}: the result of fun at one place depends on other places, by collectives over the axis "
-                f"{self.name!r}; there forward and reverse mode differ, and {owner} is neither. Take nj.jvp, nj.vjp, "
-                "nj.grad or nj.hessian, which compute what JAX's do"
+                f"{owner}: ambiguous, because collectives over the axis {self.name!r} make the result of fun for one "
+                "row depend on other rows, and forward and reverse mode differ. Use nj.jvp, nj.vjp, nj.grad or "
+                "nj.hessian, which agree with JAX's"
             )
 
     def along(self, x: Variable, t: Variable) -> Variable:

@@ -52,12 +52,12 @@ def jet(
     """
     for name, given in {"primals": primals, "series": series}.items():
         if not isinstance(given, tuple | list):
-            raise TypeError(f"jet: {name} must be a tuple, with an entry for each argument of fun, got {given!r}")
+            raise TypeError(f"jet: {name} must be a tuple with an entry for each argument of fun, got {given!r}")
     if len(primals) != len(series):
         raise ValueError(f"jet: series must have an entry for each of the {len(primals)} primals, got {len(series)}")
     lengths = [len(terms) for terms in series]
     if len({*lengths}) != 1:
-        raise ValueError(f"jet: series must have as many terms for each argument, at least for one; got {lengths}")
+        raise ValueError(f"jet: series must have equally many terms for each argument, at least one, got {lengths}")
     every = [_terms(i, x, terms) for i, (x, terms) in enumerate(zip(primals, series, strict=True))]
     along = tuple(zip(*every, strict=True))
     build = Build(taylor, (len(along), bool(factorial_scaled)), builds.of_primals)
@@ -72,7 +72,7 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
     for leaf in leaves:
         if not jnp.issubdtype(dtype_of_leaf(leaf), jnp.inexact):
             raise TypeError(
-                f"jet: argument {i} must be floating, got {leaf!r}; make it floating, or let fun close over it"
+                f"jet: argument {i} must be floating, got {leaf!r}; cast it, or let fun close over it"
             )
     found = []
     for k, term in enumerate(terms, start=1):
@@ -82,7 +82,7 @@ def _terms(i: int, x: Any, terms: Sequence[Any]) -> list[Any]:
         for t, leaf in zip(own, leaves, strict=True):
             if np.shape(t) != np.shape(leaf):
                 raise ValueError(
-                    f"jet: term {k} of argument {i} must have the shape {np.shape(leaf)}, as the argument has; "
+                    f"jet: term {k} of argument {i} must have the argument's shape {np.shape(leaf)}, "
                     f"got {np.shape(t)}"
                 )
         cast = [

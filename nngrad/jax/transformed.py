@@ -93,9 +93,9 @@ class Computation:
 
 
 SPANS_DEVICES = (
-    "jax.shard_map over several devices, within a function that nngrad.jax transforms while JAX traces it (jax.jit, "
-    "jax.grad, jax.vmap): JAX has to see it, to compile for those devices. Call the result with arrays, or put "
-    "jax.shard_map around it"
+    "cannot use jax.shard_map over several devices in a function that nngrad.jax transforms while JAX traces it "
+    "(jax.jit, jax.grad, jax.vmap), because JAX must see it to compile for those devices. Call the result with arrays, "
+    "or put jax.shard_map around it"
 )
 
 
@@ -229,8 +229,8 @@ class Transformed:
             hash(leaf)
         except TypeError:
             raise TypeError(
-                f"{self._name}: leaf {i} of the arguments is {leaf!r}; expected arrays and numbers, in pytrees, and "
-                "beside them what is hashable, such as functions and strings"
+                f"{self._name}: leaf {i} of the arguments must be an array, a number or hashable, such as a function "
+                f"or a string, got {leaf!r}"
             ) from None
         return Fixed(key_of(leaf), leaf)
 
@@ -325,5 +325,5 @@ def positions(name: str, what: str, given: int | Sequence[int]) -> tuple[int, ..
     """
     listed = tuple(given) if isinstance(given, Sequence) else (given,)
     if any([isinstance(n, bool) or not hasattr(n, "__index__") for n in listed]):
-        raise TypeError(f"{name}: {what} must be a position of an argument, or several, got {given!r}")
+        raise TypeError(f"{name}: {what} must be an int or a sequence of ints, got {given!r}")
     return tuple(map(operator.index, listed))

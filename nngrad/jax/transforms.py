@@ -146,7 +146,7 @@ def jvp(
     """
     for name, given in {"primals": primals, "tangents": tangents}.items():
         if not isinstance(given, tuple | list):
-            raise TypeError(f"jvp: {name} must be a tuple, with an entry for each argument of fun, got {given!r}")
+            raise TypeError(f"jvp: {name} must be a tuple with an entry for each argument of fun, got {given!r}")
     moving = Vectors.like("jvp", "tangents", tuple(primals)).moving(tuple(tangents), TypeError)
     build = Build(builds.jvp, (has_aux,), builds.of_primals)
     found: tuple[Any, ...] = Transformed(fun, build, "jvp")(tuple(primals), moving)
@@ -306,7 +306,7 @@ def derivatives(fun: Callable[..., Any], wanted: Sequence[Sequence[int]]) -> Tra
         TypeError: (when it is called) An argument or the result is not a single array.
     """
     if not isinstance(wanted, Sequence) or not all([isinstance(each, Sequence) for each in wanted]):
-        raise TypeError(f"derivatives: wanted must be a list of tuples of positions of arguments, got {wanted!r}")
+        raise TypeError(f"derivatives: wanted must be a list of tuples of argument positions, got {wanted!r}")
     return Transformed(fun, Build(builds.derivatives, (tuple([tuple(each) for each in wanted]),)), "derivatives")
 
 
@@ -334,7 +334,7 @@ def _of_rows(
 def _numbers(name: str, argnums: Argnums) -> int | tuple[int, ...]:
     numbers = positions(name, "argnums", argnums)
     if not numbers:
-        raise TypeError(f"{name}: argnums must be a position of an argument, or several, got {argnums!r}")
+        raise TypeError(f"{name}: argnums must be an int or a sequence of ints, not empty, got {argnums!r}")
     return numbers if isinstance(argnums, Sequence) else numbers[0]
 
 

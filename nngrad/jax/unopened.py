@@ -24,7 +24,7 @@ def refuse_where_all_is_left() -> None:
         NotImplementedError: It is JAX's.
     """
     if _all_left.get():
-        raise NotImplementedError("it is within a transformation that cannot be done on a graph, and is JAX's as well")
+        raise NotImplementedError("it is inside a transformation that no graph can express, so JAX does both")
 
 
 def by_jax(

@@ -101,7 +101,7 @@ def _quotient(equation: JaxprEquation, x: ComplexPair, y: ComplexPair) -> Comple
 @_on_pairs("integer_pow", "square")
 def _power(equation: JaxprEquation, x: ComplexPair) -> ComplexPair:
     exponent = int(equation.params.get("y", 2))
-    require(exponent != 0, "to the power of 0")
+    require(exponent != 0, "the exponent is 0")
     factor = x if exponent > 0 else _inverse(x)
     result, left = None, abs(exponent)
     while left:  # by the exponent's bits
@@ -185,7 +185,7 @@ def _of_shape(x: Any, shape: tuple[int, ...]) -> Any:
 
 @_on_pairs("convert_element_type")
 def _converted(equation: JaxprEquation, x: Any) -> ComplexPair:
-    require(jnp.issubdtype(equation.dtype, jnp.complexfloating), "of complex numbers, to real ones")
+    require(jnp.issubdtype(equation.dtype, jnp.complexfloating), "it converts complex numbers to real ones")
     pair = _pair_of(equation, x)
     dtype = equation.of_parts().dtype
     return ComplexPair(*[F.cast(p, dtype=dtype) if isinstance(p, Variable) else p for p in (pair.real, pair.imaginary)])
@@ -206,7 +206,7 @@ def _pair_of(equation: JaxprEquation, x: Any) -> ComplexPair:
 @_on_pairs("fft")
 def _fft(equation: JaxprEquation, x: Any) -> Any:
     kind, lengths = lax.FftType(int(equation.params["fft_type"])), tuple(map(int, equation.params["fft_lengths"]))
-    require(all(equation.shape) and all(lengths), "of empty arrays")
+    require(all(equation.shape) and all(lengths), "the arrays are empty")
     if kind == lax.FftType.RFFT:
         value = variable(x)
         if len(lengths) == 1:

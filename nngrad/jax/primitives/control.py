@@ -26,7 +26,7 @@ def _as_variables(values: Sequence[Value], described: Sequence[Any]) -> list[Var
     """Values as Variables of these avals' dtypes; keys as their data."""
     found = []
     for value, aval in zip(values, described, strict=True):
-        require(is_held(aval), f"of {aval.dtype}")
+        require(is_held(aval), f"it has values of {aval.dtype}")
         if isinstance(value, Keys):
             found.append(value.data)
             continue
@@ -84,7 +84,7 @@ def _while(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[A
     moving = [isinstance(v, Variable) and v.spec.differentiable for v in values]
     require(
         not (any(moving) and any([jnp.issubdtype(aval.dtype, jnp.floating) for aval in carried])),
-        "nobody counts its steps, so reverse mode goes through it forward, an element of its inputs at a time",
+        "its number of steps is unknown, so reverse mode runs it forward once for each element of its inputs",
     )
     init = _as_variables(values[of_condition + of_body :], carried)
 

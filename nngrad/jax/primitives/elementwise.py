@@ -75,7 +75,7 @@ def _abs(equation: JaxprEquation, x: Variable) -> Variable:
 def _igamma(equation: JaxprEquation, a: Any, x: Any) -> Variable:
     exponent = scalar(a)
     if exponent is None or not exponent > 0:
-        raise Unsupported("with an exponent that is not known, or not above 0")
+        raise Unsupported("the exponent is unknown or not positive")
     return (F.gammainc if equation.name == "igamma" else F.gammaincc)(variable(x), a=exponent)
 
 
@@ -87,7 +87,7 @@ def _round(equation: JaxprEquation, x: Variable) -> Variable:
 
 @opens("neg")
 def _neg(equation: JaxprEquation, x: Variable) -> Variable:
-    require(x.dtype.kind != "u", "on unsigned integers")
+    require(x.dtype.kind != "u", "its inputs are unsigned integers")
     return F.mul_scalar(x, val=-1.0)
 
 
@@ -111,13 +111,13 @@ def _sub(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     value, number, first = _with_number(equation, x, y)
     if value is None:
         return F.sub2(variable(x), variable(y))
-    require(first is False or value.dtype.kind != "u", "on unsigned integers")
+    require(first is False or value.dtype.kind != "u", "its inputs are unsigned integers")
     return F.r_sub_scalar(value, val=number) if first else F.add_scalar(value, val=-number)
 
 
 @opens("mul", takes_known=True)
 def _mul(equation: JaxprEquation, x: Any, y: Any) -> Variable:
-    require(equation.params.get("out_dtype") is None, "into another dtype")
+    require(equation.params.get("out_dtype") is None, "its result has another dtype")
     value, number, _ = _with_number(equation, x, y)
     if value is None:
         return F.square(variable(x)) if x is y else F.mul2(variable(x), variable(y))
@@ -181,7 +181,7 @@ def _pow(equation: JaxprEquation, x: Any, y: Any) -> Variable:
 @opens("integer_pow")
 def _integer_pow(equation: JaxprEquation, x: Variable) -> Variable:
     exponent = int(equation.params["y"])
-    require(exponent >= 0 or equation.is_floating, f"on {equation.dtype}")
+    require(exponent >= 0 or equation.is_floating, f"its result is {equation.dtype}")
     return F.square(x) if exponent == 2 else F.pow_scalar(x, val=float(exponent))
 
 
@@ -193,7 +193,7 @@ def _atan2(equation: JaxprEquation, x: Variable, y: Variable) -> Variable:
 @opens("zeta", takes_known=True)
 def _zeta(equation: JaxprEquation, x: Any, q: Any) -> Variable:
     exponent = scalar(x)
-    require(exponent is not None and exponent > 1, "of an exponent that is not known, or not above 1")
+    require(exponent is not None and exponent > 1, "the exponent is unknown or not above 1")
     return F.zeta(exponent, variable(q))  # type: ignore[arg-type]
 
 
@@ -205,7 +205,7 @@ def _hurwitz_zeta(equation: JaxprEquation, q: Variable) -> Variable:
 @opens("polygamma", takes_known=True)
 def _polygamma(equation: JaxprEquation, n: Any, x: Any) -> Variable:
     order = scalar(n)
-    require(order is not None and order >= 0 and order == int(order), "of an order that is not known")
+    require(order is not None and order >= 0 and order == int(order), "the order is unknown")
     return F.polygamma(int(order or 0), variable(x))
 
 
@@ -237,7 +237,7 @@ def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
     """The identity if the dtype has no more digits. JAX rounds the derivative alike."""
     kept = jnp.finfo(equation.dtype)
     enough = equation.params["exponent_bits"] >= kept.nexp and equation.params["mantissa_bits"] >= kept.nmant
-    require(enough, "to fewer digits than the dtype has")
+    require(enough, "it reduces the precision")
     return x
 
 
@@ -303,7 +303,7 @@ def _reduce_truth(equation: JaxprEquation, x: Variable) -> Variable:
     axes = tuple([int(a) for a in equation.params["axes"]])
     if not axes:
         return x
-    require(equation.dtype == bool, "on the bits of integers")
+    require(equation.dtype == bool, "it combines the bits of integers")
     return (F.amin if equation.name == "reduce_and" else F.amax)(as_zero_or_one(x), axis=axes)
 
 

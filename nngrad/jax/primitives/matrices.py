@@ -27,7 +27,7 @@ def _dot_general(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
     contracted_a, contracted_b = [tuple(map(int, axes)) for axes in contracted]
     batch_a, batch_b = [tuple(map(int, axes)) for axes in batch]
     if not equation.is_floating:
-        require(a.dtype == b.dtype == equation.dtype, "of whole numbers of several dtypes")
+        require(a.dtype == b.dtype == equation.dtype, "its inputs are integers of several dtypes")
     elif a.dtype != equation.dtype or b.dtype != equation.dtype:
         a, b = F.cast(a, dtype=equation.dtype), F.cast(b, dtype=equation.dtype)
     n, how = len(batch_a), _precision_of(equation)
@@ -51,7 +51,7 @@ def _precision_of(equation: JaxprEquation) -> str | None:
     if isinstance(given, lax.Precision):
         return given.name.lower()
     if given is not None:
-        require(isinstance(given, lax.DotAlgorithmPreset), "by an algorithm of its own")
+        require(isinstance(given, lax.DotAlgorithmPreset), "it sets a custom algorithm")
     return None if given is None else str(given.name)
 
 
@@ -80,7 +80,7 @@ def _conv_general_dilated(equation: JaxprEquation, x: Variable, w: Variable) -> 
     p, numbers = equation.params, equation.params["dimension_numbers"]
     groups, batch_groups = int(p["feature_group_count"]), int(p["batch_group_count"])
     count = x.ndim - 2
-    require(count >= 1, "without spatial axes")
+    require(count >= 1, "it has no spatial axes")
     if x.dtype != equation.dtype or w.dtype != equation.dtype:
         x, w = F.cast(x, dtype=equation.dtype), F.cast(w, dtype=equation.dtype)
     last = tuple(numbers.lhs_spec) == (0, count + 1, *range(1, count + 1)) == tuple(numbers.out_spec)
@@ -123,7 +123,7 @@ def _spread_and_padded(
     for a, (low, high) in enumerate(padding, start=first):
         cut[a] = (max(-low, 0), x.shape[a] - max(-low, 0) - max(-high, 0), 1)
         widths[2 * a : 2 * a + 2] = [max(low, 0), max(high, 0)]
-    require(all([n > 0 for _, n, _ in cut]), "with all cut off")
+    require(all([n > 0 for _, n, _ in cut]), "its padding removes all elements")
     x = F.take_slices(x, key=tuple(cut)) if any([low < 0 or high < 0 for low, high in padding]) else x
     return F.pad(x, pad_width=tuple(widths)) if any(widths) else x
 
@@ -139,7 +139,7 @@ def _cholesky(equation: JaxprEquation, x: Variable) -> Variable:
 @opens("triangular_solve")
 def _triangular_solve(equation: JaxprEquation, a: Variable, b: Variable) -> Variable:
     p = equation.params
-    require(not p["conjugate_a"], "of the conjugate")
+    require(not p["conjugate_a"], "it conjugates the matrix")
     transposed = bool(p["transpose_a"])
     if p["left_side"]:
         return F.triangular_solve(
@@ -157,7 +157,7 @@ def _triangular_solve(equation: JaxprEquation, a: Variable, b: Variable) -> Vari
 
 @opens("eigh")
 def _eigh(equation: JaxprEquation, x: Variable) -> list[Variable]:
-    require(equation.params.get("subset_by_index") in (None, (0, x.shape[-1])), "of some of the eigenvalues")
+    require(equation.params.get("subset_by_index") in (None, (0, x.shape[-1])), "it computes only some eigenvalues")
     values, vectors = F.batch_eigh(x)
     return [vectors, values]
 
@@ -165,38 +165,39 @@ def _eigh(equation: JaxprEquation, x: Variable) -> list[Variable]:
 @opens("svd")
 def _svd(equation: JaxprEquation, x: Variable) -> list[Variable]:
     p = equation.params
-    require(not p["compute_uv"] or not p.get("full_matrices") or x.shape[-1] == x.shape[-2], "with full matrices")
-    require(p.get("subset_by_index") in (None, (0, min(x.shape[-2:]))), "of some of the singular values")
+    require(not p["compute_uv"] or not p.get("full_matrices") or x.shape[-1] == x.shape[-2], "its matrices are full")
+    require(p.get("subset_by_index") in (None, (0, min(x.shape[-2:]))), "it computes only some singular values")
     u, s, vh = F.batch_svd(x)
     return [s, u, vh] if p["compute_uv"] else [s]
 
 
 @opens("lu")
 def _lu(equation: JaxprEquation, x: Variable) -> list[Variable]:
-    require(x.shape[-1] == x.shape[-2], "of matrices that are not square")
+    require(x.shape[-1] == x.shape[-2], "the matrices are not square")
     return list(lu_decomposition(x))
 
 
 @opens("qr")
 def _qr(equation: JaxprEquation, x: Variable) -> list[Variable]:
     p = equation.params
-    require(not p.get("pivoting"), "with pivots")
-    require(not p["full_matrices"] or x.shape[-2] <= x.shape[-1], "with full matrices")
+    require(not p.get("pivoting"), "it pivots")
+    require(not p["full_matrices"] or x.shape[-2] <= x.shape[-1], "its matrices are full")
     return list(F.batch_qr(x))
 
 
 @controls("custom_linear_solve")
 def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Value]) -> list[Any]:
     jaxprs, counts = equation.params["jaxprs"], equation.params["const_lengths"]
-    require(jaxprs.transpose_solve is not None, "without a function that solves the transposed system")
-    require(all(map(is_held, equation.inputs)), "of what is no array of numbers")
+    require(jaxprs.transpose_solve is not None, "it has no function that solves the transposed system")
+    require(all(map(is_held, equation.inputs)), "some inputs are not arrays of numbers")
     rest, constants = [variable(v) for v in values], []
     for count in counts:
         constants.append(rest[:count])
         rest = rest[count:]
     of_product, _, of_solver, of_other = constants
-    require(len(equation.outputs) == len(rest), "with something beside the solution")
-    require(all([b.dtype == rest[0].dtype and b.dtype.name in ("float32", "float64") for b in rest]), "of such dtypes")
+    require(len(equation.outputs) == len(rest), "it returns more than the solution")
+    require(all([b.dtype == rest[0].dtype and b.dtype.name in ("float32", "float64") for b in rest]),
+            "its inputs are not all float32 or all float64")
     packing = Packing(rest, "b", equation.name)
 
     def product(vector: Variable) -> Variable:
@@ -213,7 +214,7 @@ def _custom_linear_solve(opening: Any, equation: JaxprEquation, values: list[Val
     try:
         transpose = transpose_of(matrix.body)
     except NotLinear:
-        require(False, "of a function that is not linear")
+        require(False, "its function is not linear")
     inputs = (*matrix.parameters, *found.parameters, *other.parameters, packing.vector)
     x = apply(solve_by_body, inputs, (matrix.body, transpose, found.body, other.body))
     return list(packing.unpacked(x))

@@ -12,7 +12,7 @@ from .registry import JaxprEquation, opens, require, scalar, variable
 @opens("device_put", takes_known=True)
 def _device_put(equation: JaxprEquation, *xs: Any) -> list[Any]:
     devices = equation.params.get("devices", ())
-    require(all([d is None for d in devices]), "to a certain device")
+    require(all([d is None for d in devices]), "it names a device")
     return list(xs)
 
 
@@ -37,7 +37,7 @@ def reshaped_once(x: Variable, shape: tuple[int, ...]) -> Variable:
 
 @opens("broadcast_in_dim")
 def _broadcast_in_dim(equation: JaxprEquation, x: Variable, *sizes: Any) -> Variable:
-    require(not sizes, "with sizes that depend on values")
+    require(not sizes, "its sizes depend on values")
     shape = equation.shape
     widened = [1] * len(shape)
     for axis, n in zip(equation.params["broadcast_dimensions"], x.shape, strict=True):
@@ -48,7 +48,7 @@ def _broadcast_in_dim(equation: JaxprEquation, x: Variable, *sizes: Any) -> Vari
 
 @opens("reshape", "squeeze")
 def _reshape(equation: JaxprEquation, x: Variable, *sizes: Any) -> Variable:
-    require(not sizes, "with sizes that depend on values")
+    require(not sizes, "its sizes depend on values")
     order = equation.params.get("dimensions") if equation.name == "reshape" else None
     if order is not None:
         x = transposed_once(x, tuple(map(int, order)))
@@ -151,14 +151,14 @@ def _pad(equation: JaxprEquation, operand: Any, value: Any) -> Variable:
     cut = [
         (max(-low, 0), n - max(-low, 0) - max(-high, 0), 1) for n, (low, high, _) in zip(x.shape, widths, strict=True)
     ]
-    require(all([n >= 0 for _, n, _ in cut]), "with all cut off")
+    require(all([n >= 0 for _, n, _ in cut]), "it removes all elements")
     x = sliced(x, cut)
     added = [(max(low, 0), max(high, 0)) for low, high, _ in widths]
     if not any([low or high for low, high in added]):
         return x
     if fill is not None:
         return F.pad(x, pad_width=tuple([w for pair in added for w in pair]), constant_value=fill)
-    require(x.spec.differentiable, "of whole numbers, by one that is not known")
+    require(x.spec.differentiable, "it pads integers by an unknown value")
     zeros = tuple([w for pair in added for w in pair])
     edge = F.r_sub_scalar(F.pad(F.ones_like(x), pad_width=zeros), val=1.0)
     return F.add2(F.pad(x, pad_width=zeros), F.mul2(edge, variable(value)))

@@ -122,10 +122,10 @@ def _fill_of(fill: Any, x: Variable) -> float:
     if fill is None:
         require(
             x.dtype.kind in "fV" or x.spec.differentiable or x.dtype.kind == "i" or x.dtype == bool,
-            "of unsigned integers, with what lies outside filled",
+            "it fills unsigned integers out of bounds",
         )
         return 0.0 if x.dtype == bool else math.nan
-    require(fill == 0 or fill != fill, f"with {fill} for what lies outside")
+    require(fill == 0 or fill != fill, f"it fills elements out of bounds by {fill}")
     return 0.0 if fill == 0 else math.nan
 
 
@@ -141,7 +141,7 @@ def _put(
     in_window = [a for a in range(len(shape)) if a not in (*inserted, *batch)]
     size = {a: updates.shape[i] for a, i in zip(in_window, window_axes, strict=True)}
     rest = [a for a in in_window if a not in indexed]
-    require(all([size[a] == shape[a] for a in rest]), "of parts of slices")
+    require(all([size[a] == shape[a] for a in rest]), "it takes parts of slices")
     lead = [i for i in range(updates.ndim) if i not in window_axes]
     of = dict(zip(in_window, window_axes, strict=True))
     order = [*lead, *[of[a] for a in indexed if a in of], *[of[a] for a in rest]]
@@ -180,7 +180,7 @@ def _is_zero(x: Variable) -> bool:
 @opens("scatter", takes_known=True)
 def _scatter(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     # `lax.scatter_apply` is also this primitive, with another function of the update.
-    require(equation.params["update_jaxpr"] is None, "by a function of what is there")
+    require(equation.params["update_jaxpr"] is None, "it updates by a function of the old values")
     x, new = variable(x), variable(updates)
     if _is_at_all(x, indices, new):
         return new
@@ -201,7 +201,7 @@ def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) ->
     u, points, axes = _put(equation, x.shape, indices, updates)
     require(
         equation.params["unique_indices"] or _are_distinct(points, indices),
-        "at points that are not known to be distinct",
+        "its points may coincide",
     )
     return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
 

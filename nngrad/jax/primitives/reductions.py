@@ -35,8 +35,8 @@ for _name, _function in {
 def _over_mapped_axes(equation: JaxprEquation, *xs: Variable) -> list[Variable]:
     """Collectives under `jax.vmap`, where the named axis is a numbered axis of each array."""
     axes = equation.params["axes"]
-    require(all([isinstance(a, int | np.integer) for a in axes]), "over an axis with a name")
-    require(equation.params["axis_index_groups"] is None, "in groups")
+    require(all([isinstance(a, int | np.integer) for a in axes]), "it reduces a named axis")
+    require(equation.params["axis_index_groups"] is None, "it reduces in groups")
     function: Callable[..., Variable] = {"psum": F.sum, "pmax": F.amax, "pmin": F.amin}[equation.name]
     return [function(x, axis=tuple([int(a) for a in axes])) for x in xs]
 
@@ -116,7 +116,7 @@ def _reduce_window(equation: JaxprEquation, x: Variable) -> Variable:
     moved = [a for a in range(x.ndim) if (sizes[a], strides[a], pads[a]) != (1, 1, (0, 0))]
     if not moved:
         return x
-    require(len(moved) <= 3, "over more than three axes")
+    require(len(moved) <= 3, "it has more than three axes of windows")
     last = (*[a for a in range(x.ndim) if a not in moved], *moved)
     y = F.transpose(x, axes=last) if last != tuple(range(x.ndim)) else x
     negative = equation.name == "reduce_window_min"
@@ -140,8 +140,8 @@ def _dilated_windows(
     equation: JaxprEquation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
 ) -> Variable:
     """Dilated windows: one strided slice of the array for each element of the window."""
-    require(math.prod(sizes) <= _MOST_OFFSETS, f"with dilation, of more than {_MOST_OFFSETS} elements")
-    require(all([low >= 0 and high >= 0 for low, high in pads]), "with dilation, and parts cut off")
+    require(math.prod(sizes) <= _MOST_OFFSETS, f"it has dilated windows of more than {_MOST_OFFSETS} elements")
+    require(all([low >= 0 and high >= 0 for low, high in pads]), "it has dilated windows and negative padding")
     name = equation.name.removeprefix("reduce_window_")
     fill = {"sum": 0.0, "max": -_INFINITE, "min": _INFINITE}[name]
     base, apart = [[int(d) for d in equation.params[k]] for k in ("base_dilation", "window_dilation")]

@@ -97,7 +97,7 @@ def require(condition: object, what: str) -> None:
 
 def require_floating(equation: JaxprEquation) -> None:
     """Leave an equation on integers opaque."""
-    require(equation.is_floating, f"on {equation.dtype}")
+    require(equation.is_floating, f"its result is {equation.dtype}")
 
 
 def variable(value: Any) -> Variable:
