@@ -155,13 +155,13 @@ def hessian(
     """The Hessian, block by block."""
     leaves, tree = _floating("hessian", args, argnums, holomorphic)
     if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
-        raise TypeError("hessian: an argument is complex; for a holomorphic fun give holomorphic=True")
+        raise TypeError("hessian: an argument is complex; for a holomorphic fun pass holomorphic=True")
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
     results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
     if holomorphic:
         _check_complex("hessian", "results", y)
     elif any(map(is_pair, results)):
-        raise TypeError("hessian: results are complex; for a holomorphic fun give holomorphic=True")
+        raise TypeError("hessian: the results are complex; for a holomorphic fun pass holomorphic=True")
     parts = jax.tree.leaves(y)
     _check_floating("hessian", parts, "results")
     if isinstance(y, Variable | ComplexPair) and y.shape == rows.shape:
