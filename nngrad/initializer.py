@@ -31,7 +31,7 @@ class BaseInitializer:
         Args:
             shape: Its shape.
         """
-        raise NotImplementedError(f"{type(self).__name__} has no __call__")
+        raise NotImplementedError(f"{type(self).__name__} must define __call__")
 
     def __repr__(self) -> str:
         settings = [str(value) for name, value in vars(self).items() if not name.startswith("_")]

@@ -143,7 +143,7 @@ def set_parameter(key: str, param: Variable) -> None:
     if not isinstance(param, Variable):
         raise TypeError(f"set_parameter: {key!r} must be a Variable, got {type(param).__name__}")
     if not path:
-        raise ValueError("set_parameter: key is empty")
+        raise ValueError("set_parameter: key must not be empty")
     _put(path, param)
 
 
@@ -297,7 +297,7 @@ def in_scopes(
 def _found_or_made(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object) -> Variable:
     path = _parts(name, "get_parameter_or_create: name")
     if not path:
-        raise ValueError("get_parameter_or_create: name is empty")
+        raise ValueError("get_parameter_or_create: name must not be empty")
     with _lock:
         param = get_parameter(name)
         if param is None:
@@ -338,7 +338,7 @@ def _new(name: str, shape: Any, initializer: Any, need_grad: bool, dtype: object
     if initializer is None:
         return param
     if not is_array and not callable(initializer):
-        raise TypeError(f"parameter {_full_name(name)!r}: initializer must be a function of the shape, or an array, "
+        raise TypeError(f"parameter {_full_name(name)!r}: initializer must be a function of the shape or an array, "
                         f"got {initializer!r}")
     value = initializer if is_array else initializer(param.shape)
     if tuple(np.shape(value)) != param.shape:

@@ -144,7 +144,7 @@ def test_names_are_checked(tmp_path: Path) -> None:
             call()
     with pytest.raises(TypeError, match="name: the name of a parameter must be a str, got 3"):
         get_parameter_or_create(3, (2,))
-    with pytest.raises(ValueError, match="name is empty"):
+    with pytest.raises(ValueError, match="name must not be empty"):
         get_parameter_or_create("", (2,))
     for name in ("__metadata__", "a/__metadata__"):
         with pytest.raises(ValueError, match="cannot be named '__metadata__'"):

@@ -524,8 +524,8 @@ def test_the_command_takes_options_and_compares(script: Path, capsys: Any) -> No
     ("{}:F", "is of type module, and not a Variable"),
     ("{}:broken", "in broken\n    return F.tanh(x, x)"),
     ("nothing.py:y", "nothing.py: No such file"),
-    ("", "'' names no file; give SCRIPT:NAME"),
-    (":y", "':y' names no file; give SCRIPT:NAME"),
+    ("", "'' does not name a file; give SCRIPT:NAME"),
+    (":y", "':y' does not name a file; give SCRIPT:NAME"),
     ("{}:", "network_of_a_test.py: which Variable?"),
 ])
 def test_what_cannot_be_shown_is_told(target: str, says: str, script: Path, capsys: Any) -> None:

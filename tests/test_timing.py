@@ -330,7 +330,7 @@ def test_wrong_usage_of_the_command(wrong: list[str], says: str, capsys: pytest.
 @pytest.mark.parametrize(("name", "says"), [
     ("los", "there is no 'los' in it once it has run; did you mean 'loss'?"),
     ("number", "model_of_a_test.py:number is of type int"),
-    ("both", "model_of_a_test.py:both has 2 Variables; a loss is one"),
+    ("both", "model_of_a_test.py:both: a loss must be one Variable, got 2"),
     ("w", "loss: must be the output of a function, got a leaf"),
 ])
 def test_what_is_no_loss(name: str, says: str, script: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -77,7 +77,7 @@ def loss_named(target: str) -> tuple[str, Any]:
         return title, value
     outputs = _variables(value, title)
     if len(outputs) != 1:
-        raise NoGraph(f"{title} has {len(outputs)} Variables; a loss is one")
+        raise NoGraph(f"{title}: a loss must be one Variable, got {len(outputs)}")
     return title, outputs[0]
 
 
@@ -85,7 +85,7 @@ def _found(target: str) -> tuple[Path, str, bool]:
     """The file, the name, and whether the file is one of `nn.save_graph`."""
     path, name = _parted(target)
     if not path.name:
-        raise NoGraph(f"{target!r} names no file; give SCRIPT:NAME, or a file of nn.save_graph")
+        raise NoGraph(f"{target!r} does not name a file; give SCRIPT:NAME, or a file of nn.save_graph")
     with path.open("rb") as file:
         is_kept = file.read(len(_ZIP)) == _ZIP
     if not is_kept and not name:
