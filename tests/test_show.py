@@ -518,7 +518,7 @@ def test_the_command_takes_options_and_compares(script: Path, capsys: Any) -> No
 
 
 @pytest.mark.parametrize(("target", "says"), [
-    ("{}", "which Variable? Give the script and a name in it"),
+    ("{}", "which Variable? Add its name"),
     ("{}:slop", "there is no 'slop' in it once it has run; did you mean 'slope'"),
     ("{}:number", "is a list in which something is of type int, and not a Variable"),
     ("{}:F", "is of type module, and not a Variable"),

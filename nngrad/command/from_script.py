@@ -89,7 +89,7 @@ def _found(target: str) -> tuple[Path, str, bool]:
     with path.open("rb") as file:
         is_kept = file.read(len(_ZIP)) == _ZIP
     if not is_kept and not name:
-        raise NoGraph(f"{path}: which Variable? Give the script and a name in it, {path}:NAME")
+        raise NoGraph(f"{path}: which Variable? Add its name, as in {path}:NAME")
     return path, name, is_kept
 
 

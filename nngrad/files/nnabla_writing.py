@@ -105,8 +105,8 @@ class NetworkWriter:
         kind = _TYPES.get(_OTHER_NAMES.get(op.name, op.name))
         if special is not None:
             # nnabla's files do not record the precision of matrix products.
-            said = {name: value for name, value in arguments.items() if name != "matmul_precision"}
-            special(self, op, said, ins, given[0], shapes[0])
+            kept = {name: value for name, value in arguments.items() if name != "matmul_precision"}
+            special(self, op, kept, ins, given[0], shapes[0])
         elif kind is None:
             raise CannotBeSaved(f"nnabla has no function {op.name}")
         else:
