@@ -190,6 +190,23 @@ def test_what_a_backward_has_passed_and_not_kept_cannot_be_read(hooks: dict[str,
             _ = v.g
 
 
+def test_retained_gradients_are_the_same_where_values_are_computed_again() -> None:
+    found = []
+    for recompute in (False, nn.LeastMemory(), lambda f: f.name == "sin"):
+        x = vector(*np.linspace(0.1, 0.7, 5))
+        levels = [x]
+        for _ in range(6):
+            levels.append(F.sin(levels[-1]) * 1.5)
+        F.sum(levels[-1] ** 2).backward(retain_grad=True, recompute=recompute)
+        found.append([np.array(level.g) for level in levels])
+    slope, expected = 2 * levels[-1].d, []
+    for before in reversed(levels[:-1]):
+        expected.append(slope)
+        slope = slope * 1.5 * np.cos(before.d)
+    for gradients in found:
+        np.testing.assert_allclose(gradients, [slope, *reversed(expected)], rtol=1e-12)
+
+
 def test_a_leaf_that_shares_a_gradient_with_what_is_passed_starts_anew() -> None:
     x, w = vector(2.0), vector(3.0)
     h = x * x

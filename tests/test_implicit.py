@@ -15,6 +15,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad.execution.lower import linearize, lower
 from nngrad.graph import Variable, functions_of
 from tests.exact import exactly
@@ -105,6 +106,24 @@ def test_a_long_iteration_begins_anew_until_it_has_converged() -> None:
 
 
 # ---------------------------------------------------------------- roots
+
+
+def test_a_solver_from_jax_that_reads_arrays_of_its_own() -> None:
+    def solved(a: Any, b: Any, other: Any) -> Any:
+        x = lax.custom_linear_solve(
+            lambda v: a @ v, b, lambda _, r: jnp.linalg.solve(other, r), lambda _, r: jnp.linalg.solve(other.T, r)
+        )
+        return jnp.sum(x * x)
+
+    with jax.enable_x64(True):
+        arrays = jnp.asarray(M), jnp.asarray(B), jnp.asarray(M)
+        expected = jax.value_and_grad(solved, (0, 1, 2))(*arrays)
+        slope = nj.value_and_grad(solved, (0, 1, 2))
+        found = slope(*arrays)
+    for ours, theirs in zip(jax.tree.leaves(found), jax.tree.leaves(expected), strict=True):
+        np.testing.assert_allclose(ours, theirs, rtol=1e-10, atol=1e-14)
+    assert not found[1][2].any(), "the solver is no part of the equation"
+    assert "opaque" not in str(slope.report())
 
 
 def cubic(a: Any, b: Any) -> Any:

@@ -334,6 +334,22 @@ def test_a_tangent_that_no_step_changes_is_not_carried() -> None:
     assert [loop.carries for loop in loops_run([ts])] == [1]
 
 
+def test_a_tangent_ends_where_its_carry_is_set_anew() -> None:
+    c, x = leaf(C), leaf(X)
+    (first, second), ys = F.scan(lambda h, x: ((F.cos(x), h[1] * F.sin(h[0])), h[0] * x), (c, c * c), x)
+    found = nn.jvp([first, second, ys], c, np.ones_like(C))
+
+    def theirs(c: Any) -> Any:
+        (first, second), ys = lax.scan(lambda h, x: ((jnp.cos(x), h[1] * jnp.sin(h[0])), h[0] * x), (c, c * c), X)
+        return first, second, ys
+
+    with jax.enable_x64(True):
+        _, expected = jax.jvp(theirs, (C,), (np.ones_like(C),))
+    for t, by_jax in zip(found, expected, strict=True):
+        np.testing.assert_allclose(t.d, by_jax, rtol=1e-12, atol=1e-15)
+    assert not found[0].d.any() and found[1].d.any() and not found[2].d[1:].any()
+
+
 def test_only_what_the_gradient_needs_is_stacked() -> None:
     x, c, w = leaf(X), leaf(C), leaf(W)
     last, _ = F.scan(lambda h, x: (F.tanh(h @ w + x), None), c, x)

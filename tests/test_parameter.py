@@ -7,6 +7,7 @@ import os
 import threading
 from collections import OrderedDict
 from pathlib import Path
+from typing import Any
 
 import ml_dtypes
 import numpy as np
@@ -414,6 +415,23 @@ def test_an_interrupted_save_leaves_the_old_file(
     monkeypatch.undo()
     assert path.read_bytes() == before
     assert os.listdir(tmp_path) == ["p.safetensors"]
+
+
+def test_a_save_leaves_no_file_open(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    handles: list[int] = []
+    os_open = os.open
+
+    def opened(*args: Any, **options: Any) -> int:
+        handles.append(os_open(*args, **options))
+        return handles[-1]
+
+    monkeypatch.setattr(nngrad.files.replacing.os, "open", opened)
+    save_parameters(tmp_path / "p.safetensors", {"w": Variable((2,))})
+    monkeypatch.undo()
+    assert len(handles) > 1
+    for handle in handles:
+        with pytest.raises(OSError, match="Bad file descriptor"):
+            os.fstat(handle)
 
 
 def test_a_link_to_the_file_stays_one(tmp_path: Path) -> None:

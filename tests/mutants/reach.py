@@ -2,8 +2,9 @@
 
 Of each test function the first two cases are run, those of one file in one process, and the lines of the product that
 they reach are noted by `sys.monitoring`, anew for each case. What a file of tests reaches is kept in `build/reach`, by
-a digest of the file; from all of these `reach.json.gz` is made, in which each line of a function has the tests that
-come first: those that reach few other lines, from several files.
+a digest of the file; from all of these `reach.json.gz` is made, in which each line of a function, or of a statement at
+the top of a file, has the tests that come first: those that reach few other lines, and those of whose lines many are in
+the same file; from several files of tests.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from functools import partial
 from importlib.machinery import SourceFileLoader
 from pathlib import Path
 from types import CodeType
-from typing import Any
+from typing import Any, NamedTuple
 
 import pytest
 
@@ -150,9 +151,19 @@ Groups = list[tuple[int, list[int]]]
 """Of a function: from which line on, counted from its first, which tests come first."""
 
 
+class Reaching(NamedTuple):
+    """A test that reaches a line."""
+
+    test: str
+    lines: int
+    """How many lines it reaches in all."""
+    share: float
+    """The share of these that is in the file of that line."""
+
+
 def condensed(root: Path) -> dict[str, Any]:
     """The map, from what is kept of each file of tests."""
-    tests, lines = dict[str, float](), dict[str, dict[int, list[tuple[int, str]]]]()
+    tests, lines = dict[str, float](), dict[str, dict[int, list[Reaching]]]()
     for file in files_of(root):
         kept = kept_for(file, root)
         for name, entry in json.loads(gzip.decompress(kept.read_bytes())).items() if kept.exists() else ():
@@ -160,8 +171,9 @@ def condensed(root: Path) -> dict[str, Any]:
                 tests[name] = entry["seconds"]
                 reached = sum(map(len, entry["lines"].values()))
                 for path, numbers in entry["lines"].items():
+                    each = Reaching(name, reached, len(numbers) / reached)
                     for number in numbers:
-                        lines.setdefault(path, {}).setdefault(number, []).append((reached, name))
+                        lines.setdefault(path, {}).setdefault(number, []).append(each)
     numbered = {name: i for i, name in enumerate(sorted(tests))}
     found: dict[str, dict[str, Groups]] = {}
     for path in sorted(lines):
@@ -176,10 +188,13 @@ def condensed(root: Path) -> dict[str, Any]:
     return {"tests": [[name, tests[name]] for name in sorted(tests)], "functions": found}
 
 
-def focused(reaching: list[tuple[int, str]]) -> list[str]:
-    """Of the tests that reach a line those that reach few others, from several files if there are such."""
+def focused(reaching: list[Reaching]) -> list[str]:
+    """Of the tests that reach a line those that reach few others, in turn with those that are most about its file; from
+    several files of tests if there are such."""
+    few = sorted(reaching, key=lambda each: (each.lines, each.test))
+    about = sorted(reaching, key=lambda each: (-each.share, each.test))
     found, more, of_file = list[str](), list[str](), dict[str, int]()
-    for _, test in sorted(reaching):
+    for test in dict.fromkeys([each.test for both in zip(about, few, strict=True) for each in both]):
         file = test.partition("::")[0]
         of_file[file] = of_file.get(file, 0) + 1
         (found if of_file[file] <= OF_A_FILE else more).append(test)
@@ -187,9 +202,16 @@ def focused(reaching: list[tuple[int, str]]) -> list[str]:
 
 
 def functions_at(path: Path) -> dict[int, tuple[str, int]]:
-    """For each line in a function: the innermost one by name, with those around it, and its first line."""
+    """For each line in a function: the innermost one by name, with those around it, and its first line; for one in
+    a statement at the top of the file: what the statement begins with."""
     found: dict[int, tuple[str, int]] = {}
-    stack: list[tuple[str, ast.AST]] = [("", ast.parse(path.read_bytes()))]
+    module = ast.parse(path.read_bytes())
+    for each in module.body:
+        if isinstance(each, ast.Expr | ast.Assign) and not isinstance(each.value, ast.Constant):
+            assert each.end_lineno is not None
+            name = re.split(r", (?=['\"]|lambda)", ast.unparse(each), maxsplit=1)[0]
+            found.update(dict.fromkeys(range(each.lineno, each.end_lineno + 1), (name[:60], each.lineno)))
+    stack: list[tuple[str, ast.AST]] = [("", module)]
     while stack:
         name, node = stack.pop()
         if isinstance(node, ast.FunctionDef | ast.ClassDef):
