@@ -199,6 +199,8 @@ def test_retained_gradients_are_the_same_where_values_are_computed_again() -> No
             levels.append(F.sin(levels[-1]) * 1.5)
         F.sum(levels[-1] ** 2).backward(retain_grad=True, recompute=recompute)
         found.append([np.array(level.g) for level in levels])
+        (gx,) = nn.grad(F.sum(levels[-1] ** 2), [x], retain_grad=True, recompute=recompute)
+        np.testing.assert_allclose(gx.d, x.g, rtol=1e-12)
     slope, expected = 2 * levels[-1].d, []
     for before in reversed(levels[:-1]):
         expected.append(slope)
