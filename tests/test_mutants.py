@@ -14,7 +14,7 @@ from .mutants.__main__ import rotated
 from .mutants.equivalent import EQUIVALENT
 from .mutants.faults import QUOTAS, Fault, all_faults, spread
 from .mutants.planting import Chosen, picked
-from .mutants.reach import ROOT, Reach, focused
+from .mutants.reach import ROOT, Reach, Reaching, focused, functions_at
 from .mutants.swapping import is_swappable, swap
 
 RULES = '''
@@ -153,9 +153,20 @@ def test_which_cases_are_run() -> None:
     assert cases == ["of_ops[tan]", "of_ops[tan,axis=1]", "other[a]", "other[b]", "single", "other[c]", "other[d]"]
 
 
-def test_tests_that_reach_few_lines_come_first() -> None:
-    reaching = [(90, "a.py::far"), *[(i, f"b.py::{i}") for i in range(5)]]
+def test_tests_that_are_about_a_file_and_those_that_reach_few_lines_come_first() -> None:
+    reaching = [Reaching("a.py::about", 90, 0.5), *[Reaching(f"b.py::{i}", i + 1, 0.1) for i in range(5)]]
+    assert focused(reaching) == ["a.py::about", "b.py::0", "b.py::1", "b.py::2", "b.py::3", "b.py::4"]
+    reaching = [Reaching("a.py::far", 90, 0.0), *reaching[1:]]
     assert focused(reaching) == ["b.py::0", "b.py::1", "b.py::2", "a.py::far", "b.py::3", "b.py::4"]
+
+
+def test_a_line_of_a_table_is_found_by_what_its_statement_begins_with(tmp_path: Path) -> None:
+    file = tmp_path / "rules.py"
+    lines = ['"""Rules."""', "", 'gradients(F.tanh, "slope",', "          lambda gy: gy)", "", "def f():", "    pass"]
+    file.write_text("\n".join(lines))
+    assert functions_at(file) == {
+        3: ("gradients(F.tanh", 3), 4: ("gradients(F.tanh", 3), 6: ("f", 6), 7: ("f", 6),
+    }  # fmt: skip
 
 
 def test_the_map_knows_this_repository() -> None:
