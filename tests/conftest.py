@@ -159,14 +159,6 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 @pytest.fixture(autouse=True)
-def each_test_compiles_for_itself() -> None:
-    """What other tests compiled from a line that they share must not add up to a `RecompilationWarning`, which the time
-    that compiling takes decides."""
-    if "nngrad.execution.compiling" in sys.modules:
-        sys.modules["nngrad.execution.compiling"].forget_compilations()
-
-
-@pytest.fixture(autouse=True)
 def settings_are_left(request: pytest.FixtureRequest) -> Iterator[None]:
     """A test that leaves 64-bit types switched on, or an exception that is being handled, which would be the context of
     those of others, is the one that fails, and not those that come after it.

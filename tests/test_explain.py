@@ -134,7 +134,7 @@ def test_second_partial_derivatives_are_those_of_a_function_of_both() -> None:
         (plain,) = nn.grad(gx, x, grad_outputs=[c])
     np.testing.assert_allclose(whole.d, plain.d, rtol=1e-10)
     assert nn.explain(whole).orders[1][1:3] == (
-        "reverse", "the gradient in it was taken with stop_gradients that are not given now"
+        "reverse", "a gradient in it was taken with stop_gradients that are not given now"
     )
 
 

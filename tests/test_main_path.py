@@ -15,7 +15,7 @@ import nngrad.functions as F
 
 ROOT = Path(nn.__file__).parent.parent
 MORE_TO_READ = 20
-"""How many files more, compilation included, reading the value of a first gradient passes through. It is to be 18."""
+"""How many files more, compilation included, reading the value of a first gradient passes through; the goal is 18."""
 
 
 def files_entered(run: Callable[[], Any]) -> list[str]:

@@ -180,7 +180,7 @@ def test_an_equation_that_fails_to_be_opened_stays_opaque(monkeypatch: pytest.Mo
     report(0.7)
     opaque = {kept.primitives: kept.reason for kept in report.report().opaque}
     assert set(opaque) == {("cond",), ("sin",)}
-    assert set(opaque.values()) == {"opening it failed: IndexError: list index out of range"}
+    assert set(opaque.values()) == {"its rule failed: IndexError: list index out of range"}
 
 
 def test_a_rule_is_asked_once_for_all_calls_of_its_function() -> None:
