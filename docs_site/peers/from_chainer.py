@@ -18,7 +18,7 @@ follows Chainer and takes its arguments. These differences apply to all function
 
 - **Derivatives of any order.** Many of Chainer's functions can be differentiated only once or twice. Here every
   function with a derivative has derivatives of all orders.
-- **Values.** A graph is computed when a value is read or `forward()` is called, not function by function;
+- **Values.** nngrad computes a graph when you read a value or call `forward()`, not function by function;
   `nn.auto_forward()` comes closer to Chainer's behaviour. `x.array` is `x.d`, and `x.backward()`, `x.grad_var`,
   `x.cleargrad()`, `x.addgrad(y)`, `x.creator`, `x.unchain()`, `x.unchain_backward()`, `nn.grad` and
   `nn.FunctionNode` exist here too.
@@ -45,7 +45,7 @@ print(loss.d.round(4), gg.d.shape)
 ```
 
 ## Functions
-Every function of `chainer.functions` 7.8.1. Where the last column is empty, use it in the same way.
+All functions of `chainer.functions` 7.8.1. Where the last column is empty, usage is the same.
 """
 
 

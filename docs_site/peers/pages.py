@@ -33,33 +33,32 @@ counterpart here; its modules come last in the first table. Importing a module o
 how often each function can be differentiated, here and elsewhere.
 
 ## Programs that run in both
-The programs in [examples/nnabla](../examples/nnabla) run in nnabla 1.36 when `nngrad` is replaced by `nnabla` in
-their import lines, and nothing else. `examples/nnabla/record.py` does that and keeps what nnabla computes in
-`losses.json`; the tests compare it with what nngrad computes, step by step. All figures agree to 1e-4, most to 1e-6;
-both compute in float32.
+The programs in [examples/nnabla](../examples/nnabla) also run in nnabla 1.36: only their import lines change from
+`nngrad` to `nnabla`. `examples/nnabla/record.py` makes this change and records nnabla's results in `losses.json`; the
+tests compare them with nngrad's, step by step. All figures agree to 1e-4, most to 1e-6; both compute in float32.
 
 | program | what it uses |
 | --- | --- |
 | `lenet.py` | data iterators, monitors, weight decay, evaluation, parameters in .h5 files |
-| `resnet.py` | batch normalisation with `batch_stat` True and False, a schedule of rates, parameters saved and loaded |
-| `dcgan.py` | deconvolutions, two solvers over scopes of parameters, tiles of images |
+| `resnet.py` | batch normalisation with `batch_stat` True and False, learning-rate schedules, saved parameters |
+| `dcgan.py` | deconvolutions, two solvers over parameter scopes, tiled images |
 | `wgan_gp.py` | a gradient penalty by `nn.grad` |
 | `stargan.py` | three domains: adversarial, classification and cycle losses, a gradient penalty |
 | `igr.py` | an implicit surface: normals and an eikonal loss by `nn.grad` |
 | `maml.py` | inner steps by `nn.grad`, `backward` through them, a graph built anew for each step |
 | `vae.py` | reparameterised samples, initialisers with a generator of their own |
 | `vat.py` | an adversarial direction by `backward` with respect to noise |
-| `lstm_lm.py` | truncated backpropagation: states that go on, clipped gradients |
-| `capsnet.py` | routing by agreement, with votes that no gradient passes |
+| `lstm_lm.py` | truncated backpropagation: carried states, clipped gradients |
+| `capsnet.py` | routing by agreement, with votes that block gradients |
 | `bert.py` | masked attention, shared embeddings, AdamW with a warm-up |
 
-Two habits of such programs meet a warning here. An input that has `need_grad` only because nnabla's `nn.grad` asks
-for it looks untrained to the solver; here `nn.grad` does not need it. And a float64 array stays float64, unless the
-default context has type 'float', as `nn.set_default_context(get_extension_context("cpu"))` sets it.
+Two habits of such programs cause a warning here. An input that has `need_grad` only because nnabla's `nn.grad`
+requires it looks untrained to the solver; nngrad's `nn.grad` does not need it. And a float64 array stays float64,
+unless the default context has type 'float', as after `nn.set_default_context(get_extension_context("cpu"))`.
 
 Two more things make figures differ from nnabla's. Adam divides by the size of the gradient, so a parameter whose
-gradient is 0 but for rounding, like the last bias of a Wasserstein critic, moves by the whole rate, up or down as the
-rounding falls. And `y.get_unlinked_variable()` shares a buffer that nnabla's `clear_buffer=True` may free or
+gradient is 0 up to rounding, like the last bias of a Wasserstein critic, moves by the full learning rate in a direction
+that rounding decides. And `y.get_unlinked_variable()` shares a buffer that nnabla's `clear_buffer=True` may free or
 overwrite; to stop a gradient within one graph, set `need_grad = False` on `F.identity(y)`.
 """
 
@@ -69,18 +68,18 @@ _FUNCTIONS = """\
 Every function of `nngrad.functions`, as `nngrad ops` lists them. The column "here" says how often nngrad can
 differentiate it:
 
-- *any*: any number of times, by a rule that is the true derivative.
-- *estimate*: any number of times, by a rule that is not, following nnabla; for example a straight-through gradient.
-- *none*: it is constant almost everywhere, or random.
-- *by its parts*: it is composed of other functions.
+- *any*: any number of times, by the true derivative.
+- *estimate*: any number of times, by nnabla's estimate of the derivative, such as a straight-through gradient.
+- *none*: not at all, since it is constant almost everywhere, or random.
+- *by its parts*: as often as the functions it is composed of.
 
 For the other libraries, *yes* means that gradients of gradients exist, *once* that the gradient cannot be
-differentiated again, *no* that there is no gradient; an empty cell means that the library has no such function. The
-name follows where it differs. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13 and JAX 0.10.
+differentiated again, *no* that there is no gradient; an empty cell means that the library has no such function. If the
+name differs, it follows. Versions: nnabla 1.39, Chainer 7.8, PyTorch 2.13 and JAX 0.10.
 """
 
 _PRIMITIVES = """\
-# Primitives of JAX, and what becomes of them
+# How nngrad handles JAX primitives
 
 `nn.from_jax`, and with it every function of `nngrad.jax`, traces a function to JAX primitives. Each of these is:
 
@@ -98,7 +97,7 @@ def pages() -> dict[str, str]:
 def _primitives() -> str:
     states = "".join([f"- **{state}** {what}.\n" for state, what in STATES.items()])
     rows = [(f"`{p.name}`", p.state, ", ".join(p.versions)) for p in primitives()]
-    return f"{_PRIMITIVES}{states}\n{_table(('primitive', 'what becomes of it', 'versions of JAX'), rows)}"
+    return f"{_PRIMITIVES}{states}\n{_table(('primitive', 'status', 'versions of JAX'), rows)}"
 
 
 def _from_nnabla() -> str:
