@@ -55,7 +55,7 @@ def test_ratios_on_a_page() -> None:
     ]
     text = pages.page("name", experiment, {"machine": "two cores", "date": "2026-01-01"}, rows)
     assert "| 1 | 200 | 100 (2) |\n| 2 | 100 | 400 (0.25) |" in text
-    assert "- small, time, beside other: 2 at order 1\n" in text
+    assert "- small, time, compared with other: 2 at order 1\n" in text
     assert "Left out, since their packages were not there: absent." in " ".join(text.split())
 
 

@@ -137,35 +137,35 @@ EXPERIMENT = Experiment(
     paper="F. Dangel, T. Siebert, M. Zeinhofer, A. Walther: Collapsing Taylor mode automatic differentiation, 2025",
     url="https://arxiv.org/abs/2505.13644",
     says="""
-A linear operator is a sum of derivatives along directions, and of a jet the last coefficient enters linearly. So Taylor
-mode need not carry the last coefficient of each direction: their sum will do (for the Laplacian that is the forward
-Laplacian). The paper pulls such sums up by rewriting graphs, and measures nested derivatives of first order, standard
-and collapsed Taylor mode on a tanh network (50-768-768-512-512-1; 5 inputs for the bilaplacian): time and memory grow
-linearly with the batch, or with the random directions; collapsing makes Taylor mode faster, and it takes less than
-nested derivatives.
+A linear operator is a sum of derivatives along directions, and it is linear in the last coefficient of a jet. So
+Taylor mode can carry the sum of the last coefficients instead of one for each direction (for the Laplacian, this is
+the forward Laplacian). The paper moves such sums up by rewriting graphs. It measures nested first-order derivatives,
+standard Taylor mode and collapsed Taylor mode on a tanh network (50-768-768-512-512-1; 5 inputs for the bilaplacian).
+Time and memory grow linearly with the batch, or with the number of random directions. Collapsing makes Taylor mode
+faster, and cheaper than nested derivatives.
 """,
     ran=f"""
-The same operators of a tanh network {DIMENSIONS}-{'-'.join(map(str, WIDTHS))} ({FEW} inputs for the bilaplacian);
-numbers are drawn with fixed seeds. Estimates use normal directions, at 128 points. All methods compute the same
-numbers, but for the estimated bilaplacian, of which nngrad draws its own directions. Slopes are those of the line
-through the three sizes.
+The same operators of a tanh network {DIMENSIONS}-{'-'.join(map(str, WIDTHS))} ({FEW} inputs for the bilaplacian), with
+numbers drawn from fixed seeds. Estimates use normal directions, at 128 points. All methods compute the same numbers,
+except that nngrad draws its own directions for the estimated bilaplacian. Slopes are those of a line fitted to the
+three sizes.
 
 - *nested*: forward over reverse mode for Laplacians, `jax.hessian` of its trace for bilaplacians, forward mode nested
   four times along drawn directions.
 - *standard Taylor*: `jax.experimental.jet` along each direction, under `vmap`.
-- *collapsed Taylor*: the paper's rules written by hand for this network in JAX, which is the most a pass can reach.
-- *nngrad*: `nj.laplacian` and `nj.bilaplacian` of the network as one writes it; a weighted one is the Laplacian of
-  u(x + V z) by z.
+- *collapsed Taylor*: the paper's rules, hand-written in JAX for this network, which is the best that a rewriting pass
+  can achieve.
+- *nngrad*: `nj.laplacian` and `nj.bilaplacian` of the network as it is; a weighted Laplacian is that of u(x + V z)
+  with respect to z.
 """,
     differs="""
-The paper measured in PyTorch on a GPU, with layers eight times as wide. For Laplacians nngrad has the matrix products
-of the rule that is written by hand, and for the exact bilaplacian fewer derivatives. Where directions are few, its
-program takes more memory than that rule: it sums the squares of derivatives over the directions by a product with a row
-of ones, for which the compiler writes the squares out, where it adds the rule's sum up as it computes them. Times in
-the table were taken beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
-rule's time for 4, 16, 32 and 50 directions. What nngrad keeps for each direction of an estimated bilaplacian lies
-between standard and collapsed Taylor mode, and nested forward mode, which keeps less than it, is as fast for
-few directions.
+The paper measured in PyTorch on a GPU, with layers eight times as wide. For Laplacians nngrad has the same matrix
+products as the hand-written rule, and for the exact bilaplacian fewer derivatives. With few directions, its program
+takes more memory than that rule: it sums the squares of derivatives over the directions by a product with a row of
+ones, for which the compiler stores the squares, whereas it accumulates the rule's sum while computing them. Times in
+the table were measured beside other work: with both cores to themselves, nngrad took 0.88, 0.96, 1.1 and 0.98 of the
+rule's time for 4, 16, 32 and 50 directions. What nngrad keeps for each direction of an estimated bilaplacian is
+between standard and collapsed Taylor mode. Nested forward mode keeps less, and is as fast for few directions.
 """,
     ours=OURS,
     tables=tables,

@@ -155,23 +155,23 @@ EXPERIMENT = Experiment(
     paper="S. Chintala: convnet-benchmarks, 2014 to 2016",
     url="https://github.com/soumith/convnet-benchmarks",
     says="""
-The benchmark timed forward and backward of AlexNet, OverFeat, VGG-A and GoogLeNet for the deep-learning libraries of
-their day (Torch, Caffe, TensorFlow, Chainer, ...) on one GPU, with batches of 64 and 128 images. Chainer was among
+The benchmark timed forward and backward of AlexNet, OverFeat, VGG-A and GoogLeNet in the deep-learning libraries of
+the time (Torch, Caffe, TensorFlow, Chainer, ...) on one GPU, with batches of 64 and 128 images. Chainer was among
 those that built the graph anew in each iteration.
 """,
     ran=f"""
-The networks of `benchmarks/networks.py`, at batches of {BATCH} images of the classic sizes, with a mean cross
-entropy. nngrad is timed by `nn.timing.measure`, which `nngrad time benchmarks/networks.py:alexnet_loss` prints:
-forward, and what backward takes beyond it. PyTorch is eager, forward and `torch.autograd.grad`, with as many threads
-as it takes by itself. Both train as many numbers. Each has {ROUNDS} turns of {ITERATIONS} iterations, before which one
-is not counted.
+The networks of `benchmarks/networks.py`, with batches of {BATCH} images of the classic sizes and a mean cross entropy.
+`nn.timing.measure` times nngrad, as `nngrad time benchmarks/networks.py:alexnet_loss` prints it: forward, and the
+additional time of backward. PyTorch runs eagerly, forward and `torch.autograd.grad`, with its default number of
+threads. Both have equally many parameters. Each has {ROUNDS} turns of {ITERATIONS} iterations, after one that does not
+count.
 """,
     differs="""
-A batch of 2 is what two cores hold in a few minutes; with a GPU's batches other kernels are chosen, and the update of
-weights, which the benchmark leaves out too, matters less. Batches this small leave the large dense layers of AlexNet,
-OverFeat and VGG-A bound by reading their weights. The convolutions of nngrad are those of XLA, and PyTorch's those of
-the libraries that it ships: each is faster at some sizes. nngrad's forward keeps nothing for a backward pass, and its
-backward is one program with it, so that the sum of both says more than each.
+Two cores finish a batch of 2 in a few minutes. With a GPU's batches libraries choose other kernels, and the update of
+weights, which the benchmark leaves out too, matters less. With batches this small, reading the weights bounds the
+large dense layers of AlexNet, OverFeat and VGG-A. nngrad's convolutions are XLA's, and PyTorch's those of the
+libraries that it ships: each is faster at some sizes. nngrad's forward keeps nothing for a backward pass, and its
+backward is one program with the forward, so the sum of both says more than either.
 """,
     ours=OURS,
     tables=lambda smoke: [],

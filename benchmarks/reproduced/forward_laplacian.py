@@ -41,29 +41,29 @@ EXPERIMENT = Experiment(
     "Laplacian, 2023, and folx, by its authors",
     url="https://arxiv.org/abs/2307.08214",
     says="""
-The local energy of a wave function needs its Laplacian at each walker, which costs most of variational Monte Carlo
-where the wave function is a network. The forward Laplacian carries value, gradient and Laplacian through the network
-together, one pass in place of one per coordinate, and makes use of derivatives that are zero because early features
-depend on one particle; with it the paper reaches larger systems. folx is its implementation for any function of JAX: it
-reads the program, finds sparse Jacobians when it compiles, and falls back to dense ones.
+The local energy of a wave function needs its Laplacian at each walker, which dominates the cost of variational Monte
+Carlo when the wave function is a network. The forward Laplacian propagates value, gradient and Laplacian through the
+network together, in one pass instead of one per coordinate. It also exploits derivatives that are zero because early
+features depend on one particle. With it the paper reaches larger systems. folx implements it for any JAX function: it
+reads the program, finds sparse Jacobians at compile time, and falls back to dense ones.
 """,
     ran="""
-Laplacians, in float32, numbers drawn with fixed seeds; the README's network is silu with 10 layers of 100 on each of
-100 particles with 4 numbers, summed, at 20 points; the others are dense networks of 30 inputs and functions of 8
-electrons: a determinant of orbitals, attention before it, features of pairs, and local energies.
+Laplacians in float32, with numbers drawn from fixed seeds. The README's network is silu with 10 layers of 100 on each
+of 100 particles with 4 numbers, summed, at 20 points. The others are dense networks of 30 inputs and functions of 8
+electrons: a determinant of orbitals, attention before it, pair features, and local energies.
 `benchmarks/frontier/forward_laplacian/networks.py` has them all. All methods compute the same numbers.
 
 - *nngrad, batched*: `nj.laplacian(f, batched=True)` of a function of all points.
 - *folx, sparse*: with the threshold 6 that its authors recommend, under `vmap`; *folx, dense*: without sparse
   Jacobians, where they fit into memory.
-- *trace of jax.hessian*: what one writes in JAX, up to 64 inputs.
+- *trace of jax.hessian*: the direct way in JAX, up to 64 inputs.
 """,
     differs="""
-folx is made for GPUs, and for larger systems than these. It looks for zeros when it compiles, which takes time then and
-none of the run. On the tanh network nngrad has the matrix products of folx, but sums the squares of derivatives over
-the directions by a product with ones, for which the compiler writes them out: that is what it takes more there. A
-reduction over directions that come first, as they do in nngrad, is no way out: of 50 directions at 512 points it made
-the Laplacian of a like network take three times as long.
+folx is made for GPUs, and for larger systems than these. It searches for zeros when it compiles, which costs time then
+and none at run time. On the tanh network nngrad has the same matrix products as folx, but sums the squares of
+derivatives over the directions by a product with ones, for which the compiler stores them; this explains the
+difference. Reducing over a leading axis of directions, as nngrad has it, does not help: with 50 directions at 512
+points it made the Laplacian of a similar network three times as slow.
 """,
     ours=OURS,
     tables=tables,

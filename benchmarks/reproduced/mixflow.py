@@ -133,33 +133,33 @@ EXPERIMENT = Experiment(
     "differentiation, 2025",
     url="https://arxiv.org/abs/2505.00793",
     says="""
-A meta-gradient goes through the steps of an inner training, each of which takes a gradient of its own. Written with
-`jax.grad` inside and outside it is reverse mode over reverse mode, which keeps or computes again what belongs to the
-backward pass of each inner gradient. All that is needed are products with Hessians, which are symmetric, and with
-mixed second derivatives: MixFlow-MG wraps the inner gradient so that its reverse pass is a forward derivative of a
-gradient (forward over reverse), beside checkpoints at each inner step.
+A meta-gradient passes through the steps of an inner training, each of which takes a gradient itself. Written with
+`jax.grad` inside and outside, it is reverse mode over reverse mode, which keeps or recomputes the backward pass of
+each inner gradient. But it needs only products with Hessians, which are symmetric, and with mixed second derivatives.
+MixFlow-MG therefore wraps the inner gradient so that its reverse pass is a forward derivative of a gradient (forward
+over reverse), and adds checkpoints at each inner step.
 
 The paper reports less than a tenth of the memory at best, and up to a quarter less time, for meta-learning of large
 models on accelerators.
 """,
     ran="""
-The gradient of a loss after some steps of gradient descent, by the first weights (as MAML has it) and by the
-logarithm of a learning rate for each weight matrix. The model has three residual blocks, `x + tanh(normalised(x) @
-up) @ down`, and cross entropy; a batch has 64 rows, drawn with the seed 1, another at each step. The steps are a
+The gradient of a loss after some steps of gradient descent, with respect to the initial weights (as in MAML) and to
+the logarithm of a learning rate for each weight matrix. The model has three residual blocks, `x + tanh(normalised(x) @
+up) @ down`, and a cross entropy loss; each step has another batch of 64 rows, drawn with the seed 1. The steps are a
 scan. All methods compute the same numbers.
 
 - *reverse over reverse*: `jax.grad` of a `lax.scan` with `jax.grad` in its body; *steps checkpointed* puts
   `jax.checkpoint` around the body.
 - *MixFlow-MG*: the inner gradient is a `jax.custom_vjp` whose reverse pass is `jax.jvp` of `jax.grad`.
-- *nngrad*: `nn.grad` of an `F.scan` with `nn.grad` in its body, of the same loss, opened by `nn.from_jax`; nothing
-  else is said. It chose how to differentiate by itself, as it was when this was measured.
+- *nngrad*: `nn.grad` of an `F.scan` with `nn.grad` in its body, of the same loss, opened by `nn.from_jax`, without any
+  options. nngrad, in its version at the time of the measurement, chose how to differentiate.
 """,
     differs="""
-The paper's models are language models on accelerators, and what its method saves grows with their depth and with
-attention. These are small and dense. nngrad's memory is that of checkpoints at each step: of an inner step it keeps the
-weights, and it computes again what else its reverse pass reads. So it takes about the time of the checkpointed program,
-and more than the one that keeps all where that is little. MixFlow-MG is run without the checkpoints that the paper
-combines it with.
+The paper's models are language models on accelerators, and the savings of its method grow with their depth and with
+attention. The models here are small and dense. nngrad's memory is that of checkpoints at each step: it keeps the
+weights of an inner step, and recomputes whatever else its reverse pass reads. So it takes about the time of the
+checkpointed program, and more than the program that keeps everything where that is little. MixFlow-MG runs without the
+checkpoints that the paper combines it with.
 """,
     ours=OURS,
     tables=tables,

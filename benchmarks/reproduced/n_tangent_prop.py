@@ -150,26 +150,26 @@ EXPERIMENT = Experiment(
     "neural networks, 2024",
     url="https://arxiv.org/abs/2412.09752",
     says="""
-Nested automatic differentiation takes exponential time in the order n of a derivative by one coordinate.
-n-TangentProp passes all n derivatives forward from layer to layer: through an affine layer each as it is, through an
-activation by Faà di Bruno's formula. The paper reports that the time grows almost linearly with n for the orders that
-occur in practice, where nested differentiation in PyTorch soon takes too long, and that training of physics-informed
-networks with derivatives of high order is faster by it.
+Nested automatic differentiation takes exponential time in the order n of a derivative with respect to one coordinate.
+n-TangentProp propagates all n derivatives forward from layer to layer: through an affine layer separately, and through
+an activation by Faà di Bruno's formula. The paper reports that the time grows almost linearly with n for the orders
+that occur in practice, where nested differentiation in PyTorch soon takes too long, and that this speeds up the
+training of physics-informed networks with high-order derivatives.
 """,
     ran="""
-The nth derivative of a network 1-24-24-24-1 with tanh at 256 points. Weights are drawn with the seed 0.
+The nth derivative of a tanh network 1-24-24-24-1 at 256 points. Weights are drawn with the seed 0.
 
-- *n-TangentProp*: written from the formulas, once, and run in eager PyTorch and in jitted JAX. The derivatives of
-  tanh are polynomials in tanh.
-- *nested*: each derivative of the one before. Those whose cost grows exponentially end at order 4.
+- *n-TangentProp*: written once from the formulas, and run in eager PyTorch and in jitted JAX. The derivatives of tanh
+  are polynomials in tanh.
+- *nested*: each derivative differentiates the previous one. Methods whose cost grows exponentially stop at order 4.
 - *jet*: `jax.experimental.jet`. *nngrad*: `nn.nth_derivative`.
 
 PyTorch has one thread, since the arrays are small.
 """,
     differs="""
-The paper's figures are of PyTorch on a GPU. In float32 the methods differ by rounding, which grows with the order. At
-low orders an evaluation takes some tenths of a millisecond, most of which is the call: order says little there. From
-order four on nngrad keeps more at a time than the formulas that are written by hand for this network.
+The paper's figures are for PyTorch on a GPU. In float32 the methods differ by rounding, which grows with the order. At
+low orders an evaluation takes a few tenths of a millisecond, most of which is call overhead, so the order matters
+little there. From order four on nngrad keeps more values at a time than the formulas hand-written for this network.
 """,
     ours=OURS,
     tables=tables,

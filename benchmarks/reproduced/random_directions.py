@@ -154,31 +154,31 @@ EXPERIMENT = Experiment(
     "arbitrary differential operators, 2024",
     url="https://arxiv.org/abs/2412.00088",
     says="""
-A Laplacian in d dimensions is the mean, over random coordinates, of d times the second derivative along each. The paper
-takes such derivatives by Taylor mode, which it extends to any operator: one pushes a jet along a random direction. It
-reports more than 1,000 times the speed and a thirtieth of the memory of random coordinates with derivatives of first
-order nested, and solves equations in a million dimensions in 8 minutes on one GPU. Its equations are Poisson,
-Sine-Gordon and Allen-Cahn on the unit ball, with solutions in which coordinates interact in twos or threes.
+A Laplacian in d dimensions is the mean, over random coordinates, of d times the second derivative along each. The
+paper computes such derivatives in Taylor mode, and extends this to any operator: it propagates a jet along a random
+direction. It reports a speed-up of more than 1,000 and a thirtieth of the memory, compared with random coordinates and
+nested first-order derivatives, and solves equations in a million dimensions in 8 minutes on one GPU. Its equations are
+Poisson, Sine-Gordon and Allen-Cahn on the unit ball, with solutions in which coordinates interact in twos or threes.
 """,
     ran=f"""
-Loss and gradients of the Sine-Gordon and the Allen-Cahn equation, by a tanh network of four layers of {WIDTH} that is
-multiplied with 1 - |x|²; {BATCH} points and {DIRECTIONS} random coordinates, as in the paper; seeds are fixed. That all
-methods agree is checked in 6 dimensions, where all coordinates are drawn; each draws its own.
+Loss and gradients of the Sine-Gordon and the Allen-Cahn equation, for a tanh network of four layers of {WIDTH},
+multiplied by 1 - |x|²; {BATCH} points and {DIRECTIONS} random coordinates, as in the paper; seeds are fixed. Each
+method draws its own coordinates. A check in 6 dimensions, with all coordinates drawn, shows that all methods agree.
 
-- *JAX, jet (STDE)*: the paper's form, written from its formulas: `jax.experimental.jet` under `vmap`.
-- *JAX, jvp of grad*: the same coordinates by derivatives of first order, nested.
+- *JAX, jet (STDE)*: the paper's method, written from its formulas: `jax.experimental.jet` under `vmap`.
+- *JAX, jvp of grad*: the same coordinates with nested first-order derivatives.
 - *nngrad*: `nn.laplacian(u, x, directions={DIRECTIONS})`.
 - *all directions*: the whole Laplacian, in 100 dimensions: `nn.laplacian(u, x)`, and the trace of `jax.hessian`.
 
 The error is that of a network trained for {SECONDS:g} seconds with Adam ({RATE:g}) on a solution with interactions in
-twos, relative to the solution in the L2 norm; the methods take twenty steps each in turn until each has had its time.
+twos, relative to the solution in the L2 norm. The methods take turns of twenty steps until each has used its time.
 """,
     differs="""
-The paper trains for many more steps, on a GPU, in up to a million dimensions; here 100,000 are as many as two cores do
-in reasonable time. nngrad reads the rows of the first weights that belong to the random coordinates; jets push vectors
-with as many entries as there are dimensions through the first layer, which is most of their time where these are many.
-Errors after a few seconds come from different random coordinates and points, and scatter by more than the methods
-differ: a method that takes more steps in the same time need not end with the smaller error.
+The paper trains for many more steps, on a GPU, in up to a million dimensions; 100,000 is as far as two cores get in
+reasonable time. nngrad reads the rows of the first weights that belong to the random coordinates. Jets push vectors
+with one entry per dimension through the first layer, which takes most of their time in many dimensions. Errors after a
+few seconds come from different random coordinates and points, and their scatter is larger than the differences between
+methods: a method that takes more steps in the same time need not end with the smaller error.
 """,
     ours=OURS,
     tables=tables,

@@ -219,31 +219,32 @@ EXPERIMENT = Experiment(
     paper="J. Cho, S. Nam, H. Yang, S.-B. Yun, Y. Hong, E. Park: Separable physics-informed neural networks, 2023",
     url="https://arxiv.org/abs/2306.15969",
     says="""
-A separable network has one small network for each coordinate, and its field on a grid is a sum of products of what
-these give: for N points on each of d axes the networks are called dN times, not N^d times. Derivatives by a
-coordinate are in forward mode, with one tangent for the whole axis, nested for higher orders.
+A separable network has one small network for each coordinate, and its field on a grid is a sum of products of their
+outputs: for N points on each of d axes the networks run on dN points, not N^d. Derivatives with respect to a
+coordinate use forward mode, with one tangent for the whole axis, nested for higher orders.
 
 The paper reports 62 times less time and 1,394 times fewer operations than a usual physics-informed network with as
 many points, and solves Navier-Stokes equations in two and three dimensions and time in minutes.
 """,
     ran=f"""
-Loss and its gradient in all weights, for equations with known solutions, which are also given at the sides. Each axis
-has a network of two layers of {WIDTH} features with tanh, and the rank is {RANK}; weights are drawn with the seed 0.
+Loss and its gradient with respect to all weights, for equations with known solutions, which are also prescribed on the
+boundary. Each axis has a network of two layers of {WIDTH} features with tanh, and the rank is {RANK}; weights are
+drawn with the seed 0.
 
 - *Helmholtz*: the sum of second derivatives and u, in three dimensions, with waves {WAVES} as its solution.
 - *Navier-Stokes by vorticity*: two velocities over time and two coordinates, with the transport of their vorticity
-  (third derivatives) and no divergence; Taylor and Green's vortices are the solution.
-- *nested jvp*: the paper's way. *jet of each axis by hand*: what an expert writes: the derivatives of the three small
-  networks once, by `jax.experimental.jet`, and products of these.
-- *nngrad*: `nn.jvp` of the field as it is, nested.
+  (third derivatives) and zero divergence; the solution is Taylor-Green vortices.
+- *nested jvp*: the paper's method. *jet of each axis by hand*: an expert's version, with the derivatives of the three
+  small networks once, by `jax.experimental.jet`, and products of these.
+- *nngrad*: nested `nn.jvp` of the field as it is.
 
-The error is that of Helmholtz's field after {STEPS:,} steps of Adam with a cosine-decayed rate on 16 and on 32 points
-an axis, on a grid twice as fine, relative to the norm.
+The error is that of the Helmholtz field after {STEPS:,} steps of Adam with a cosine-decayed rate on 16 and on 32
+points per axis, evaluated on a grid twice as fine, relative to the norm.
 """,
     differs="""
-The paper compares with networks that are not separable, on a GPU and with up to 256 points on each axis. Here the
-separable network is given, and what is compared is how it is differentiated. All methods train by the same formulas
-from the same weights, so the errors differ by what rounding grows to: all train alike.
+The paper compares with networks that are not separable, on a GPU and with up to 256 points on each axis. Here all
+methods use the separable network, and the comparison is of ways to differentiate it. All methods train by the same
+formulas from the same weights, so the errors differ only by accumulated rounding.
 """,
     ours=OURS,
     tables=tables,

@@ -193,32 +193,31 @@ EXPERIMENT = Experiment(
     paper="I. Gulrajani, F. Ahmed, M. Arjovsky, V. Dumoulin, A. Courville: Improved training of Wasserstein GANs, 2017",
     url="https://arxiv.org/abs/1704.00028",
     says="""
-The critic of a Wasserstein GAN is to have gradients of norm 1. The paper adds a penalty, the mean square of what the
-norm of its gradient at random mixtures of real and generated images lacks, and so trains by second derivatives. It
-takes five steps of the critic for each of the generator, a weight of 10, and Adam with decays of 0 and 0.9, and
-trains many architectures stably.
+The critic of a Wasserstein GAN should have gradients of norm 1. The paper adds a penalty, the mean squared deviation
+of the norm of its gradient from 1 at random mixtures of real and generated images, so training takes second
+derivatives. It takes five steps of the critic for each of the generator, a weight of 10, and Adam with decays of 0 and
+0.9, and trains many architectures stably.
 """,
     ran=f"""
 Dense networks of two layers of {loop.WIDTH} features with leaky rectifiers, on scikit-learn's 1,797 digits of 8 x 8
-pixels, batches of {loop.BATCH}. The weights of the penalty, the decays and the five steps are the paper's, the rate
-{loop.RATE}. All libraries begin with the same weights (seed 0) and see the same images and random numbers, drawn by
-NumPy.
+pixels, in batches of {loop.BATCH}. The penalty weight, the decays and the five steps are the paper's; the learning
+rate is {loop.RATE}. All libraries start with the same weights (seed 0) and see the same images and random numbers,
+drawn by NumPy.
 
-- *Step of the critic*: loss, penalty, gradient and Adam. nngrad's is `nn.train_step`, JAX's a jitted function with
-  optax, PyTorch's eager, on one thread, nnabla's `nn.grad` for the penalty and `backward` for the step.
+- *Step of the critic*: loss, penalty, gradient and Adam. For nngrad this is `nn.train_step`, for JAX a jitted function
+  with optax, for PyTorch eager code on one thread, for nnabla `nn.grad` for the penalty and `backward` for the step.
 - *Training*: until the distance of {loop.SEEN} generated images from as many real ones is below {GOAL}. The distance
   is the maximum mean discrepancy for a Gaussian kernel, computed by NumPy for all; two halves of the real images are
-  0.094 apart. It is looked at every {loop.EVERY} steps of the generator. The time is their number times the least
-  that one took, with the critic's steps before it.
+  0.094 apart. It is measured every {loop.EVERY} steps of the generator. The time is the number of generator steps
+  times the shortest time of one, including its critic steps.
 
-nnabla 1.39 ran in a process of its own, by the Python that `{INTERPRETER}` names; it is left out where that is not
-set.
+nnabla 1.39 ran in a separate process, with the Python that `{INTERPRETER}` names; it is left out if that is not set.
 """,
     differs="""
 The paper trains convolutional and residual networks on photographs, on GPUs, and reports Inception scores. Nothing is
-downloaded here. Training is the same in each library but for rounding, so that all need as many steps, and time is
-decided by the step. The libraries train one after the other, twice, the second time in reverse order, and the shorter
-time counts. These arrays are small, so that an eager library's calls are most of its step.
+downloaded here. Training is the same in each library up to rounding, so all need equally many steps, and the time of a
+step decides. The libraries train one after the other, twice, the second time in reverse order, and the shorter time
+counts. The arrays are small, so call overhead dominates the step of an eager library.
 """,
     ours=OURS,
     tables=tables,

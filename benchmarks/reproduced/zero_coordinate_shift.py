@@ -253,31 +253,32 @@ EXPERIMENT = Experiment(
     "physics-informed operator learning, 2023",
     url="https://arxiv.org/abs/2311.00860",
     says="""
-A physics-informed DeepONet gives the values of M functions at N points that all functions share, and its loss needs
-derivatives by the coordinates of these points. Where reverse mode starts at one number there are two ways to get them:
-a loop over the functions, or coordinates repeated M times (vectorised). Both differentiate the trunk M times. Zero
-coordinate shift (ZCS) adds one number to each coordinate of all points, differentiates a weighed sum of all values by
-these numbers, and takes the gradient in the weights of the sum, so that the trunk is differentiated once.
+A physics-informed DeepONet returns the values of M functions at N points that all functions share, and its loss needs
+derivatives with respect to the coordinates of these points. Since reverse mode starts at one number, there are two
+usual ways to get them: a loop over the functions, or coordinates repeated M times (vectorised). Both differentiate the
+trunk M times. Zero coordinate shift (ZCS) adds one number to each coordinate of all points, differentiates a weighted
+sum of all values with respect to these numbers, and takes the gradient with respect to the weights of the sum, so that
+it differentiates the trunk once.
 
 The paper trains DeepONets on a reaction-diffusion equation, Burgers' equation, the bending of plates (order four) and
-Stokes flow, and reports that ZCS takes about a tenth of the memory and of the time of both ways, and that the factor
-grows with the number of functions.
+Stokes flow. It reports that ZCS takes about a tenth of the memory and time of both ways, and that the factor grows
+with the number of functions.
 """,
     ran=f"""
-The gradient of the mean square of the residual in all weights. Branch and trunk have three layers of {WIDTH} features
-with tanh, a branch reads {SENSORS} sensors, weights, functions and points are drawn with the seed 0, and Stokes flow
-has a branch and a trunk for each of its three fields. All methods compute the same numbers.
+The gradient of the mean squared residual with respect to all weights. Branch and trunk have three layers of {WIDTH}
+features with tanh, and a branch reads {SENSORS} sensors. Weights, functions and points are drawn with the seed 0.
+Stokes flow has a branch and a trunk for each of its three fields. All methods compute the same numbers.
 
 - *loop*: one function after the other, in PyTorch.
 - *vectorised*: coordinates of shape (functions, points), and gradients of sums.
 - *ZCS*: written from the paper's formulas, in eager PyTorch and in jitted JAX.
-- *nngrad*: `nj.derivatives` of the network as one writes it, in JAX; nothing is shifted by hand.
+- *nngrad*: `nj.derivatives` of the JAX network as it is; nothing is shifted by hand.
 """,
     differs="""
-The paper measured on a GPU, with networks and batches too large for two cores; what carries over is how the figures
-grow. PyTorch runs eagerly, so that its smallest points are the time of the calls, and ZCS in JAX is the nearer peer.
-JAX has no vectorised line where it would take minutes to compile: for derivatives of order three and more, and for the
-equations beside Burgers'.
+The paper measured on a GPU, with networks and batches too large for two cores; what carries over is how time and
+memory grow. PyTorch runs eagerly, so call overhead dominates its smallest points, and ZCS in JAX is the closer
+comparison. JAX has no vectorised line where it would take minutes to compile: for derivatives of order three and more,
+and for the equations other than Burgers'.
 """,
     ours=OURS,
     needs={LOOP: "torch", VECTORISED: "torch", SHIFT: "torch"},

@@ -27,7 +27,7 @@ _PAGE = """\
 ![{title}: {quantities}]({name}.svg)
 
 ## Figures
-In brackets: nngrad's figure over that of the method. Below 1 nngrad takes less. All are in [{name}.json]({name}.json).
+In brackets: nngrad's figure divided by the method's; below 1 nngrad takes less. All are in [{name}.json]({name}.json).
 {tables}
 ## Where nngrad takes more
 {lost}
@@ -37,19 +37,19 @@ In brackets: nngrad's figure over that of the method. Below 1 nngrad takes less.
 """
 _INDEX = """\
 # Others' tables, reproduced
-Comparisons that papers have published, run again at a size that two CPU cores hold, with nngrad as one more line beside
-the methods of the papers. `nngrad reproduce NAME` runs one in a clone of the repository, with the packages of
-`nngrad[reproduce]` that are installed, and writes its figure and its page; `nngrad reproduce --list` lists them.
+These pages repeat comparisons from papers at a size that two CPU cores can handle, and add nngrad to the methods of the
+papers. In a clone of the repository, `nngrad reproduce NAME` runs one, with those packages of `nngrad[reproduce]` that
+are installed, and writes its figure and its page; `nngrad reproduce --list` lists them.
 
 {entries}
 """
 _MEASURED = (
-    "`nngrad reproduce {name}` runs it again. It was measured on {date} on {machine}. The methods of a point ran in "
-    "turns in one process; times are {of_rounds}. The machine had other work: compare ratios."
+    "`nngrad reproduce {name}` repeats the measurement. These figures are of {date} on {machine}. The methods of a "
+    "point ran in turns in one process; times are {of_rounds}. The machine was doing other work: compare ratios."
 )
 _MEMORY = (
-    " Memory is what the compiler allots beside arguments and results where it takes no library's fused kernels, whose "
-    "memory it does not count; of PyTorch, the highest sum of its allocations in a call, less the results."
+    " Memory is what the compiler allocates besides arguments and results, without libraries' fused kernels, whose "
+    "memory it does not count; for PyTorch, the peak of its allocations in a call, minus the results."
 )
 
 
@@ -63,7 +63,7 @@ def page(name: str, experiment: Experiment, kept: Mapping[str, Any], rows: Seque
     """The page, with lines as long as those of other pages."""
     ran = {m.method for m in rows}
     absent = [method for method in experiment.needs if method not in ran]
-    of_rounds = "the least of all rounds" if experiment.least else "medians"
+    of_rounds = "the minimum over all rounds" if experiment.least else "medians"
     measured = _MEASURED.format(name=name, date=kept["date"], machine=kept["machine"], of_rounds=of_rounds)
     measured += _MEMORY if "temporaries" in experiment.measured else ""
     measured += f" Left out, since their packages were not there: {', '.join(absent)}." if absent else ""
@@ -126,8 +126,8 @@ def _lost(experiment: Experiment, rows: Iterable[Measured]) -> str:
             at = m.x if isinstance(m.x, str) else f"{m.x:,g}"
             found.setdefault((m.table, m.quantity, m.method), []).append(f"{more:.2g} at {m.axis} {at}")
     if not found:
-        return "Nowhere by more than a twentieth."
+        return "Nowhere by more than 5%."
     return "\n".join([
-        f"- {table}, {experiment.quantity(quantity).title}, beside {method}: {', '.join(places)}"
+        f"- {table}, {experiment.quantity(quantity).title}, compared with {method}: {', '.join(places)}"
         for (table, quantity, method), places in found.items()
     ])
