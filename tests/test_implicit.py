@@ -149,6 +149,8 @@ def test_derivatives_of_a_root_share_one_factorisation() -> None:
         (x,) = nn.jvp(x, t, one)
         names = [f.name for f in functions_of([x])]
         assert (names.count("factors_of_body"), names.count("factored_solve")) == (1, order)
+        solving = [f for f in functions_of([x]) if f.name == "factored_solve"]
+        assert {f.op.cost(f) for f in solving if f.op.cost is not None} == {2 * 3**2}
     solves = []
     for _ in range(1, 5):
         (scalar,) = nn.grad(scalar, t)

@@ -9,4 +9,6 @@ EQUIVALENT: dict[str, str] = {
     "6aa0ad71": "a folder that holds exactly as much as it may is looked at, and nothing is taken from it",
     "2637618f": "of an array with the most bytes that can be counted the forward says the same as the fact `shape`",
     "62685ba8": "what the quick check does not settle is counted in full",
+    "3396a7a3": "the list of rules says it, and no rule asks",
+    "0455c763": "operands that have a core in common are like terms, and then the sum is not written as it came",
 }

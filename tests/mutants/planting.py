@@ -230,7 +230,10 @@ OF_FACTS = {
 """Tests of facts that are not about each sample."""
 _LOOPS = ("tests/test_loops.py::test_scan_to_order_3",)
 OF_FILES = {
-    **{f"nngrad/functions/bodies/{name}.py": _LOOPS for name in ("scans", "carries", "loop", "scan_back")},
+    **{f"nngrad/functions/bodies/{name}.py": _LOOPS for name in ("scans", "carries", "loop")},
+    "nngrad/functions/bodies/scan_back.py": (
+        *_LOOPS, "tests/test_inner_gradients.py::test_as_reverse_mode_through_all_steps",
+    ),
     "nngrad/functions/bodies/alternatives.py": ("tests/test_branches.py::test_branches_to_order_3",),
     "nngrad/functions/bodies/while_loops.py": ("tests/test_while_loops.py::test_forward_to_order_3",),
     "nngrad/functions/bodies/segments.py": ("tests/test_segments.py::test_derivatives_of_order_3",),
