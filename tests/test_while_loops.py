@@ -106,7 +106,8 @@ V = Variable((2,))
 @pytest.mark.parametrize(
     ("call", "error", "message"),
     [
-        (lambda: F.while_loop(lambda y: y > 0, lambda y: y, V), ValueError, "cond_fun must return a scalar, got"),
+        (lambda: F.while_loop(lambda y: y > 0, lambda y: y, V), ValueError,
+         r"cond_fun must return a scalar, got shape \(2,\)"),
         (
             lambda: F.while_loop(lambda y: F.sum(y) > 0, lambda y: y[:1], V),
             ValueError, r"keep the type of carry, float32\[2\], got float32\[1\]",
