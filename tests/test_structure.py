@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ast
 import importlib
-from collections.abc import Iterator
 from pathlib import Path
 
 import backward_registry
@@ -28,8 +27,6 @@ SAMPLED = {sample.name for sample in all_samples()}
 NO_SAMPLE: dict[str, str] = {}
 """Functions without a sample, each with the reason."""
 
-LONGEST = 400
-"""Lines of a file: past that it probably has two subjects."""
 
 def sources() -> list[Path]:
     """Every source file of the library."""
@@ -107,56 +104,6 @@ def test_what_the_families_define_is_what_f_has() -> None:
 def test_stubs_are_current() -> None:
     for path, text in stubs().items():
         assert path.read_text() == text, f"{path} is out of date: run `python -m tests.stubs`"
-
-
-def test_files_are_short() -> None:
-    for path in sources():
-        count = len(path.read_text().splitlines())
-        assert count <= LONGEST, f"{path}: {count} lines"
-
-
-KERNEL = [LIBRARY / name for name in ("graph", "rewrite", "autodiff", "execution")]
-MOST_LINES, MOST_SWITCHES = 60, 6
-"""Of a function of the kernel: lines, without its docstring, and `if`s, without those of functions inside."""
-LARGER = {
-    "autodiff/remat/rebuild.py: _value",
-}
-"""Functions that are larger still. One that is short by now is taken off, and none is added."""
-_FUNCTIONS = ast.FunctionDef | ast.AsyncFunctionDef
-
-
-def within(node: ast.AST) -> Iterator[ast.AST]:
-    """What a function consists of, but for functions and classes in it."""
-    for child in ast.iter_child_nodes(node):
-        if not isinstance(child, _FUNCTIONS | ast.ClassDef | ast.Lambda):
-            yield child
-            yield from within(child)
-
-
-def size_of(function: ast.FunctionDef | ast.AsyncFunctionDef) -> tuple[int, int]:
-    """How many lines a function has, without its docstring, and how many switches."""
-    first = function.body[1 if ast.get_docstring(function) and len(function.body) > 1 else 0]
-    heading = function.body[0].lineno - function.lineno
-    lines = heading + (function.end_lineno or 0) - first.lineno + 1
-    return lines, sum([isinstance(node, ast.If | ast.match_case) for node in within(function)])
-
-
-def test_functions_of_the_kernel_are_short_and_have_few_switches() -> None:
-    larger = set()
-    for path in [path for folder in KERNEL for path in folder.rglob("*.py")]:
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, _FUNCTIONS) and any(
-                [size > most for size, most in zip(size_of(node), (MOST_LINES, MOST_SWITCHES), strict=True)]
-            ):
-                larger.add(f"{path.relative_to(LIBRARY).as_posix()}: {node.name}")
-    assert not larger - LARGER, "shorten these"
-
-
-def test_the_size_of_a_function_is_seen() -> None:
-    inside = [f"        {line}" for line in ("def g():", "    if y:", "        1")]
-    lines = ["def f(x,", "      y):", '    """One.', "", '    Two."""', "    if x:", *inside, "    elif y:", "      2"]
-    (function,) = ast.parse("\n".join(lines)).body
-    assert isinstance(function, ast.FunctionDef) and size_of(function) == (8, 2)
 
 
 DERIVATIVES = {"vjp", "jvp", "grad", "value_and_grad", "jacfwd", "jacrev", "jacobian", "hessian", "linearize"}
