@@ -22,6 +22,7 @@ import subprocess
 import sys
 import sysconfig
 import threading
+import zlib
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -56,6 +57,7 @@ QUICKLY_COMPILED = (
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--all", action="store_true", help="tests that are marked `slow` too")
     parser.addoption("--subset", action="store_true", help="what may differ on another version of Python or JAX")
+    parser.addoption("--part", metavar="K/N", help="the test files that the K-th of N parts has (K from 0)")
     parser.addoption("--installed", action="store_true", help="refuse to test packages that are not in site-packages")
     parser.addoption("--shuffle", type=int, metavar="SEED", help="files in a random order, and the tests of each")
     parser.addoption("--optimised", action="store_true", help="compile programs as users' are, which takes longer")
@@ -152,6 +154,11 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
         left_out = [item for item in items if not RESTS_ON_VERSIONS.search(str(item.path))]
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if RESTS_ON_VERSIONS.search(str(item.path))]
+    if part := config.getoption("--part"):
+        chosen, parts = map(int, part.split("/"))
+        others = {item.path for item in items if zlib.crc32(item.path.name.encode()) % parts != chosen % parts}
+        config.hook.pytest_deselected(items=[item for item in items if item.path in others])
+        items[:] = [item for item in items if item.path not in others]
     if (seed := config.getoption("--shuffle")) is not None:  # file by file: what a file's tests share is made once
         draw = random.Random(seed).random
         place = {path: draw() for path in dict.fromkeys([item.path for item in items])}
