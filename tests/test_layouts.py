@@ -127,6 +127,8 @@ def test_what_reads_a_convolution_gets_its_channels_where_it_has_them() -> None:
         lambda y: F.where(y > 0, y, F.constant(2, y.shape, "float64")),
         lambda y: F.stack(y, y),
         lambda y: F.identity(y),
+        lambda y: F.straight_through(F.mean(y, axis=1, keepdims=True), normal(2, 3, 4, 5)),
+        lambda y: F.clip_grad_by_value(y, normal(3, 1, 1), leaf(np.ones(5))),
     ):
         y = what(F.convolution(normal(2, 2, 5, 6), normal(3, 2, 2, 2)))
         graphs.append([y, F.exp(y)])

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import jax
+import jax.numpy as jnp
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -109,6 +111,48 @@ LAYER = {
     "halves": lambda h, w, other: F.concatenate(other[:, :2], h[:, 2:], axis=1),
 }
 """Layers from (16, 4) to (16, 4): of the last value, one of two shared weights, and an earlier value."""
+
+# Functions of (4, 4) and (4, 2) that do not read all of their inputs, beside what they are for `jax.grad`.
+READS_LESS: dict[str, Any] = {
+    "batch_solve": (lambda a, h: F.batch_solve(a, h), jnp.linalg.solve),
+    "linear_solve": (lambda a, h: nn.linear_solve(a, h)[0], jnp.linalg.solve),
+    "straight_through": (
+        lambda a, h: F.straight_through(F.round(F.mean(h, axis=0, keepdims=True)), h),
+        lambda a, h: h + jax.lax.stop_gradient(jnp.round(jnp.mean(h, axis=0, keepdims=True)) - h),
+    ),
+    "clip_grad_by_value": (
+        lambda a, h: F.clip_grad_by_value(h[:1], np.full((4, 1), -9.0), np.full((4, 1), 9.0)),
+        lambda a, h: jnp.broadcast_to(h[:1], h.shape),
+    ),
+    "sink": (lambda a, h: F.cos(F.sink(h, one_input_grad=False)) * h, lambda a, h: h),
+    "optimization_barrier": (lambda a, h: F.optimization_barrier(h, a), lambda a, h: h),
+}
+
+
+@pytest.mark.parametrize("name", READS_LESS)
+def test_functions_that_do_not_read_all_inputs_are_computed_again(name: str) -> None:
+    """What a function does not read says nothing of what it computes of the rest."""
+    ours, theirs = READS_LESS[name]
+    rng = np.random.default_rng(0)
+    given = [rng.normal(size=(4, 4)) + 4 * np.eye(4), rng.normal(size=(4, 2))]
+    leaves = [Variable.from_numpy_array(each) for each in given]
+    h = leaves[1]
+    for _ in range(3):
+        h = F.tanh(3 * ours(leaves[0], h) + h @ np.eye(2))
+    loss = F.sum(h * h)
+
+    def by_jax_loss(a: Any, h: Any) -> Any:
+        for _ in range(3):
+            h = jnp.tanh(3 * theirs(a, h) + h)
+        return jnp.sum(h * h)
+
+    first = forced([loss], leaves, 13)
+    assert any([f.name == "recomputed" for f in functions_of(first)])
+    with jax.enable_x64(True):
+        agree(values_of(first), jax.grad(by_jax_loss, (0, 1))(*given), 1e-10)
+    penalty = [F.add_n(*[F.sum(g * g) for g in first])]
+    agree(values_of(forced(penalty, leaves, 13)), values_of(nn.grad(penalty, leaves, recompute=False)), 1e-10)
+
 
 Layers = list[tuple[str, int, int]]
 

@@ -51,8 +51,9 @@ class ResultFacts:
     forwards_inputs: bool = False
     """Output i is input i: nothing is computed."""
     reads: int | None = None
-    """How many inputs, the first ones, its outputs are computed from; the others determine when, or whose gradient it
-    carries. None: all. 0: none, so that `forward()` of an output also computes the inputs."""
+    """How many inputs, the first ones, the values of its outputs are computed from; the others determine their shapes,
+    when they are computed, or where gradients go. None: all. 0: none, so that `forward()` of an output also computes
+    the inputs."""
     predicate: Callable[..., Any] | None = None
     """For an op that gives 1 where a condition holds and 0 elsewhere: a function that gives the condition as bools. A
     compiled graph uses it where a `selects` op takes the result as its condition."""

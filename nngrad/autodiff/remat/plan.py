@@ -18,6 +18,7 @@ from typing import Any, NamedTuple
 
 import jax
 
+from ...functions.control import input_passed_on
 from ...graph import Function, Op, Spec, Variable, by_rank
 from ...graph.jaxpr import primitives_in
 from ...graph.op import arguments_need_x64
@@ -42,7 +43,7 @@ def arithmetic(f: Function) -> int:
     op = f.op
     if op.cost is not None:
         return op.cost(f) if f.heavy else 8 * max([s.size for s in f.specs] + [x.size for x in f.inputs])
-    if op.view or op.reads is not None:
+    if op.view or input_passed_on(op) is not None:
         return 0
     elements = max([f.specs[0].size, *[x.size for x in f.inputs]])
     return (8 if is_costly(op, f.arguments, [x.spec for x in f.inputs]) else 1) * elements
@@ -97,7 +98,7 @@ class Forward:
     ) -> None:
         self._place = place
         self._originals = originals
-        self.droppable = frozenset(f for f in place if f.inputs and f not in results)
+        self.droppable = frozenset(f for f in place if f.inputs and f.op.reads != 0 and f not in results)
         """The functions that can be recomputed."""
         needed = {x for e in emitted for x in reads(e) if x.parent in place}
         saved = [0] * (1 + max(place.values(), default=0))

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import nngrad.functions as F
 
-from ...functions.control import Recomputation, computed_again
+from ...functions.control import Recomputation, computed_again, input_passed_on
 from ...graph import Function, Op, RuleCall, Variable, by_rank, create, functions_of
 from .plan import Node, Plan, reads
 
@@ -164,16 +164,17 @@ class _Rebuilding(_Renewed):
 
     def _clone(self, g: Function, sweep: Sweep) -> Outputs:
         inputs = [self._value(x, sweep) for x in reads(g)]
-        if g.op.forwards_inputs or g.op.reads is not None:
+        if g.op.forwards_inputs or input_passed_on(g.op) is not None:
             return (inputs[0], *g.outputs[1:])
         if not any([x.parent in sweep.made for x in inputs]):
             inputs = sweep.recomputation.begun(
                 inputs, range(len(inputs)), lambda given: created_like(g, F.optimization_barrier, given)[0]
             )
+        taken = (*inputs, *g.inputs[len(inputs) :])  # no value depends on those that it does not read
         # A function that already recomputes may have the same clone as its original.
-        key = g.op, g.arguments, tuple(inputs)
+        key = g.op, g.arguments, taken
         if key not in self._clones:
-            self._clones[key] = created_like(g, g.op, tuple(inputs), g.arguments, self._mark)
+            self._clones[key] = created_like(g, g.op, taken, g.arguments, self._mark)
             self.again.append(self._clones[key][0].parent)  # type: ignore[arg-type]
         new = self._clones[key]
         sweep.made.add(new[0].parent)

@@ -129,7 +129,8 @@ class _Layouts:
     def _write_moved(self, call: Call, arguments: tuple[Any, ...]) -> None:
         op, ins = call.op, call.ins
         axes = [self._specs[i].ndim for i in (call.outs[:1] * len(ins) if op.diagonal else ins)]
-        read = len(ins) if op.reads is None else op.reads
+        # Inputs that an elementwise op does not read still broadcast with the others.
+        read = len(ins) if op.reads is None or op.diagonal else op.reads
         taken = [self._as_last(i, n) for i, n in zip(ins[:read], axes, strict=False)]
         taken += [self._as_it_is(i) for i in ins[read:]]
         self._apply(op, arguments, taken, call.outs)
