@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,7 @@ import numpy as np
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
 from ..graph.engine import Operators, provide
+from ..graph.messages import counterpart
 from . import arithmetic as A
 from . import array, comparison, elementwise, linear, slicing
 
@@ -103,12 +105,44 @@ def _from_numpy(self: Variable, ufunc: Any, method: str, *inputs: Any, **options
         return getattr(left, name)(right) if isinstance(left, Variable) else getattr(right, reflected)(left)
     if "out" in options:
         raise TypeError(f"np.{ufunc.__name__}: cannot write a Variable into an array. Use `a = a + x`, not `a += x`")
-    same = ufunc.__name__.replace("arc", "a").replace("absolute", "abs")
-    families = (A, array, comparison, elementwise, linear)
-    use = f"F.{same}(x)" if any([isinstance(getattr(m, same, None), Op) for m in families]) else "a function of F"
-    raise TypeError(
-        f"np.{ufunc.__name__}: a Variable is not an array. Use {use}, or the value, x.d, which has no gradient"
-    )
+    return _on_values(getattr(ufunc, method), f"numpy.{ufunc.__name__}", inputs, options)
+
+
+_WITHOUT_GRADIENT = (
+    np.allclose, np.array2string, np.array_equal, np.array_equiv, np.array_repr, np.array_str, np.save, np.savetxt,
+    np.savez, np.savez_compressed,
+)  # fmt: skip
+"""Functions of NumPy that compare, print or store, so that no gradient is lost."""
+
+
+def _numpy_function(self: Variable, function: Any, types: Any, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """Called by NumPy for its other functions."""
+    if function in (np.shape, np.ndim, np.size):
+        return function._implementation(*args, **options)
+    return _on_values(function, f"{function.__module__}.{function.__name__}", args, options)
+
+
+def _on_values(function: Any, name: str, args: tuple[Any, ...], options: dict[str, Any]) -> Any:
+    """A function of NumPy of the values of Variables, where that loses no gradient."""
+    if function not in _WITHOUT_GRADIENT and not _within_matplotlib():
+        raise TypeError(
+            f"{name.replace('numpy', 'np', 1)}: a Variable is not an array. Use "
+            f"{counterpart(name) or 'a function of F'}, or the value, x.d, which has no gradient"
+        )
+    return function(*map(_value, args), **{n: _value(x) for n, x in options.items()})
+
+
+def _value(x: Any) -> Any:
+    """An argument of a function of NumPy, with the values of Variables."""
+    return x.to_numpy() if isinstance(x, Variable) else type(x)(map(_value, x)) if type(x) in (list, tuple) else x
+
+
+def _within_matplotlib() -> bool:
+    """Whether matplotlib calls NumPy. It draws values and differentiates nothing."""
+    frame = sys._getframe(1)
+    while (name := frame.f_globals.get("__name__", "")).startswith(("numpy", __name__)) and frame.f_back:
+        frame = frame.f_back
+    return name.startswith(("matplotlib.", "mpl_toolkits."))
 
 
 operators: dict[str, Callable[..., Any]] = {
@@ -134,6 +168,7 @@ operators: dict[str, Callable[..., Any]] = {
     "__pos__": lambda x: x,
     "__abs__": lambda x: elementwise.abs(x),
     "__getitem__": slicing.getitem,
+    "__array_function__": _numpy_function,
     "__array_ufunc__": _from_numpy,
 }
 """The operators of Variable, by the names of Python's special methods."""

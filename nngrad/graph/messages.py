@@ -152,8 +152,14 @@ def _lines(table: str) -> list[dict[str, str]]:
         return list(csv.DictReader(file))
 
 
-def _functions_known_as(name: str) -> tuple[str, list[str]]:
-    """The full name of another library's function with this name, and at most two functions of F that do the same."""
+def _in_words(functions: list[str]) -> str:
+    """At most two functions of F, those that take a Variable for each operand if there are such."""
+    whole = [function for function in functions if not function.endswith("_scalar")] or functions
+    return " or ".join([f"F.{function}" for function in whole[:2]])
+
+
+def _functions_known_as(name: str) -> tuple[str, str]:
+    """The full name of another library's function with this name, and the functions of F that do the same."""
     where = ""
     functions: list[str] = []
     for function, line in peers().items():
@@ -162,8 +168,19 @@ def _functions_known_as(name: str) -> tuple[str, list[str]]:
             if known.rpartition(".")[2] == name:
                 where, functions = where or prefix + known, [*functions, function]
                 break
-    whole = [function for function in functions if not function.endswith("_scalar")] or functions
-    return where, whole[:2]
+    return where, _in_words(functions)
+
+
+def counterpart(of_numpy: str) -> str:
+    """What a function of NumPy, such as "numpy.linalg.norm", is here, for a message; "" if there is nothing like it."""
+    library, _, name = of_numpy.rpartition(".")
+    functions = [function for function, line in peers().items() if line["jax"].partition(":")[0] == of_numpy]
+    if functions:
+        return _in_words(functions)
+    elsewhere = others().get(name, {"elsewhere": ""})
+    if elsewhere["elsewhere"] == of_numpy:
+        return elsewhere["here"]
+    return f"F.{name}" if library == "numpy" and name in peers() else ""
 
 
 def _in_nnabla(module: str, name: str) -> str:
@@ -194,12 +211,11 @@ def no_attribute(
         pass
     elif line:
         end = f"; {line['elsewhere']} is {line['here']} here"
-    elif name in peers():
+    elif name in peers() and nnabla != "nnabla.functions":  # F itself lacks it
         end = f"; there is F.{name} in nngrad.functions"
     else:
         where, functions = _functions_known_as(name)
-        same = f"; {where} is {' or '.join(f'F.{function}' for function in functions)} here" if functions else ""
-        end = same or did_you_mean(name, known) or fallback
+        end = f"; {where} is {functions} here" * bool(where) or did_you_mean(name, known) or fallback
     return AttributeError(message + end, name=name, obj=None)  # with an object, Python adds names that are spelt alike
 
 

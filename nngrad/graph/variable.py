@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from typing import TYPE_CHECKING, Any, Never, Unpack
 
@@ -314,10 +315,16 @@ class Variable(ShownVariable, Operators, Links):
             raise_misspelt("backward", options, BackwardOptions)
             raise
 
+    def to_numpy(self) -> np.ndarray[Any, Any]:
+        """A copy of the value, as pandas and matplotlib ask for it."""
+        return np.array(self.data.view)
+
     # ---------------------------------------------------------------- Python protocols
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> np.ndarray[Any, Any]:
-        return np.array(self.data.view, dtype=dtype, copy=copy)
+        value = np.array(self.data.view, dtype=dtype, copy=copy)
+        # NumPy names a dtype when a method of an array converts its argument, and when its own functions do.
+        return value if dtype is None or value.dtype.hasobject else value.view(_ForNumPy)
 
     def __jax_array__(self) -> Any:
         # JAX's operators ask for this too. An array made here would silently end the graph, so they get an object that
@@ -367,6 +374,23 @@ class Variable(ShownVariable, Operators, Links):
                 ".d, or make a leaf of it, get_unlinked_variable()"
             )
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
+
+
+class _ForNumPy(np.ndarray):  # type: ignore[type-arg]
+    """The value of a Variable where NumPy asks for a dtype.
+
+    `np.asarray`, `np.array` and assignments to arrays take the elements. `array.dot(variable)`, which asks no
+    `__array_function__`, makes its result of the operand's class, and is thereby told from these.
+    """
+
+    __array_priority__ = math.inf
+
+    def __array_finalize__(self, source: Any) -> None:
+        if isinstance(source, _ForNumPy) and self.base is None:
+            raise TypeError(
+                "array.dot: a Variable is not an array, and the result would have no gradient. Use `array @ variable`, "
+                "or the value, variable.d, which has no gradient"
+            )
 
 
 _JAX_OPERATORS = ("_operator_", "deferring_binary_op")

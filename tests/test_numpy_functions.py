@@ -1,0 +1,75 @@
+"""NumPy's functions of Variables: those that would end the graph without a word are refused."""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+import pytest
+
+import nngrad as nn
+import nngrad.functions as F
+
+X = nn.Variable.from_numpy_array(np.array([[1.0, 2.0], [2.0, 0.5]]))
+
+OF_VALUES = {
+    "allclose", "array2string", "array_equal", "array_equiv", "array_repr", "array_str", "ndim", "save", "savetxt",
+    "savez", "savez_compressed", "shape", "size",
+}  # fmt: skip
+"""Functions that compare, print or store, or read only the shape."""
+
+
+def _outcome(function: Callable[..., Any]) -> object:
+    """What a function returns of Variables, as many as it takes, or "refused"."""
+    for count in range(1, 5):
+        for args in ([X] * count, [[X]] * count, [abs, *[X] * count]):
+            try:
+                return function(*args)
+            except TypeError as error:
+                if "a Variable is not an array. Use " in str(error):
+                    return "refused"
+            except (ValueError, AttributeError, LookupError):
+                pass
+    return "not called"
+
+
+def test_each_function_of_numpy_is_refused_or_has_a_gradient() -> None:
+    for module in (np, np.linalg, np.fft):
+        for name, function in vars(module).items():
+            if (hasattr(function, "_implementation") and name not in OF_VALUES) or isinstance(function, np.ufunc):
+                outcome = _outcome(function)
+                assert outcome == "refused" if isinstance(outcome, str) else isinstance(outcome, nn.Variable), name
+
+
+def test_methods_of_arrays_are_refused_too() -> None:
+    for method in (np.eye(2).dot, np.eye(2, dtype="float32").dot, np.array(2).dot):
+        for x in (X, X[0], X[0, 0]):
+            with pytest.raises(TypeError, match=r"array\.dot: a Variable is not an array"):
+                method(x)
+
+
+def test_values_can_be_had() -> None:
+    expected, target = X.d, np.zeros((2, 2))
+    target[...] = X
+    for array in (np.asarray(X), np.array(X), np.asarray(X, "float32"), X.to_numpy(), target, np.array([X[0], X[1]])):
+        assert type(array) is np.ndarray and (array == expected).all() and (array * 2)[:1].copy().sum() == 6
+    assert type(np.float64(X[0, 0])) is np.float64
+    assert np.shape(F.sum(X)) == () and np.size(X) == 4 and np.ndim(X) == 2
+    assert np.allclose(X, expected) and np.array_equal(expected, X) and np.array_str(X) == str(expected)
+    np.savez(file := io.BytesIO(), x=X)
+    assert (np.load(io.BytesIO(file.getvalue()))["x"] == expected).all()
+
+
+def test_plots_draw_values() -> None:
+    figure = pytest.importorskip("matplotlib.figure")
+    axes = figure.Figure().add_subplot()
+    y = F.sin(X)
+    (line, *_) = axes.plot(X[0], y[0])
+    assert line.get_ydata().tolist() == y.d[0].tolist()
+    assert axes.scatter(X[0], y[0], c=y[0]).get_offsets().tolist() == [[x, np.sin(x)] for x in (1.0, 2.0)]
+    assert axes.hist(X[0], bins=2)[0].tolist() == [1, 1]
+    assert axes.imshow(y).get_array().tolist() == y.d.tolist()
+    assert [bar.get_height() for bar in axes.bar(X[0], y[0])] == y.d[0].tolist()
+    axes.set_xlim(X[0, 0], X[0, 1])
