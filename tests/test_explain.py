@@ -340,3 +340,16 @@ def test_explain_says_that_layers_one_after_another_share_their_parameters(how: 
     assert [tuple(each) for each in explanation.shared_layers] == expected.get(how, [])
     assert ("give each its own: use name=" in str(explanation)) is (how in expected)
     nn.clear_parameters()
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_explain_says_where_derivatives_together_cost_less(columns: bool) -> None:
+    """Where several first derivatives are differentiated again; not where one of them is."""
+    points = Variable((4, 2))
+    xs = [points] if columns else [points[:, :1], points[:, 1:]]
+    u = F.tanh((points if columns else F.concatenate(*xs, axis=1)) @ Variable((2, 1)))
+    found = nn.grad(u, xs)
+    firsts = [found[0][:, :1], found[0][:, 1:]] if columns else found
+    again = [nn.grad(g, x)[0] for g, x in zip(firsts, xs * 2, strict=False)]
+    assert nn.explain(again).separate_partials == 2
+    assert "nn.derivatives" in str(nn.explain(again)) and "nn.derivatives" not in str(nn.explain(again[0]))

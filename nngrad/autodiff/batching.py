@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any
 
 import nngrad.functions as F
@@ -265,21 +264,14 @@ def folded_sum(f: Function, operands: Sequence[Operand]) -> Variable:
 # diagonal except for additional axes of y.
 
 
-def followed_axes(
-    path: Iterable[Function], x: Variable, axes: Axes, stands_for: Mapping[int, Variable] = MappingProxyType({})
-) -> dict[int, Axes | None]:
-    """Follow `axes` of `x` through the functions on all paths from it, given in topological order; `stands_for` maps
-    ids of Variables to those read in their place.
+def followed_axes(path: Iterable[Function], x: Variable, axes: Axes) -> dict[int, Axes | None]:
+    """Follow `axes` of `x` through the functions on all paths from it, given in topological order.
 
     Returns:
         The axes of each Variable that depends on `x`, by its id, or None if some are mixed.
     """
     found: dict[int, Axes | None] = {id(x): axes}
-    for f in path:
-        _follow([f], found, len(axes))
-        for y in f.outputs if stands_for else ():
-            if id(y) in stands_for and id(y) in found:
-                found[id(stands_for[id(y)])] = found[id(y)]
+    _follow(path, found, len(axes))
     return found
 
 

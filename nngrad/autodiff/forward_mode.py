@@ -14,8 +14,7 @@ So forward mode needs no second set of rules, and derivatives in any mix of the 
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Sequence
 from typing import Any
 
 import nngrad.functions as F
@@ -47,17 +46,14 @@ class Pushforward:
     Args:
         rules: The registry of backward rules.
         stop_ids: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
-        stands_for: Maps ids of Variables to those that are read in their place; see `Task`.
     """
 
     def __init__(
         self,
         rules: Registry = registry,
         stop_ids: frozenset[int] = frozenset(),
-        stands_for: Mapping[int, Variable] = MappingProxyType({}),
     ) -> None:
         self.stop_ids = stop_ids
-        self.stands_for = stands_for
         self.reverse = Grad(rules)
 
     @contained
@@ -103,8 +99,6 @@ class Pushforward:
                     passes = id(y) in active and y._need_grad is not False and id(y) not in stopped
                     if t is not None and passes and y.spec.differentiable:
                         add(moved, y, t)
-                        if id(y) in self.stands_for:
-                            add(moved, self.stands_for[id(y)], t)
         builder.call = outer
         return [zeros_like(y) if t is None else t for y in outputs for t in [moved.get(id(y))]]
 

@@ -1,8 +1,7 @@
 """grad(): gradients of Variables as Variables, in one of three modes:
 
     reverse      the reverse pass from the outputs (walk.py); always applicable
-    forward      a tangent along the existing graph, if each element depends on one of the input's (symmetry.py), or one
-                 for each of a few coordinates (coordinates.py)
+    forward      a tangent along the existing graph, if each element depends on one of the input's (symmetry.py)
     symmetric    a tangent along an existing gradient, if second derivatives commute (symmetry.py)
 
 With the last two, each order adds only as much as the one before, so they are preferred where they apply.
@@ -27,7 +26,6 @@ from ..graph.traverse import functions_to_results
 from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
-from .coordinates import built_forward, by_coordinates, has_coordinates, keep_forms, to_be_differentiated
 from .known_gradients import (
     GradientResults,
     known_answer,
@@ -37,7 +35,7 @@ from .known_gradients import (
     was_asked_before,
 )
 from .remat import rematerialised
-from .request import Aggregate, Mode, Request, Task, checked_persistent, derived_in, remember, requested, task_of
+from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
 from .walk import Grad, Retained, Sums, duplicate_functions, order_of
 
@@ -144,21 +142,6 @@ def _again(request: Request, lost: Sequence[int]) -> list[Variable]:
     return [*gradients, *[gx for x, gx in kept.items() if x not in [request.inputs[i] for i in lost]]]
 
 
-def in_forward_mode(request: Request, functions: list[Function], derived: Sequence[Variable]) -> list[Variable]:
-    """The forward-mode versions of first gradients computed by `functions` that will be differentiated again by the
-    same coordinates; `derived` are the results of `grad` among them."""
-    found: list[Variable] = []
-    for derivation in to_be_differentiated(request, functions, derived):
-        if derivation.forms is None:
-            derivation.forms = ()
-            if has_coordinates(derivation):
-                again = Request(derivation.outputs, derivation.inputs, derivation.seeds, coordinates=True)
-                since = next_serial()
-                keep_forms(derivation, results(again, since).gradients, since)
-        found += [form.variable for form in derivation.forms]
-    return found
-
-
 @contained
 def results(request: Request, since: int) -> GradientResults:
     """The gradients, as Variables made since this serial number, and which of them are kept."""
@@ -169,11 +152,6 @@ def results(request: Request, since: int) -> GradientResults:
         return known
     functions = functions_of(request.outputs) if met else functions
     question = question_of(request, functions, since) if len(functions) >= FEWEST_ASKED else None
-    derived = derived_in(functions) if question is None else question.closing.derived
-    forms = in_forward_mode(request, functions, derived) if derived else ()
-    if forms:
-        since, functions, shorter = next_serial(), functions_of([*request.outputs, *forms]), None
-        question = question_of(request, functions, since) if question is not None else None
     if question is not None and not was_asked_before(question):
         question = None
     known = None if question is None else known_answer(question, shorter)
@@ -256,7 +234,7 @@ def in_mode(
 ) -> tuple[Built, list[Variable], Retained]:
     """The gradients in the best mode, those of the inputs, and each Variable on the path with its gradient."""
     retained: Retained | None = [] if request.retain else None
-    built = built_in_best_mode(task, request.aggregate, retained, request.coordinates)
+    built = built_in_best_mode(task, request.aggregate, retained)
     gradients = built.gradients if task.inputs is request.inputs else added_up(built.gradients, owners)
     at = request.retained_at
     return built, gradients, [(x, gx) for x, gx in retained or () if at is None or id(x) in at]
@@ -336,7 +314,7 @@ class Built(NamedTuple):
 
 @contained
 def built_in_best_mode(
-    task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None, coordinates: bool = False
+    task: Task, aggregate: Aggregate | None = None, retained: Retained | None = None
 ) -> Built:
     """Build the gradients in the mode that makes the smallest graph at higher orders.
 
@@ -344,7 +322,6 @@ def built_in_best_mode(
         task: The outputs and inputs.
         aggregate: Sums the gradients that arrive at one Variable, instead of `F.add_n`.
         retained: A list to fill with every Variable on the path and its gradient.
-        coordinates: Whether these gradients will be differentiated again, for which forward mode is better.
     """
     if build_options().emitting.builder is None:
         set_switches(builder=builder_for(task.functions))
@@ -352,7 +329,7 @@ def built_in_best_mode(
     if aggregate is not None or retained is not None:
         # Only the reverse pass meets the gradients to retain or to aggregate. It runs in addition if the gradients that
         # the next order builds on can be computed in a better mode.
-        walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained, stands_for=task.stands_for)
+        walk = Grad(aggregate=aggregate and sums, stop_ids=task.stop_ids, retained=retained)
         walked = in_reverse(task, walk)
     unknown = "" if sums.are_sums else "aggregate may compute something other than the sum"
     reason = unknown or obstacle_to_all(task)
@@ -361,13 +338,7 @@ def built_in_best_mode(
             return Built(forward(task), Mode("forward"))
         except NotApplicable as closed:
             reason = str(closed)
-        derived = any([f.order for f in task.functions])
-        if coordinates or (derived and built_forward(task)):
-            try:
-                return Built(by_coordinates(task), Mode("forward"))
-            except NotApplicable:
-                pass  # the reason given by `forward` holds here too
-        if derived:
+        if any([f.order for f in task.functions]):
             try:
                 return Built(symmetric(task), Mode("symmetric"))
             except NotApplicable as closed:
@@ -375,7 +346,7 @@ def built_in_best_mode(
     if walked is None:
         fixed = {id(x) for x in (*task.inputs, *task.outputs)} | task.stop_ids
         equal = duplicate_functions(task.functions, fixed)
-        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal, stands_for=task.stands_for))
+        walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
     return Built(walked, Mode("reverse", reason), unknown)
 
 

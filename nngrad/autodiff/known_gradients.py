@@ -31,7 +31,6 @@ from ..graph.options import pause_collector
 from ..graph.origins import Instance, Origins
 from ..graph.thresholds import BYTES_ASKED, MOST_ASKED
 from .binding import close_with_derivations
-from .coordinates import to_be_differentiated
 from .request import Derivation, Mode, Request, ResultDerivation, derivation_of, derivations_of
 
 
@@ -79,7 +78,7 @@ class Question:
         sharing = _sharing(closing.leaves, request.inputs)
         self.key = (
             base, closing.block(asked[0]), tuple(effects), tuple(contexts[:1] if alike else contexts), tuple(own),
-            tuple(asked), named, results, sharing, request.retain, request.unreachable, request.coordinates,
+            tuple(asked), named, results, sharing, request.retain, request.unreachable,
             request.handled, in_force.applying.context, in_force.emitting.simplify, registry.version,
         )  # fmt: skip
 
@@ -115,8 +114,7 @@ def _sharing(leaves: Sequence[Variable], inputs: Sequence[Variable]) -> Hashable
 def _variables_of(derivation: Derivation) -> Sequence[Sequence[Variable | None]]:
     """All Variables that a derivation refers to."""
     results = [ref() for ref in derivation.results]
-    forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results, forms
+    return derivation.outputs, derivation.inputs, derivation.stop_gradients, derivation.seeds, results
 
 
 def question_of(
@@ -154,9 +152,7 @@ def question_on_answer(request: Request, met: Iterable[Variable], since: int) ->
     question = question_of(request, functions, since, closing, base)
     if question is None or any([f.mark is not None for f in question.closing.functions]):
         return None
-    derived = closing.derived
-    has_forms = any([derivation.forms for derivation in derivations_of(derived)])
-    return None if has_forms or to_be_differentiated(request, None, derived) else question
+    return question
 
 
 Numbers = tuple[int, ...]

@@ -5,15 +5,12 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from types import MappingProxyType
 from typing import Any, NamedTuple
 
 from ..execution.program import Program
 from ..graph import Function, Variable, among, build_options, contained, functions_of
 from ..graph.closing import Bookmark
-from ..graph.function import watched
 from ..graph.messages import warn_user
-from ..graph.traverse import Form, forms_within, seen_through
 from ..rewrite.builder import emitting
 from .seeds import initial_gradients, one_each, scaled_seeds, seeds_of
 
@@ -47,8 +44,6 @@ class Request(NamedTuple):
     program_of: Callable[[list[Variable]], Program] | None = None
     """Makes the program for which to plan rematerialisation; None: one that returns outputs and gradients."""
     runs: bool = True  # just so
-    coordinates: bool = False
-    """Whether gradients of these gradients by the same inputs will follow."""
     keep: bool = False
     """Whether each gradient is kept at its input."""
     bind: bool = False
@@ -187,20 +182,10 @@ class Task(NamedTuple):
     """The functions on some path from the inputs."""
     active: set[int]
     """The ids of the Variables on some path."""
-    stands_for: Mapping[int, Variable] = MappingProxyType({})
-    """From ids of alternative forms to the gradients that functions read in their place; see `graph/traverse.py`."""
-    forms: Mapping[int, Variable] = MappingProxyType({})
-    """From ids of these gradients to the forms."""
 
     def about(self, outputs: Sequence[Variable]) -> Task:
-        """The task for other outputs, within what these and the known forms depend on."""
-        return task_of(
-            outputs, self.inputs, self.seeds, self.stop_gradients, functions_of([*outputs, *self.forms.values()])
-        )
-
-    def above(self, through: Callable[[Variable], bool]) -> list[Function]:
-        """The functions that the outputs depend on, passing only Variables for which `through` is true."""
-        return seen_through(self.outputs, self.forms, through)[1]
+        """The same task for other outputs."""
+        return task_of(outputs, self.inputs, self.seeds, self.stop_gradients)
 
     @property
     def stop_ids(self) -> frozenset[int]:
@@ -215,21 +200,12 @@ def task_of(
     stop_gradients: Sequence[Variable] = (),
     functions: list[Function] | None = None,
 ) -> Task:
-    """Find what lies between outputs and inputs; `functions` are those above the outputs, if known, and above the
-    alternative forms of gradients to substitute."""
+    """Find what lies between outputs and inputs; `functions` are those above the outputs, if known."""
     functions = functions_of(outputs) if functions is None else functions
-    stands_for: dict[int, Variable] = {}
-    forms: dict[int, Variable] = {}
-    options = build_options()
-    if options.emitting.simplify and any([f.order for f in functions]) and not watched():
-        for gx, form in forms_within(functions, {id(x) for x in (*inputs, *stop_gradients)}):
-            stands_for[id(form)], forms[id(gx)] = gx, form
-        if forms:
-            outputs, functions = seen_through(outputs, forms)
-    path, active = among(functions, inputs, stop_ids=[id(x) for x in stop_gradients], stands_for=stands_for)
-    if options.applying.body is not None:
+    path, active = among(functions, inputs, stop_ids=[id(x) for x in stop_gradients])
+    if build_options().applying.body is not None:
         check_updates(path)
-    return Task(outputs, inputs, seeds, stop_gradients, functions, path, active, stands_for, forms)
+    return Task(outputs, inputs, seeds, stop_gradients, functions, path, active)
 
 
 class Mode(NamedTuple):
@@ -244,9 +220,7 @@ class Mode(NamedTuple):
 class Derivation:
     """A completed task: its results are the gradients of <seeds, outputs> with respect to each of `inputs`."""
 
-    __slots__ = ("answered", "forms", "inputs", "outputs", "results", "seeds", "stop_gradients")
-    forms: tuple[Form, ...] | None
-    """The results in forward mode; None until they are requested, and empty if they are impossible."""
+    __slots__ = ("answered", "inputs", "outputs", "results", "seeds", "stop_gradients")
     answered: tuple[Any, Bookmark] | None
     """For results of a cached answer: that answer, and a bookmark after its graph."""
 
@@ -260,7 +234,7 @@ class Derivation:
     ) -> None:
         self.outputs, self.inputs, self.seeds, self.stop_gradients = outputs, inputs, seeds, stop_gradients
         self.results = [weakref.ref(gx) for gx in results]
-        self.forms = self.answered = None
+        self.answered = None
 
     def remember(self, mode: Mode, order: int) -> None:
         """Record this derivation in its results."""
@@ -295,13 +269,6 @@ class ResultDerivation(NamedTuple):
     """For a Laplacian: its argument, its input, and the number of that input's leading axes without directions."""
 
     @property
-    def form(self) -> Form | None:
-        """The same gradient in forward mode, if that was built."""
-        if self.derivation is None or not self.derivation.forms:
-            return None
-        return self.derivation.forms[[x is self.input for x in self.derivation.inputs].index(True)]
-
-    @property
     def outputs(self) -> Sequence[Variable]:
         """The outputs that were differentiated, as far as known."""
         if self.derivation is not None:
@@ -319,7 +286,7 @@ def remember(task: Task, mode: Mode, unknown: str, results: Sequence[Variable]) 
     else:
         stop_gradients: list[Variable] = []
         if task.stop_gradients:  # those on no path change nothing
-            _, active = among(task.functions, task.inputs, stands_for=task.stands_for)
+            _, active = among(task.functions, task.inputs)
             stop_gradients = [x for x in task.stop_gradients if x.parent is not None and id(x) in active]
         Derivation(task.outputs, task.inputs, task.seeds, stop_gradients, results).remember(mode, order)
 
@@ -365,9 +332,7 @@ def history(results: Iterable[ResultDerivation]) -> frozenset[tuple[int, Mode]]:
         found |= {(order, mode), *waiting.pop().before}
         if derivation is not None and derivation not in seen:
             seen.add(derivation)
-            living = [gx for ref in derivation.results if (gx := ref()) is not None]
-            forms = forms_within(functions_of([*derivation.outputs, *living]))
-            waiting += derivations_in(seen_through(derivation.outputs, {id(x): form for x, form in forms})[1])
+            waiting += derivations_in(functions_of(derivation.outputs))
     return frozenset(found)
 
 

@@ -43,7 +43,7 @@ import nngrad.functions as F
 from backward_registry import registry
 
 from ..functions.array import in_dtype, zeros_like
-from ..graph import Function, Variable, among, path_between
+from ..graph import Function, Variable, among, functions_of, path_between
 from ..graph.block import bodies_in
 from ..graph.body_op import Axes
 from ..graph.function import any_hooked, function_hooks
@@ -101,12 +101,12 @@ def forward(task: Task) -> list[Variable]:
     if any([seed is not None for seed in task.seeds]):
         raise NotApplicable("grad_outputs are given")
     task = forward_task(task, x.size)
-    places = followed_axes(task.path, x, long_axes(x.spec), task.stands_for)
+    places = followed_axes(task.path, x, long_axes(x.spec))
     reached = [y for y in task.outputs if id(y) in task.active]
     if any([places.get(id(y)) is None for y in reached]):
         raise NotApplicable("an element of an output may depend on several elements of the input")
     with emitting(task.functions, order_of(task.path)) as builder:
-        push = Pushforward(stop_ids=task.stop_ids, stands_for=task.stands_for)
+        push = Pushforward(stop_ids=task.stop_ids)
         tangents = push.walk(builder, task.path, task.active, reached, [x], [ones(builder, x.spec)])
         parts = [summed_to_axes(t, places[id(y)] or (), x.spec) for y, t in zip(reached, tangents, strict=True)]
         return [F.add_n(*parts) if parts else zeros_like(x)]
@@ -190,8 +190,7 @@ def symmetric(task: Task) -> list[Variable]:
             obstacles[id(y)] = _NO_GRADIENT if stops_here else obstacle_at(y, task, id(y) in direct, known)
         return bool(obstacles[id(y)])
 
-    met = {id(x): x for f in task.above(passes) for x in f.inputs} | {id(y): y for y in outputs}
-    met |= {id(form): form for i, form in task.forms.items() if i in met}
+    met = {id(x): x for f in functions_of(outputs, passes) for x in f.inputs} | {id(y): y for y in outputs}
     found = [x for x in met.values() if obstacles.get(id(x)) == ""]
     if not found:
         reasons = [reason for reason in obstacles.values() if reason != _NO_GRADIENT]
@@ -203,10 +202,10 @@ def symmetric(task: Task) -> list[Variable]:
         calls.setdefault(derived_by.derivation, []).append((g, derived_by.input))
     stop_ids = task.stop_ids | {id(g) for g in found}
     targets = [*inputs, *found]
-    path, active = among(task.functions, targets, stop_ids=stop_ids, stands_for=task.stands_for)
+    path, active = among(task.functions, targets, stop_ids=stop_ids)
     with emitting(task.functions, order_of(task.path)) as builder:
         with emitting([], order_of(path)):
-            walk = Grad(stop_ids=stop_ids, stands_for=task.stands_for)
+            walk = Grad(stop_ids=stop_ids)
             arrived = walk.walk(builder, path, active, outputs, targets, task.seeds)
         parts = [[gx] for gx in arrived[: len(inputs)]]
         at = {id(g): v for g, v in zip(found, arrived[len(inputs) :], strict=True)}

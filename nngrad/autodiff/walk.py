@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Container, Iterable, Mapping, Sequence
-from types import MappingProxyType
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 import nngrad.functions as F
@@ -44,7 +43,6 @@ class Grad:
         stop_ids: Ids of Variables that no gradient passes, besides those with `need_grad` set to False.
         retained: A list to fill with every Variable on the path and its gradient.
         equal: Functions that equal ones before them replace, with the outputs of both.
-        stands_for: Maps ids of Variables to those that are read in their place; see `Task`.
     """
 
     def __init__(
@@ -54,14 +52,12 @@ class Grad:
         stop_ids: frozenset[int] = frozenset(),
         retained: Retained | None = None,
         equal: Equal | None = None,
-        stands_for: Mapping[int, Variable] = MappingProxyType({}),
     ) -> None:
         self.place = rules.place
         self.aggregate = aggregate or sum_of
         self.stop_ids = stop_ids
         self.retained = retained
         self.equal = equal or {}
-        self.stands_for = stands_for
 
     @contained
     def __call__(
@@ -90,9 +86,7 @@ class Grad:
     ) -> list[Variable]:
         """The gradients, from the functions on some path, by ascending rank, and the ids of the Variables there."""
         keep, outer = watched(), builder.call
-        ranks = [f.rank for f in path if f.op.unbounded]
-        # Ranks do not tell which Variables are read in the place of others.
-        masked_from = 0 if ranks and self.stands_for else min(ranks, default=math.inf)
+        masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
@@ -102,8 +96,6 @@ class Grad:
                 for y, same in zip(*self.equal[f], strict=True):
                     hand_on(arrived, y, id(same))
                 continue
-            if self.stands_for:
-                self.hand_on_to([id(ref()) for ref in f._outputs], arrived)
             gys = self.arrived_at(f, arrived)
             if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that calls `grad` is still one rule
@@ -112,18 +104,11 @@ class Grad:
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
                         arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
                 builder.call = outer
-        self.hand_on_to(self.stands_for, arrived)  # where the walk has ended
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
-            totals = [(self.stands_for.get(i, x), self.total(arrived, x)) for i, x in on_the_way.items()]
+            totals = [(x, self.total(arrived, x)) for x in on_the_way.values()]
             self.retained += [(x, gx) for x, gx in totals if gx is not None]
         return [zeros_like(x) if gx is None else gx for x in inputs for gx in [self.total(arrived, x)]]
-
-    def hand_on_to(self, ids: Iterable[int], arrived: Gradients) -> None:
-        """Move the gradients that have arrived at Variables read in place of others, given by id, to those others."""
-        for i in ids:
-            if i in self.stands_for:
-                hand_on(arrived, self.stands_for[i], i)
 
     def arrived_at(self, f: Function, arrived: Gradients) -> list[Variable | None] | None:
         """The gradient at each output of `f`, None where none may pass or has arrived; None if that holds for all."""

@@ -17,7 +17,6 @@ from ..graph.block import Block, Step, bodies_in
 from ..graph.by_jax import along, of_some
 from ..graph.closing import Closing
 from ..graph.spec import spec_of
-from ..graph.traverse import forms_within, seen_through
 from .on_disk import on_disk_by_structure
 from .partitions import Partition, apart, taking_literals
 from .passes import PLATFORMS, Lowered, is_too_long, lowered
@@ -46,7 +45,6 @@ def linearize(
     device: jax.Device | None = None,
     effects: bool = True,
     functions: list[Function] | None = None,
-    as_built: bool = False,
 ) -> Linearized:
     """The program that computes `outputs`, followed by the new values of the leaves that it updates.
 
@@ -58,15 +56,11 @@ def linearize(
         device: Where it runs.
         effects: Whether to compute the leaves' new values.
         functions: The functions that `outputs` depend on, by ascending rank, if they are known.
-        as_built: Whether to compute gradients that exist in two forms in both of them.
     """
     closing = Closing(first)
-    partly_known = functions is not None and closing.leaves
     if functions is None:
         cut = frozenset(closing)
         functions = functions_of(outputs, through=(lambda x: x not in cut) if cut else None)
-    if not partly_known and not as_built:
-        outputs, functions = _in_one_form(closing, outputs, functions)
     closing.write(functions)
     results = [closing[y] for y in outputs]
     updates = _updates(closing) if effects else {}
@@ -82,30 +76,6 @@ def linearize(
         places = tuple([mesh.axes_of(x, i) for i, x in enumerate(closing.leaves)])
         program = program._replace(mesh=mesh, places=places, uneven=uneven)
     return Linearized(program, closing.leaves, functions, [leaf for leaf, _ in updates.values()])
-
-
-def _in_one_form(
-    closing: Closing, outputs: Sequence[Variable], functions: list[Function]
-) -> tuple[Sequence[Variable], list[Function]]:
-    """Choose one form for gradients that exist in two: returns the Variables and functions to compute in place of
-    `outputs` and `functions`."""
-    found = forms_within(functions, {id(x) for x in closing}) if any([f.order for f in functions]) else []
-    if not found:
-        return outputs, functions
-    leaves = frozenset(closing)
-    updating = [y for f in functions if f.effects for y in f.outputs]
-    seen, shorter = seen_through(
-        [*outputs, *updating], {id(x): form for x, form in found}, lambda x: x not in leaves
-    )
-    read = {id(x) for f in functions for x in f.inputs}
-    if not all([id(x) in read for f in shorter for x in f.inputs if x.parent is None]):
-        return outputs, functions  # the other form would read other leaves
-    count, starts = 0, {}
-    for f in shorter:
-        starts[f] = count
-        count += len(f._outputs)
-    closing.update({x: ~(starts[form.parent] + form.index) for x, form in found if form.parent in starts})
-    return seen[: len(outputs)], shorter
 
 
 def _updates(closing: Closing) -> dict[int, tuple[Variable, int]]:

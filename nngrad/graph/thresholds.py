@@ -68,11 +68,6 @@ row would have to move up to n of them."""
 
 # ---------------------------------------------------------------- gradients
 
-MOST_COORDINATES = 4
-"""The most coordinates for which forward mode is used: for all second derivatives by d coordinates it takes (d + 1) (d
-+ 2) / 2 passes where gradients of gradients take 2 (d + 1), but for those along the axes alone 2 d + 1. Repeat with
-`benchmarks/physics.py`."""
-
 FEW_VALUES = 16
 """The most values per Variable for which each becomes a Variable of its own in any case: these make no larger graph
 than the Laplacian of a Laplacian. Repeat with `benchmarks/order_four.py`."""

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Container, Hashable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Container, Hashable, Iterable
 from operator import attrgetter
-from types import MappingProxyType
-from typing import TYPE_CHECKING, NamedTuple, TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
 if TYPE_CHECKING:
     from .function import Function
@@ -111,13 +110,10 @@ def among(
     inputs: Iterable[Variable],
     of_values: bool = False,
     stop_ids: Container[int] = (),
-    stands_for: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[list[Function], set[int]]:
     """The functions among `functions`, given in topological order, that depend on `inputs`, and the ids of the
-    Variables on these paths; see `path_between`. `stands_for` maps ids of Variables to others that are read in their
-    place."""
+    Variables on these paths; see `path_between`."""
     active = {id(x) for x in inputs}
-    active |= {id(x) for i, x in stands_for.items() if i in active}
     path = []
     for f in functions:
         for x in f.inputs:
@@ -132,8 +128,6 @@ def among(
             y = ref()
             if y is not None and (of_values or y._need_grad is not False) and id(y) not in stop_ids:
                 active.add(id(y))
-                if id(y) in stands_for:
-                    active.add(id(stands_for[id(y)]))
     return path, active
 
 
@@ -151,57 +145,3 @@ def operands_first(roots: Iterable[T], operands: Callable[[T], Iterable[T]]) -> 
             entered.add(node)
             stack += [p for p in [*operands(node)][::-1] if p not in entered]
     return list(listed)
-
-
-class Form(NamedTuple):
-    """An alternative form of a Variable: computed as requested, and shared with other results.
-
-    If functions of that form are in a graph anyway, readers of the Variable are taken to read the alternative, so that
-    only one of the two is computed and differentiated. The graph itself never changes.
-    """
-
-    variable: Variable
-    """It has the same value, and is the output of a function that only forwards it."""
-    functions: frozenset[Function]
-    """The functions that exist only for such forms."""
-
-
-def forms_within(
-    functions: Collection[Function], apart: Container[int] = ()
-) -> list[tuple[Variable, Variable]]:
-    """The computed Variables with an alternative form of which some function is computed too, each with that form.
-
-    Args:
-        functions: All functions that are computed.
-        apart: Ids of Variables to keep in their own form.
-    """
-    found: list[tuple[Variable, Variable]] = []
-    partly: dict[frozenset[Function], bool] = {}
-    living = [x for f in functions if f.order for ref in f._outputs if (x := ref()) is not None]
-    for x in [x for x in living if x._derived is not None and x._need_grad is not False and id(x) not in apart]:
-        form: Form | None = x._derived.form
-        if form is not None:
-            if form.functions not in partly:
-                partly[form.functions] = not form.functions.isdisjoint(functions)
-            if partly[form.functions]:
-                found.append((x, form.variable))
-    return found
-
-
-def seen_through(
-    outputs: Sequence[Variable], forms: Mapping[int, Variable], through: Callable[[Variable], bool] | None = None
-) -> tuple[list[Variable], list[Function]]:
-    """`outputs`, and the functions that they depend on in topological order, with `forms` substituted.
-
-    Args:
-        outputs: The Variables to compute.
-        forms: Maps ids of Variables to their alternative forms.
-        through: If given, the traversal passes only Variables for which it is true.
-    """
-    outputs = [forms.get(id(y), y) for y in outputs]
-
-    def above(variables: Sequence[Variable]) -> list[Function]:
-        seen = [forms.get(id(x), x) for x in variables]
-        return [x.parent for x in seen if x.parent is not None and (through is None or through(x))]
-
-    return outputs, operands_first(above(outputs), lambda f: above(f.inputs))

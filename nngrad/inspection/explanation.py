@@ -9,7 +9,7 @@ from functools import reduce
 from operator import or_
 from typing import NamedTuple
 
-from ..autodiff.request import ResultDerivation, derivation_of, history, variables
+from ..autodiff.request import Derivation, ResultDerivation, derivation_of, derivations_in, history, variables
 from ..execution.cpu.rolling import LoopFound, loops_in
 from ..execution.lower import linearize
 from ..execution.partitions import Partition, hoisted_in
@@ -74,6 +74,8 @@ class Explanation(NamedTuple):
     """Separate leaves with equal arrays, which prevent a recurrence from being compiled as a loop."""
     shared_layers: tuple[SharedLayer, ...]
     """Consecutive layers with the same parameters: a recurrence, or layers without names of their own."""
+    separate_partials: int
+    """The most partial derivatives of one function that were differentiated again by calls of their own."""
 
     def __str__(self) -> str:
         return "\n".join([*aligned([_HEAD, *self._rows()], numbers=(2, 3)), *self._lines()])
@@ -95,7 +97,10 @@ class Explanation(NamedTuple):
             f"{each.layers} consecutive layers share {', '.join(each.parameters)}. Unless they are steps of a "
             "recurrence, give each its own: use name= for layers of one kind in one scope, or another Module"
             for each in self.shared_layers
-        ]
+        ] + [
+            f"{self.separate_partials} partial derivatives of one function are differentiated again, each by itself. "
+            "nn.derivatives computes such derivatives together and shares what they have in common"
+        ] * (self.separate_partials > 1)
 
 
 _HEAD = ("order", "mode", "functions", "products", "because")
@@ -135,7 +140,30 @@ def explain(gradients: Variable | Iterable[Variable]) -> Explanation:
     linear = linearize(given, device=device_of(given), effects=False)
     loops, equal = loops_found(linear.program), _equal_leaves(linear.leaves)
     shared = _shared_layers(functions_of(given))
-    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal, shared)
+    separate = _separate_partials(results)
+    return Explanation(tuple(orders), counted.functions, counted.matrix_products, loops, equal, shared, separate)
+
+
+def _separate_partials(results: Iterable[ResultDerivation]) -> int:
+    """The most results of one call of `nn.grad`, or columns of one, that further calls differentiate."""
+    waiting, seen = list(results), set[Derivation]()
+    partials: dict[Derivation, set[Variable]] = {}
+    while waiting:
+        derivation = waiting.pop().derivation
+        if derivation is None or derivation in seen:
+            continue
+        seen.add(derivation)
+        waiting += derivations_in(functions_of(derivation.outputs))
+        for y in derivation.outputs:
+            gx = y
+            while derivation_of(gx) is None and gx.parent is not None and len(gx.parent.inputs) == 1:
+                (gx,) = gx.parent.inputs  # of which y is a column, or the sum
+            known = derivation_of(gx)
+            if known is not None and known.derivation is not None:
+                inputs = known.derivation.inputs
+                if len(inputs) > 1 or (inputs[0].ndim == 2 and inputs[0].shape[1] > 1 and y is not gx):
+                    partials.setdefault(known.derivation, set()).add(y)
+    return max(map(len, partials.values()), default=0)
 
 
 def _equal_leaves(leaves: Iterable[Variable]) -> tuple[EqualLeaves, ...]:

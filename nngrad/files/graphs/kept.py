@@ -22,7 +22,7 @@ from .reading import GraphReader
 from .static_arguments import NotSerializable
 from .writing import GraphWriter
 
-FORMAT, VERSION = "nngrad graph", 2
+FORMAT, VERSION = "nngrad graph", 3
 _GRAPH, _ARRAYS = "graph.json", "arrays.safetensors"
 
 Tensors = Variable | Sequence[Variable] | Mapping[str, Variable]

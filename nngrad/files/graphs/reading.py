@@ -21,7 +21,6 @@ from ...graph.leaf import drawn_leaf
 from ...graph.ndarray import checked_spec
 from ...graph.options import switch_to
 from ...graph.spec import dtype_of, spec_of
-from ...graph.traverse import Form
 from ...graph.variable import leaf_of
 from ...random import key_source, source_at
 from ..checked import NotAvailable, boolean, integer, list_of, text, whole_numbers
@@ -254,18 +253,13 @@ class GraphReader:
 
     def _read_derivations(self) -> None:
         derivations = []
-        for outputs, inputs, seeds, stops, results, *rest in list_of(self._tables, "derivations"):
+        for outputs, inputs, seeds, stops, results, *_ in list_of(self._tables, "derivations"):
             found = self._values_or_none(results)
             derivation = Derivation(self.values(outputs), self.values(inputs), self._values_or_none(seeds),
                                     self.values(stops), [x for x in found if x is not None])
             derivation.results = [_gone() if x is None else weakref.ref(x) for x in found]
             if len(derivation.seeds) != len(derivation.outputs) or len(found) != len(derivation.inputs):
                 raise ValueError("a derivation must have a seed for each output and a result for each input")
-            for numbers, own in filter(None, rest):  # none in version 1 of the format
-                functions = frozenset(map(self._function, own))
-                derivation.forms = tuple([Form(y, functions) for y in self.values(numbers)])
-                if derivation.forms and [y.spec for y, _ in derivation.forms] != [x.spec for x in derivation.inputs]:
-                    raise ValueError("a derivation has forms of other shapes or dtypes than its inputs")
             derivations.append(derivation)
         for number, of, x, mode, order, unknown, before, of_y in list_of(self._tables, "results_of_grad"):
             known = None if of is None else derivations[integer(of, 0, len(derivations) - 1)]

@@ -169,9 +169,7 @@ class GraphWriter:
 
     def _derivation(self, derivation: Derivation) -> list[Any]:
         results = [self._if_there(ref()) for ref in derivation.results]
-        *groups, forms = map(self.closing.numbers, _groups(derivation))
-        own = sorted([self._places[f] for f in derivation.forms[0].functions]) if derivation.forms else []
-        return [*groups, self.closing.numbers(results), None if derivation.forms is None else [forms, own]]
+        return [*map(self.closing.numbers, _groups(derivation)), self.closing.numbers(results)]
 
     def _if_there(self, x: Variable | None) -> Variable | None:
         """`x` if it is a leaf or in the graph."""
@@ -244,5 +242,4 @@ class GraphWriter:
 
 
 def _groups(derivation: Derivation) -> tuple[Sequence[Variable | None], ...]:
-    forms = [form.variable for form in derivation.forms or ()]
-    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients, forms
+    return derivation.outputs, derivation.inputs, derivation.seeds, derivation.stop_gradients

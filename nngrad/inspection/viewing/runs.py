@@ -169,7 +169,7 @@ def lifetimes_of(described: Description, outputs: Sequence[Variable]) -> Lifetim
         described: The graph.
         outputs: The Variables that it describes.
     """
-    linear = linearize(outputs, effects=False, as_built=True)
+    linear = linearize(outputs, effects=False)
     line = timeline(linear.program, as_compiled=False)  # keeps the numbering of values
     at = _numbers(described)
     nodes = [at[f] for f in linear.functions for _ in f.specs]
