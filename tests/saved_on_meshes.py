@@ -62,7 +62,7 @@ def run(folder: str, devices: int, saves: bool, made: bool = False) -> dict[str,
 
 
 def main(folder: str) -> None:
-    found: dict[str, Any] = {"imported": sorted({"orbax", "grain", "tensorboardX"} & sys.modules.keys())}
+    found: dict[str, Any] = {"imported": sorted({"grain", "tensorboardX"} & sys.modules.keys())}
     found["whole"] = run(folder, 4, saves=True)
     for devices in (4, 1):
         found[f"on {devices}"] = run(folder, devices, saves=False)

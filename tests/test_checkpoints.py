@@ -7,7 +7,6 @@ import json
 import os
 import shutil
 import signal
-import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
@@ -334,10 +333,9 @@ def test_every_damage_is_recognised_and_the_one_before_is_used(tmp_path: Path) -
     trained(tmp_path / "good", 2, keep=None)
     last = tmp_path / "good" / "2"
     names = sorted([p.relative_to(last) for p in last.rglob("*") if p.is_file()])
-    assert len(names) > 5
-    told = 0
+    assert [str(name) for name in names] == ["arrays-0.safetensors", "nngrad.json"]
     for name in names:
-        for damage in ("missing", "truncated", "flipped")[0 if told < 3 else 2 :]:
+        for damage in ("missing", "truncated", "flipped"):
             shutil.rmtree(tmp_path / "bad", ignore_errors=True)
             shutil.copytree(tmp_path / "good", tmp_path / "bad")
             file = tmp_path / "bad" / "2" / name
@@ -350,15 +348,9 @@ def test_every_damage_is_recognised_and_the_one_before_is_used(tmp_path: Path) -
                 file.write_bytes(content)
             nn.clear_parameters()
             checkpointer = nn.Checkpointer(tmp_path / "bad", S.Momentum(0.5))
-            if name.name in ("_CHECKPOINT_METADATA", "commit_success.txt"):  # orbax writes them for itself, at the end
-                assert checkpointer.restore() == 2
-                assert nn.get_parameters()["w"].d[0] < -1
-                continue
             with pytest.warns(UserWarning, match=rf"bad/2 is damaged \(the file {name} .*renamed to .*2\.damaged"):
                 assert checkpointer.restore() == 1
             assert nn.get_parameters()["w"].d.tolist() == [-0.5] * 3
-            told += 1
-    assert told > 8
     checkpointer.save(2)
     assert checkpointer.steps() == [1, 2]
 
@@ -467,9 +459,6 @@ def test_arguments(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
             nn.Checkpointer(tmp_path, **options)
     with pytest.raises(ValueError, match="step: must be 0 or more, got -1"):
         nn.Checkpointer(tmp_path).save(-1)
-    monkeypatch.setitem(sys.modules, "orbax.checkpoint", None)
-    with pytest.raises(ImportError, match=r"pip install 'nngrad\[train\]'"):
-        nn.Checkpointer(tmp_path)
 
 
 # ---------------------------------------------------------------- numbers that are not finite

@@ -15,8 +15,6 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("orbax.checkpoint")
-
 import nngrad as nn
 import nngrad.functions as F
 import nngrad.parametric_functions as PF

@@ -19,7 +19,6 @@ import pytest
 
 pytest.importorskip("sklearn")
 pytest.importorskip("matplotlib")
-pytest.importorskip("orbax.checkpoint")
 
 from rich.console import Console
 

@@ -18,8 +18,6 @@ import nngrad.solvers as S
 from nngrad.execution import compiling
 from nngrad.execution.executable import continue_counts
 
-pytest.importorskip("orbax.checkpoint")
-
 STEPS, SWITCH = 7, 3
 X = np.random.default_rng(1).normal(size=(STEPS, 16, 8)).astype("f")
 

@@ -50,7 +50,6 @@ def test_training_goes_on_from_parameters_and_states(parameters: str, states: st
 
 
 def test_training_goes_on_from_a_checkpoint(written: Path, tmp_path: Path) -> None:
-    pytest.importorskip("orbax.checkpoint")
     shutil.unpack_archive(written / "checkpoints.zip", tmp_path)
     built, solver = model(), S.Adam(0.01)
     solver.set_parameters(nn.get_parameters())

@@ -55,7 +55,7 @@ def _recipe(text: str) -> str:
 @reported("train", FloatingPointError, ImportError, ValueError)
 def run(given: argparse.Namespace) -> int:
     """`nngrad train`; returns the exit code."""
-    if lacks("train", missing("demo") + [r for r in missing("train") if r.name == "orbax-checkpoint"]):
+    if lacks("train", missing("demo")):
         return 1
     try:
         from .recipes.configuration import ConfigurationError, configured

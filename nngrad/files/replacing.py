@@ -63,7 +63,7 @@ def write_whole(path: str | Path, content: bytes) -> None:
             pass
     except OSError as error:
         raise OSError(error.errno, f"cannot be written: {error.strerror}", str(path)) from error
-    _sync_folder(folder)
+    sync_folder(folder)
 
 
 def read_whole(path: str | Path) -> bytes:
@@ -184,7 +184,7 @@ def _remove_if_dead(path: str) -> None:
             os.unlink(path)
 
 
-def _sync_folder(folder: str) -> None:
+def sync_folder(folder: str) -> None:
     """Flush a rename in `folder` to disk, if the system can."""
     with contextlib.suppress(OSError):
         handle = os.open(folder, os.O_RDONLY)

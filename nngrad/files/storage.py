@@ -20,7 +20,7 @@ from .replacing import read_whole, write_whole
 Arrays = dict[str, np.ndarray[Any, Any]]
 
 # Safetensors' names of dtypes (https://github.com/huggingface/safetensors, "Format").
-_CODES: dict[str, np.dtype[Any]] = {
+CODES: dict[str, np.dtype[Any]] = {
     "BOOL": np.dtype(np.bool_), "F16": np.dtype(np.float16), "BF16": np.dtype(ml_dtypes.bfloat16),
     "F32": np.dtype(np.float32), "F64": np.dtype(np.float64),
     **{f"{code}{bits}": np.dtype(f"{name}{bits}") for code, name in (("U", "uint"), ("I", "int"))
@@ -104,7 +104,7 @@ def _facts_in(content: bytes) -> dict[str, Any]:
 
 
 def _array_of(entry: Mapping[str, Any], what: str) -> np.ndarray[Any, Any]:
-    dtype, shape = _CODES.get(entry["dtype"]), entry["shape"]
+    dtype, shape = CODES.get(entry["dtype"]), entry["shape"]
     if dtype is None:
         raise ValueError(f"{what} has dtype {entry['dtype']}, which is not supported")
     flat: np.ndarray[Any, Any] = np.frombuffer(entry["data"], dtype)

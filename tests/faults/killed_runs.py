@@ -106,7 +106,7 @@ def killed(moments: list[tuple[str, int]], steps: int, seed: int = 0) -> Report:
         for phase, count in moments:
             said, was_killed = watched(path, steps, phase, count, rng.uniform(0, MOST_DELAY[phase]))
             _note(report, said)
-            report.unfinished += phase == "save" and bool(list(path.glob("*.orbax-checkpoint-tmp*")))
+            report.unfinished += phase == "save" and bool(list(path.glob("*.unfinished")))
             if not was_killed:
                 report.killed = said[-1]
                 return report

@@ -40,10 +40,12 @@ def moments_of(code: CodeType) -> frozenset[int]:
 
 
 class Interrupts:
-    """Raises KeyboardInterrupt at the moment of a given number at which Python might within, and counts them."""
+    """Raises KeyboardInterrupt, or another error, at the moment of a given number at which Python might let a signal
+    in, and counts them."""
 
-    def __init__(self, moment: int) -> None:
+    def __init__(self, moment: int, error: type[BaseException] = KeyboardInterrupt) -> None:
         self.moment = moment
+        self.error = error
         self.count = 0
         self.where = ""
 
@@ -54,7 +56,7 @@ class Interrupts:
             if self.count == self.moment:
                 self._end()
                 self.where = code.co_qualname
-                raise KeyboardInterrupt
+                raise self.error
 
     def _trace(self, frame: FrameType, event: str, _: Any) -> Any:
         if event == "call":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import functools
 import gc
-import itertools
-import random
+import os
 import sys
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import suppress
 from pathlib import Path
 from typing import Any
@@ -15,11 +16,12 @@ import numpy as np
 import pytest
 
 import nngrad as nn
+from nngrad.training.checkpoints import storing
 from tests.slow import slow_but
 from tests.test_feeding import none_ahead
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
-from .scripts import ended, output_of
+from .scripts import ended
 
 
 @pytest.fixture(autouse=True)
@@ -34,9 +36,10 @@ def lost(monkeypatch: pytest.MonkeyPatch) -> None:
 class Saving:
     """A parameter that holds the step, and checkpoints of it."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, keep: int | None = None) -> None:
+        self.path = path
         self.w = nn.Variable((3,), need_grad=True)
-        self.checkpointer = nn.Checkpointer(path, parameters={"w": self.w}, keep=None)
+        self.checkpointer = nn.Checkpointer(path, parameters={"w": self.w}, keep=keep)
 
     def save(self, step: int) -> None:
         self.w.d = float(step)
@@ -47,27 +50,84 @@ class Saving:
         return float(self.w.d[0])
 
 
-@pytest.mark.slow
-def test_the_saves_after_one_that_was_interrupted_work(tmp_path: Path) -> None:
-    saving = Saving(tmp_path)
-    saving.save(1)
-    saving.checkpointer.wait()
-    total = instructions_of(lambda: saving.save(2))
-    steps, again = itertools.count(3), 0
-    for moment in random.Random(0).sample(range(1, total), 40):
-        step = next(steps)
-        with pytest.raises(INTERRUPTED), Interrupts(moment):
-            saving.save(step)
-        if moment % 2:
-            saving.save(step)  # once more the same
-            again += 1
-        saving.save(other := next(steps))
-        assert saving.restored(other) == other
-        if moment % 2 or step in saving.checkpointer.steps():
-            assert saving.restored(step) == step
-            saving.restored(other)
-    assert again > 10
-    assert not [found for found in tmp_path.iterdir() if not found.name.isdecimal()]
+    def resumed(self) -> float:
+        """What another process restores."""
+        w = nn.Variable((3,), need_grad=True)
+        step = nn.Checkpointer(self.path, parameters={"w": w}).restore()
+        assert w.d.tolist() == [step] * 3
+        return step
+
+
+@pytest.mark.parametrize(
+    ("again", "share"), slow_but([(False, 19), (True, 20)], [(False, 19), (True, 20), (False, 1), (True, 1)])
+)
+def test_what_is_acknowledged_after_an_interrupt_is_there(tmp_path: Path, again: bool, share: int) -> None:
+    """At each moment of saving and waiting, or a share of them; then the same step is saved again, or the next one."""
+
+    def save() -> None:
+        saving.save(step)
+        saving.checkpointer.wait()
+
+    saving, step = Saving(tmp_path, keep=2), 1
+    save()
+    step += 1
+    for moment in range(1, instructions_of(save), share):
+        step += 1
+        with suppress(*INTERRUPTED), Interrupts(moment):
+            save()
+        step += not again
+        save()
+        assert saving.resumed() == step, moment
+    assert sorted(os.listdir(tmp_path), key=int) == [str(step - 1), str(step)]
+
+
+@pytest.mark.parametrize("share", slow_but([23], [23, 1]))
+def test_what_is_acknowledged_after_an_error_is_there(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: int
+) -> None:
+    """An error at each moment of saving and of writing, which is done in this thread for it."""
+
+    class Now:
+        def __init__(self, work: Callable[[], None]) -> None:
+            self.start = functools.cache(work)
+
+        def wait(self) -> None:
+            self.start()
+
+    def save() -> None:
+        saving.save(step)
+        saving.checkpointer.wait()
+
+    monkeypatch.setattr(storing, "OwnThread", Now)
+    saving, step, told = Saving(tmp_path, keep=2), 1, 0
+    save()
+    step += 1
+    for moment in range(1, instructions_of(save), share):
+        step += 1
+        try:
+            with Interrupts(moment, OSError):
+                save()
+        except OSError:
+            told += 1
+        else:
+            assert saving.resumed() == step, moment
+        step += 1
+        save()
+        assert saving.resumed() == step, moment
+    assert told > 20
+    assert not [name for name in os.listdir(tmp_path) if not name.isdecimal()]
+
+
+def test_checkpointers_in_threads_do_not_disturb_each_other(tmp_path: Path) -> None:
+    def run(name: int) -> list[float]:
+        saving = Saving(tmp_path / str(name))
+        for step in range(1, 11):
+            saving.save(10 * name + step)
+        saving.checkpointer.wait()
+        return [saving.restored(step) for step in saving.checkpointer.steps()]
+
+    with ThreadPoolExecutor(4) as pool:
+        assert list(pool.map(run, range(4))) == [[10 * name + step for step in range(1, 11)] for name in range(4)]
 
 
 def test_a_save_that_failed_is_tried_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,12 +166,6 @@ main()
 """
 
 
-writes_at_exit = pytest.mark.skipif(
-    (3, 12) <= sys.version_info < (3, 12, 3), reason="these releases of Python start no threads at exit (gh-113964)"
-)
-
-
-@writes_at_exit
 @pytest.mark.parametrize("after", slow_but(["pass"], ["pass", "raise SystemExit(0)"]))
 def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, after: str) -> None:
     done = ended(RUN.replace("LAST", "pass").replace("AFTER", after), tmp_path)
@@ -121,7 +175,6 @@ def test_what_was_begun_is_written_when_the_interpreter_ends(tmp_path: Path, aft
         60, only=["parameters"]) == 60
 
 
-@writes_at_exit
 @pytest.mark.slow
 def test_what_cannot_be_written_when_the_interpreter_ends_is_an_error(tmp_path: Path) -> None:
     last = """from nngrad.training.checkpoints import storing
@@ -132,44 +185,6 @@ def test_what_cannot_be_written_when_the_interpreter_ends_is_an_error(tmp_path: 
     done = ended(RUN.replace("LAST", last).replace("AFTER", "print('done')"), tmp_path)
     assert (done.returncode, done.stdout) == (1, "done\n"), done.stderr
     assert "the checkpoint of step 60 could not be written: No space" in done.stderr
-
-
-STORM = """
-import random, signal, sys
-import numpy as np
-import nngrad as nn
-
-def interrupt(*_):
-    raise KeyboardInterrupt
-
-signal.signal(signal.SIGALRM, interrupt)
-w = nn.Variable((50, 50), need_grad=True)
-checkpointer = nn.Checkpointer(sys.argv[1], parameters={"w": w}, keep=2)
-checkpointer.save(1)
-checkpointer.wait()
-moments, step, met = random.Random(0), 1, 0
-for _ in range(60):
-    step += 1
-    w.d = step
-    try:
-        signal.setitimer(signal.ITIMER_REAL, moments.uniform(1e-4, 2e-2))
-        checkpointer.save(step)
-        signal.setitimer(signal.ITIMER_REAL, 0)  # within, since the signal may come just before
-    except KeyboardInterrupt:
-        met += 1
-    step += 1
-    w.d = step
-    checkpointer.save(step)
-    checkpointer.wait()
-    assert checkpointer.steps()[-1] == step
-    assert checkpointer.restore() == step and (w.d == step).all()
-print(met)
-"""
-
-
-@pytest.mark.slow
-def test_saves_in_a_storm_of_signals(tmp_path: Path) -> None:
-    assert int(output_of(STORM, tmp_path)[-1]) > 5
 
 
 # ---------------------------------------------------------------- input

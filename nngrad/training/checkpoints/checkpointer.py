@@ -29,8 +29,8 @@ class Checkpointer:
 
     A checkpoint holds all parameters, including untrained ones, and their `need_grad`; state, learning rate and loss
     scale of solvers; the random state; the call counts of large programs; the step; the position of the input; and
-    anything in `extra`. It is a snapshot of one moment. Orbax writes it in background threads while further steps run,
-    and it gets its name only when it is complete. It contains digests of its files, so that damage is detected.
+    anything in `extra`. It is a snapshot of one moment. A background thread writes it while further steps run, and it
+    gets its name only when it is complete. It contains digests of its files, so that damage is detected.
 
         checkpointer = nn.Checkpointer("runs/one", solver, feed=batches, keep=3, every=1000)
         first = checkpointer.restore()                       # 0 if there is none yet
@@ -58,7 +58,6 @@ class Checkpointer:
         every: The number of steps between checkpoints by `after_step`; None for never.
 
     Raises:
-        ImportError: orbax-checkpoint is not installed.
         TypeError: An argument has the wrong type.
         ValueError: `keep` or `every` is less than 1, or a name in `solver` or `extra` is taken.
     """
@@ -273,8 +272,8 @@ class Checkpointer:
         raise SystemExit(128 + ending)
 
     def close(self) -> None:
-        """Wait until the last checkpoint is written, and end the writing threads. Nothing can be saved afterwards."""
-        self._store.close()
+        """Wait until the last checkpoint is written."""
+        self._store.wait()
 
     def __enter__(self) -> Checkpointer:
         return self

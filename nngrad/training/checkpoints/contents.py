@@ -7,7 +7,7 @@ import base64
 import json
 from collections import OrderedDict
 from collections.abc import Mapping
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from typing import Any
 
 import jax
@@ -21,6 +21,7 @@ from ...parameter import Scope, get_current_parameter_scope, get_parameters, par
 from ...random import get_draws
 from ...solvers import DynamicLossScale, Solver
 from ..modules import Module
+from .storing import dtype_named
 
 _ARRAY, _BYTES = "nngrad.array", "nngrad.bytes"
 
@@ -74,7 +75,7 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
             value = (value.data if isinstance(value, Variable) else value).raw()
         elif isinstance(value, np.ndarray | np.generic):
             value = np.array(value)  # a copy, since the original may change while it is written
-        if not isinstance(value, np.ndarray | jax.Array) or value.dtype == object:
+        if not isinstance(value, np.ndarray | jax.Array) or not _has_name(value.dtype):
             raise TypeError(f"{name}: a state may contain arrays, bytes and JSON values, got {type(value).__name__}")
         key = f"{name}/{len(arrays)}"
         arrays[key] = value
@@ -82,6 +83,13 @@ def packed(state: Any, name: str) -> tuple[str, dict[str, Any]]:
 
     _check_keys(state, name)
     return json.dumps(state, default=other), arrays
+
+
+def _has_name(dtype: np.dtype[Any]) -> bool:
+    """Whether arrays of this dtype are numbers that can be read again from its name."""
+    with suppress(TypeError):
+        return dtype.kind != "O" and dtype_named(dtype.name) == dtype.newbyteorder("=")
+    return False
 
 
 def _check_keys(state: Any, name: str) -> None:
@@ -184,14 +192,7 @@ class CheckpointContents:
             "arrays": {name: [list(array.shape), np.dtype(array.dtype).name] for name, array in arrays.items()},
             "processes": _of_all_processes({"draws": get_draws(), "states": states_of_holders, "calls": counted()}),
         }
-        return {name: _writable(array) for name, array in arrays.items() if 0 not in array.shape}, facts, must_be_finite
-
-
-def _writable(array: Any) -> Any:
-    """`array` in a form that orbax accepts; if every process has a copy of it, the first process writes its own."""
-    if isinstance(array, jax.Array) and jax.process_count() > 1 and array.is_fully_addressable:
-        return np.asarray(array)
-    return array
+        return {name: array for name, array in arrays.items() if 0 not in array.shape}, facts, must_be_finite
 
 
 def _of_all_processes(facts: dict[str, Any]) -> list[dict[str, Any]]:

@@ -6,7 +6,6 @@ from collections.abc import Collection, Mapping
 from typing import Any
 
 import jax
-import ml_dtypes
 import numpy as np
 
 from ...execution.executable import continue_counts
@@ -28,7 +27,7 @@ from .contents import (
     restore_state,
     unpacked,
 )
-from .storing import CheckpointStore
+from .storing import CheckpointStore, dtype_named
 
 
 class Restoring:
@@ -148,10 +147,10 @@ class Restoring:
             if part == "solver parameters" and rest not in self._own:
                 continue
             if 0 in shape:
-                arrays[name] = np.zeros(shape, _dtype(dtype))
+                arrays[name] = np.zeros(shape, dtype_named(dtype))
             else:
                 shardings[name] = present.get(name)
-        with x64_if(any([_dtype(self._specs[name][1]).itemsize == 8 for name in shardings])):
+        with x64_if(any([dtype_named(self._specs[name][1]).itemsize == 8 for name in shardings])):
             arrays |= self._store.arrays(self._step, shardings)
         return {name: arrays[name] for name in self._specs if name in arrays}
 
@@ -243,7 +242,3 @@ def _present_sharding(array: Any) -> jax.sharding.Sharding | None:
 def _is_placed(array: Any) -> bool:
     return isinstance(array, jax.Array) and len(array.sharding.device_set) > 1
 
-
-def _dtype(name: str) -> np.dtype[Any]:
-    """The dtype with a name, including dtypes that NumPy lacks."""
-    return np.dtype(getattr(ml_dtypes, name, name))

@@ -1,78 +1,63 @@
-"""Directories of checkpoints: one subdirectory per step, written by orbax, of which the last and the best are kept.
+"""Directories of checkpoints: a subdirectory per step, written in the background; the last and the best stay.
 
-A seal is a file beside the arrays of a checkpoint, with all other facts and the digests of all files.
+Each process writes the arrays that it holds to a safetensors file. A seal is a file beside these, with all other facts
+and the files' digests. All of it is written to a directory with a temporary name, flushed to disk, and then renamed.
+One assignment in the user's thread begins a checkpoint, and the rename completes it, so an interrupt comes before or
+after either.
 """
 
 from __future__ import annotations
 
 import atexit
-import concurrent.futures.thread  # noqa: F401 (it closes the pools)
+import functools
 import hashlib
 import json
 import math
 import os
+import secrets
 import shutil
 import sys
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
 import jax
+import ml_dtypes
 import numpy as np
 from jax.experimental import multihost_utils
 
+from ...distributed.hosts.store import KeyValueStore
+from ...files.replacing import sync_folder
+from ...files.storage import CODES
 from ...graph.messages import warn_user
 from ..own_thread import OwnThread
 
-_UNFINISHED = ".orbax-checkpoint-tmp"
-"""The suffix that orbax gives a directory until it is complete."""
+_UNFINISHED = ".unfinished"
+"""The suffix of a directory until it is complete, and when it is about to be deleted."""
 _DAMAGED = ".damaged"
-
-
-def orbax() -> Any:
-    """The module `orbax.checkpoint`.
-
-    Raises:
-        ImportError: orbax-checkpoint is not installed.
-    """
-    try:
-        import orbax.checkpoint
-    except ImportError as error:
-        raise ImportError("checkpoints need orbax-checkpoint, which is not installed: pip install 'nngrad[train]'"
-                          ) from error
-    return orbax.checkpoint
+_SEAL = "nngrad.json"
+_FORMAT = 2
+_PATIENCE = 3600.0
+"""Seconds to wait for the files of other processes. JAX ends a run much earlier if one of them dies."""
 
 
 class _Writing:
-    """A checkpoint that has been started, and will be written even if the caller is interrupted.
+    """A checkpoint that is written in a thread of its own, which no interrupt reaches. The arrays do not change while
+    they are held here."""
 
-    `begin` starts orbax in a separate thread, so that an interrupt cannot leave it half started. The arrays do not
-    change while they are held here.
-    """
-
-    def __init__(
-        self, step: int, facts: dict[str, Any], arrays: Mapping[str, Any], begin: Callable[[dict[str, Any]], None],
-    ) -> None:
+    def __init__(self, step: int, write: Callable[[], None]) -> None:
         self.step = step
-        self.facts = facts
-        self.arrays = arrays
-        self._begin = begin
-        self._error: BaseException | None = None
-        self._thread = OwnThread(self._work)
+        self.error: Exception | None = None
+        self._write = write
+        self.thread = OwnThread(self._work)
 
     def _work(self) -> None:
         try:
-            self._begin(dict(self.arrays))
-        except BaseException as error:
-            self._error = error
-
-    def wait_until_begun(self) -> None:
-        """Wait until orbax writes in its own threads, and re-raise errors of `begin`."""
-        self._thread.start()
-        self._thread.wait()
-        if self._error is not None:
-            raise self._error
+            self._write()
+        except Exception as error:
+            self.error = error
 
 
 class CheckpointStore:
@@ -84,12 +69,6 @@ class CheckpointStore:
         self._keep = keep
         self._best = best
         self._highest = highest
-        library = orbax()
-        self._writer = library.AsyncCheckpointer(
-            library.PyTreeCheckpointHandler(),
-            async_options=library.options.AsyncOptions(post_finalization_callback=self._seal),
-        )
-        self._library = library
         self._writing: _Writing | None = None
         self.last: int | None = None
         """The step of the last checkpoint that was begun or restored."""
@@ -100,51 +79,75 @@ class CheckpointStore:
     def write(self, step: int, arrays: Mapping[str, Any], facts: dict[str, Any]) -> None:
         """Begin to write a checkpoint after the previous one is written. Arrays are read until it is finished."""
         self.wait()
-        if not self._is_tidy and jax.process_index() == 0:
-            for left in self.path.glob(f"*{_UNFINISHED}*"):  # left by a killed process
-                shutil.rmtree(left, ignore_errors=True)
-        self._is_tidy = True
-        self.path.mkdir(parents=True, exist_ok=True)
-        finished_at_exit.add(self.wait)
-        self._writing = _Writing(step, facts, arrays, lambda given: self._writer.save(
-            self._directory(step), args=self._library.args.PyTreeSave(given)))
-        self.last = step
-        try:
-            self._writing.wait_until_begun()
-        except Exception:
-            self._writing, self.last, self._is_tidy = None, None, False
-            raise
+        token = secrets.randbits(31)  # a name for this attempt, the same in all processes
+        if jax.process_count() > 1:
+            token = int(multihost_utils.broadcast_one_to_all(np.int32(token)))
+        held = dict(arrays)
+        writing = _Writing(step, lambda: self._write(step, held, facts, f"{token:08x}"))
+        unfinished.add(self)
+        self._writing, self.last = writing, step  # now it is begun
+        writing.thread.start()
 
     def wait(self) -> None:
-        """Wait until the current checkpoint is written, and delete superfluous ones.
+        """Wait until the current checkpoint is written.
 
         Raises:
-            OSError: The checkpoint could not be written.
+            OSError: The checkpoint could not be written. This is said once.
         """
         writing = self._writing
-        try:
-            if writing is not None:
-                writing.wait_until_begun()
-            self._writer.wait_until_finished()
-        except Exception as error:
-            self._writing, self.last, self._is_tidy = None, None, False
-            step = "" if writing is None else f" of step {writing.step}"
-            finished_at_exit.discard(self.wait)
-            raise OSError(f"{self.path}: the checkpoint{step} could not be written: {error}") from error
-        self._writing = None
-        finished_at_exit.discard(self.wait)
-        if writing is not None and jax.process_index() == 0:
-            for superfluous in self._superfluous():
-                shutil.rmtree(self._directory(superfluous), ignore_errors=True)
+        if writing is None:
+            return
+        writing.thread.start()  # where an interrupt kept `write` from it
+        writing.thread.wait()
+        if writing.error is None:
+            unfinished.discard(self)
+            self._writing = None
+            return
+        failure = OSError(f"{self.path}: the checkpoint of step {writing.step} could not be written: {writing.error}")
+        unfinished.discard(self)
+        self._is_tidy = False
+        self._writing, self.last = None, None  # no interrupt comes between this and the error
+        raise failure from writing.error
 
-    def _seal(self) -> None:
-        """Add the seal to a checkpoint after its other files are written, and before it gets its name. Orbax calls this
-        in the first process, in the writing thread."""
-        if self._writing is None:
-            raise RuntimeError("nothing is being written")
-        (unfinished,) = self.path.glob(f"{self._writing.step}{_UNFINISHED}*")
-        write_seal(unfinished, self._writing.facts)
-        self._writing.arrays = {}  # the arrays are written, so steps may reuse their memory
+    def forget(self) -> None:
+        """Give up the current checkpoint: in a forked child, which lacks the thread that writes it."""
+        self._writing = None
+
+    def _write(self, step: int, arrays: dict[str, Any], facts: dict[str, Any], token: str) -> None:
+        """Write a checkpoint together with the other processes, then delete superfluous ones."""
+        is_first = jax.process_index() == 0
+        directory = self.path / f"{step}.{token}{_UNFINISHED}"
+        digest, problem = "", ""
+        try:
+            if is_first and not self._is_tidy:
+                for left in self.path.glob(f"*{_UNFINISHED}"):  # by a killed process, or a save that failed
+                    if left != directory:  # where another process may already write
+                        shutil.rmtree(left, ignore_errors=True)
+            self._is_tidy = True
+            directory.mkdir(parents=True, exist_ok=True)
+            digest = write_arrays(directory / _file_of(jax.process_index()), _pieces(arrays))
+        except Exception as error:
+            problem = str(error) or type(error).__name__
+        arrays.clear()  # steps may reuse their memory
+        reports = _reports(token, [digest, problem])
+        if is_first:
+            problem = next((found for _, found in reports if found), "")
+            try:
+                if not problem:
+                    write_seal(directory, {_file_of(i): found for i, (found, _) in enumerate(reports)}, facts)
+                    sync_folder(str(directory))
+                    directory.rename(self._directory(step))  # now it exists
+                    sync_folder(str(self.path))
+            except Exception as error:
+                problem = str(error) or type(error).__name__
+        problem = _decision(token, problem)
+        if problem:
+            raise OSError(problem)
+        if is_first:
+            with suppress(OSError):  # no permission: they stay
+                for superfluous in self._superfluous():
+                    aside = self._directory(superfluous).rename(self.path / f"{superfluous}.{token}{_UNFINISHED}")
+                    shutil.rmtree(aside, ignore_errors=True)
 
     def _superfluous(self) -> list[int]:
         steps = self.steps()
@@ -241,44 +244,40 @@ class CheckpointStore:
         return read_facts(self._directory(step))
 
     def arrays(self, step: int, shardings: Mapping[str, jax.sharding.Sharding | None]) -> dict[str, Any]:
-        """The arrays of a checkpoint, as `jax.Array`s with their shardings; NumPy arrays if the sharding is None."""
-        if not shardings:
-            return {}
-        library = self._library
-        wanted = {
-            name: library.RestoreArgs(restore_type=np.ndarray) if sharding is None
-            else library.ArrayRestoreArgs(sharding=sharding)
-            for name, sharding in shardings.items()
-        }
-        arrays: dict[str, Any] = self._writer.restore(
-            self._directory(step),
-            args=library.args.PyTreeRestore(item=dict.fromkeys(wanted, 0), restore_args=wanted, partial_restore=True),
-        )
-        return arrays
+        """The arrays of a checkpoint, as `jax.Array`s with their shardings; NumPy arrays if the sharding is None.
 
-    def close(self) -> None:
-        """Wait for the current checkpoint, and end the writing threads."""
-        self.wait()
-        self._writer.close()
+        Raises:
+            ValueError: The checkpoint lacks a part of an array.
+        """
+        content = _content_of(self._directory(step))
+        pieces: dict[str, list[_Piece]] = {name: [] for name in shardings}
+        for file in content["files"]:
+            for name, start, piece in read_pieces(self._directory(step) / file, content["facts"]["arrays"]):
+                if name in pieces:
+                    pieces[name].append((start, piece))
+        arrays: dict[str, Any] = {}
+        for name, sharding in shardings.items():
+            shape, dtype = content["facts"]["arrays"][name]
+            part = functools.partial(_part_of, pieces[name], tuple(shape), dtype_named(dtype), f"{self.path}: {name!r}")
+            arrays[name] = (part((slice(None),) * len(shape)) if sharding is None
+                            else jax.make_array_from_callback(tuple(shape), sharding, part))
+        return arrays
 
     def _directory(self, step: int) -> Path:
         return self.path / str(step)
 
 
-finished_at_exit: set[Callable[[], None]] = set()
-"""Functions to call when Python exits."""
+unfinished: set[CheckpointStore] = set()
+"""Those with a checkpoint to finish before Python exits."""
 _codes: list[int] = []
 
 
 def _finish() -> None:
-    for finish in list(finished_at_exit):
+    for store in list(unfinished):
         try:
-            finish()
+            store.wait()
         except BaseException as error:
             print(f"nngrad: {type(error).__name__}: {error}", file=sys.stderr)
-            if (3, 12) <= sys.version_info < (3, 12, 3):  # works around Python's gh-113964
-                print("Python 3.12.0 to 3.12.2 cannot start threads when a program ends: call `checkpointer.wait()` "
-                      "before that, or use a later Python", file=sys.stderr)
             _codes.append(130 if isinstance(error, KeyboardInterrupt) else 1)
 
 
@@ -290,35 +289,141 @@ def _end() -> None:
         os._exit(_codes[0])
 
 
-# This must run before Python closes the thread pools that orbax writes with, so those are imported above; functions
-# registered with `atexit` would run too late.
+def _forget() -> None:
+    for store in unfinished:
+        store.forget()
+    unfinished.clear()
+
+
+# Functions registered with `atexit` may run after JAX has left its coordination service.
 getattr(threading, "_register_atexit", atexit.register)(_finish)
 atexit.register(_end)
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=finished_at_exit.clear)  # the threads exist only in the parent
+    os.register_at_fork(after_in_child=_forget)
+
+# ---------------------------------------------------------------- processes
+
+
+def _file_of(process: int) -> str:
+    return f"arrays-{process}.safetensors"
+
+
+def _reports(token: str, own: list[str]) -> list[list[str]]:
+    """In the first process the reports of all processes, in another its own."""
+    index, reports = jax.process_index(), [own]
+    if index > 0:
+        KeyValueStore().write(f"checkpoints/{token}", index, json.dumps(own))
+    for other in range(1, jax.process_count() if index == 0 else 0):
+        reports.append(json.loads(KeyValueStore().wait_for(f"checkpoints/{token}", other, _PATIENCE)))
+    return reports
+
+
+def _decision(token: str, problem: str) -> str:
+    """What the first process found, in all of them."""
+    if jax.process_count() == 1:
+        return problem
+    if jax.process_index() == 0:
+        KeyValueStore().write(f"checkpoints/{token}", 0, problem)
+        return problem
+    return KeyValueStore().wait_for(f"checkpoints/{token}", 0, _PATIENCE)
+
+
+# ---------------------------------------------------------------- arrays
+#
+# A file is a safetensors file (https://github.com/huggingface/safetensors, "Format"). An array that several processes
+# hold is written in pieces, whose keys are JSON: the array's name, and where in it the piece starts. Arrays of a dtype
+# that the format lacks have one more axis, of bytes.
+
+_Piece = tuple[Sequence[int], Any]
+"""The start of a piece in its array, along each axis, and its values."""
+
+
+def dtype_named(name: str) -> np.dtype[Any]:
+    """The dtype with a name, including dtypes that NumPy lacks."""
+    return np.dtype(getattr(ml_dtypes, name, name))
+
+
+def _pieces(arrays: Mapping[str, Any]) -> Iterator[tuple[str, Any]]:
+    """What this process writes, by key. If every process has a copy of an array, the first one writes it."""
+    for name, array in arrays.items():
+        if isinstance(array, jax.Array) and not array.is_fully_addressable:
+            for shard in array.addressable_shards:
+                if shard.replica_id == 0:
+                    yield json.dumps([name, [along.start or 0 for along in shard.index]]), shard.data
+        elif jax.process_index() == 0:
+            yield name, array
+
+
+def write_arrays(path: Path, pieces: Iterator[tuple[str, Any]]) -> str:
+    """Write a safetensors file, one array after the other, flush it to disk, and return its digest."""
+    header, values, offset = {}, [], 0
+    for key, piece in pieces:
+        dtype, end = np.dtype(piece.dtype).newbyteorder("="), offset + piece.nbytes
+        code = next((code for code, known in CODES.items() if known == dtype), None)
+        header[key] = {"dtype": code or "U8", "shape": [*piece.shape, *([] if code else [dtype.itemsize])],
+                       "data_offsets": [offset, end]}
+        values.append(piece)
+        offset = end
+    text = json.dumps(header).encode()
+    text += b" " * (-len(text) % 8)
+    digest = hashlib.sha256()
+    with path.open("xb") as file:
+        for content in (len(text).to_bytes(8, "little"), text, *values):
+            if not isinstance(content, bytes):
+                content = np.ascontiguousarray(content, np.dtype(content.dtype).newbyteorder("="))
+                content = content.reshape(-1).view(np.uint8).data
+            digest.update(content)
+            file.write(content)
+        file.flush()
+        os.fsync(file.fileno())
+    return digest.hexdigest()
+
+
+def read_pieces(path: Path, specs: Mapping[str, Any]) -> Iterator[tuple[str, Sequence[int], Any]]:
+    """The name, start and values of each piece in a file; `specs` has the shapes and dtypes of the arrays."""
+    content = np.memmap(path, np.uint8, "r")
+    first = 8 + int.from_bytes(content[:8].tobytes(), "little")
+    for key, entry in json.loads(content[8:first].tobytes()).items():
+        name, start = json.loads(key) if key.startswith("[") else (key, None)
+        shape, dtype = specs[name]
+        begin, end = entry["data_offsets"]
+        values = content[first + begin : first + end].view(dtype_named(dtype))
+        yield name, start or [0] * len(shape), values.reshape(entry["shape"][: len(shape)])
+
+
+def _part_of(
+    pieces: Sequence[_Piece], shape: tuple[int, ...], dtype: np.dtype[Any], what: str, index: tuple[slice, ...]
+) -> np.ndarray[Any, Any]:
+    """The part of an array at `index`, put together from its pieces."""
+    bounds = [along.indices(size)[:2] for along, size in zip(index, shape, strict=True)]
+    part = np.empty([high - low for low, high in bounds], dtype)
+    copied = 0
+    for start, piece in pieces:
+        common = [(max(low, first), min(high, first + size))
+                  for (low, high), first, size in zip(bounds, start, piece.shape, strict=True)]
+        if all([low < high for low, high in common]):
+            values = piece[tuple([slice(low - s, high - s) for (low, high), s in zip(common, start, strict=True)])]
+            part[tuple([slice(low - b, high - b) for (low, high), (b, _) in zip(common, bounds, strict=True)])] = values
+            copied += values.size
+    if copied != part.size:
+        raise ValueError(f"{what}: the checkpoint has {copied} of {part.size} elements")
+    return part
+
 
 # ---------------------------------------------------------------- seals
-
-
-_SEAL = "nngrad.json"
-_FORMAT = 1
-_NOT_SEALED = "_CHECKPOINT_METADATA"
-"""A file that orbax keeps updating with its own timings, which are not needed."""
 
 
 class DamagedCheckpoint(Exception):
     """A checkpoint differs from what was written."""
 
 
-def write_seal(directory: Path, facts: Mapping[str, Any]) -> None:
-    """Write `facts` (JSON values) and the digests of all files below `directory`."""
-    files = {
-        path.relative_to(directory).as_posix(): _digest_of(path)
-        for path in sorted(directory.rglob("*"))
-        if path.is_file() and path.name != _NOT_SEALED
-    }
-    content = json.dumps({"format": _FORMAT, "files": files, "facts": facts})
-    (directory / _SEAL).write_text(json.dumps({"sha256": _digest_of_text(content), "content": content}))
+def write_seal(directory: Path, digests: Mapping[str, str], facts: Mapping[str, Any]) -> None:
+    """Write `facts` (JSON values) and the digests of all other files in `directory`, and flush them to disk."""
+    content = json.dumps({"format": _FORMAT, "files": digests, "facts": facts})
+    with (directory / _SEAL).open("x") as file:
+        file.write(json.dumps({"sha256": _digest_of_text(content), "content": content}))
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def read_facts(directory: Path) -> dict[str, Any]:
