@@ -449,6 +449,25 @@ def check_numbers(case: Case) -> Check:
     return True
 
 
+def check_by_index(case: Case) -> Check:
+    """The same where the indices in its key are arrays."""
+    op, given = case.op, case.op.named(case.arguments)
+    indices = [] if op.by_index is None else [i for i in given["key"] if isinstance(i, int)]
+    if not indices:
+        return False
+
+    def free(*arrays: Any) -> Any:
+        left = iter(arrays)
+        key = tuple([next(left) if isinstance(i, int) else i for i in given["key"]])
+        return op.by_index(*left, **given | {"key": key})
+
+    rows = [*map(np.float64, indices), *case.arrays]
+    (ours,), (usual,) = yield [Called(free, [rows]), Called(forward(op, case.arguments), [case.arrays])]
+    for a, b in zip(ours, usual, strict=True):
+        assert a.shape == b.shape and not differs(a, b).any(), "by_index: another result"
+    return True
+
+
 def check_from_variables(case: Case) -> Check:
     """The same, whatever the numbers, where Variables stand for them: for all, and for one and not the next."""
     op = case.op
@@ -545,6 +564,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts,
     "predicate": check_predicate, "selects": check_selects, "view": check_view, "reduction": check_reduction,
     "cost": check_cost, "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
+    "by_index": check_by_index,
     "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed, "windows": check_windows,
 }  # fmt: skip
 

@@ -58,7 +58,7 @@ SHOWING = {
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
     "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
     "slice_keys": "split", "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
-    "windows": "convolve",
+    "windows": "convolve", "by_index": "put_slices",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
@@ -473,6 +473,11 @@ def dear_product(a, b, /):
 @wrong("numbers", X, arguments=(1.5,), numbers=("val",))
 def stepped(x, /, val: float = 1.5):
     return x * (jnp.floor(val) if isinstance(val, jax.Array) else val)
+
+
+@wrong("by_index", X, arguments=((1, (0, 3, 1)),), by_index=lambda x, key: x[0])
+def row(x, /, key: Static):
+    return x[key[0]]
 
 
 @wrong("slice_keys", X, slice_keys=lambda shapes, arguments: ((0, (0, 3, 1)),))

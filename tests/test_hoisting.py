@@ -181,3 +181,53 @@ def test_each_number_goes_to_its_place() -> None:
     assert sorted(numbers) == [0.25, 0.75, 2.5, 4.5]
     assert general != block
     assert with_literals(Program(general), numbers).block == block
+
+
+# ---------------------------------------------------------------- indices
+
+def test_each_element_is_read_and_differentiated_by_the_same_executable() -> None:
+    given = np.linspace(0.1, 2, 9)
+    x = nn.Variable.from_numpy_array(given, need_grad=True)
+    y = F.concatenate(F.sin(x), x**3)
+    y.need_grad = True  # in the middle of the graph that is differentiated, and kept
+    with compilations() as compiled:
+        read = [y[i].d for i in range(-18, 18)]
+        rows = []
+        for i in range(18):
+            x.grad.zero()
+            y[i].backward(retain_grad=True)
+            rows.append(x.g.copy())
+            np.testing.assert_array_equal(y.g, np.eye(18)[i])
+    assert len(compiled) <= 3  # a value, its gradients, and what accumulates
+    np.testing.assert_allclose(read, 2 * [*np.sin(given), *given**3], rtol=1e-14)
+    np.testing.assert_allclose(rows, np.vstack([np.diag(np.cos(given)), np.diag(3 * given**2)]), rtol=1e-14)
+
+
+@pytest.mark.parametrize("dtype", [np.float32, np.int32])
+def test_entries_and_rows_are_read_by_few_executables(dtype: Any) -> None:
+    given = np.arange(120).reshape(10, 12).astype(dtype)
+    x = nn.Variable.from_numpy_array(given)
+    with compilations() as compiled:
+        found = [(x[i, j] + x[j, i - 1]).d for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
+        assert found == [given[i, j] + given[j, i - 1] for i, j in [(1, 2), (3, 4), (5, 3), (8, 7)]]
+    assert len(compiled) > 1, "these are many indices"
+    with compilations() as compiled:
+        entries = [x[i, j].d for i, j in [(0, 2), (3, 4), (5, 11)]]
+        columns = [x[:, j].d for j in range(12)]
+        moved = nn.grad(F.sum(F.sin(x[4]) * x[4]), x)[0].d if dtype is np.float32 else None
+    assert len(compiled) <= 5 + (dtype is np.float32)  # the first and the last column have their own
+    assert entries == [given[0, 2], given[3, 4], given[5, 11]]
+    np.testing.assert_array_equal(columns, given.T)
+    if moved is not None:
+        expected = np.zeros_like(given)
+        expected[4] = np.cos(given[4]) * given[4] + np.sin(given[4])
+        np.testing.assert_allclose(moved, expected, rtol=1e-5, atol=1e-6)
+
+
+def test_steps_of_a_recurrence_keep_their_indices() -> None:
+    x = nn.Variable.from_numpy_array(np.linspace(0, 1, 40).reshape(10, 4))
+    h = x[1]
+    for t in range(2, 9):
+        h = F.tanh(h + x[t])
+    block = linearize([h]).program.block
+    assert hoist_from(block) == (block, ())

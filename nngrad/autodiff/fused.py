@@ -4,13 +4,15 @@ A gradient graph depends on the numbers in the forward graph: zeros and ones van
 that differs from an earlier one only in a number, as `loss + lam * penalty` does when lam is annealed, would be
 differentiated again each time. Nobody sees the gradient graph of a backward, so there numbers are hoisted to leaves,
 which is correct for every number. Integers stay, since most come from powers and rules and are collected; so do
-non-finite numbers and those of integer arrays.
+non-finite numbers and those of integer arrays. The index of an element becomes a leaf too, so that one executable gives
+the gradient of each.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from types import MappingProxyType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -58,7 +60,11 @@ def without_literals(program: Program) -> WithoutLiterals | None:
     steps = list(program.block.steps)
     for i, ((op, arguments, ins), call) in enumerate(zip(block.steps, calls, strict=True)):
         spec = specs[call.outs[0]]
-        if op.from_variables is not None and len(call.outs) == 1 and all([specs[j] is spec for j in call.ins]):
+        if op.by_index is not None and all([each.__class__ in (int, HoistedLiteral) for each in arguments[0]]):
+            key = zip(arguments[0], steps[i][1][0], strict=True)
+            values.update([(each.place, own) for each, own in key if each.__class__ is HoistedLiteral])
+            steps[i] = op, arguments, ins
+        elif op.from_variables is not None and len(call.outs) == 1 and all([specs[j] is spec for j in call.ins]):
             pairs = zip(arguments, steps[i][1], strict=True)
             steps[i] = op, tuple([_hoisted(*pair, values) for pair in pairs]), ins
     if not values:
@@ -79,8 +85,8 @@ def _hoisted(argument: Any, own: Any, values: dict[int, float]) -> Any:
 class WithLeaves(NamedTuple):
     """A graph with leaves in place of numbers."""
 
-    variables: list[Variable]
-    """The Variables that replace the given ones."""
+    instead: dict[int, Variable]
+    """The Variables that replace the given ones, by their ids."""
     leaves: dict[tuple[int, DType], Variable]
     """The leaves, by place and dtype."""
 
@@ -93,7 +99,7 @@ def with_leaves(
 
     Args:
         outputs: The outputs of the graph.
-        others: Variables above them to be computed as well.
+        others: Variables above them whose replacements are needed as well.
         program: The program of the graph.
         found: The numbers in it.
     """
@@ -119,11 +125,13 @@ def with_leaves(
 
     for f, (op, arguments, _) in zip(functions, found.program.block.steps, strict=True):
         inputs = tuple([x if x.parent is None else instead.get((x.parent, x.index), x) for x in f.inputs])
-        if arguments != f.arguments:
+        if arguments != f.arguments and op.by_index is not None:  # an element
+            results: tuple[Variable, ...] = (inputs[0][leaf_for(arguments[0], np.dtype(np.int32))],)
+        elif arguments != f.arguments:
             assert op.from_variables is not None
             builder.call, builder.order = f.call, f.order
             numbers = leaf_for(arguments, f.specs[0].dtype)
-            results: tuple[Variable, ...] = (op.from_variables(f, inputs, numbers),)
+            results = (op.from_variables(f, inputs, numbers),)
         elif any([x is not y for x, y in zip(inputs, f.inputs, strict=True)]):
             made = create(op, inputs, f.arguments, f.effects, f.call, f.order)
             results = made if op.multiple_results else (made,)
@@ -132,8 +140,8 @@ def with_leaves(
         for y, z in zip(f.outputs, results, strict=True):
             z._need_grad = y._need_grad
             instead[f, y.index] = z
-    variables = [instead.get((y.parent, y.index), y) if y.parent is not None else y for y in (*outputs, *others)]
-    return WithLeaves(variables, leaves)
+    given = [y for y in (*outputs, *others) if y.parent is not None]
+    return WithLeaves({id(y): instead.get((y.parent, y.index), y) for y in given}, leaves)  # type: ignore[arg-type]
 
 
 Wanted = tuple[int, ...]
@@ -226,9 +234,7 @@ def fused_for(outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: 
     fused = _found(table, (plan.program, key))
     if fused is not None:
         return fused
-    held = set(map(id, plan.kept))
-    is_plain = key.memory in (None, False) and not key.asked and all([id(y) in held for y in at(plan, key.retained)])
-    found = without_literals(plan.program) if is_plain else None
+    found = without_literals(plan.program) if key.memory in (None, False) else None
     if found is not None:
         fused = _found(table, (found.program, key)) or _fuse_with_leaves(outputs, plan, key, recompute, found)
         if fused is not None:
@@ -254,7 +260,7 @@ def _keep(table: BoundedCache, structure: tuple[Program, FusedKey], fused: Fused
 
 def _fuse(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any,
-    kept: Sequence[Variable] | None = None, numbers: Sequence[Variable] = (),
+    instead: Mapping[int, Variable] = MappingProxyType({}), numbers: Sequence[Variable] = (),
 ) -> Fused:
     """Emit the gradients of `outputs`, and make one executable of forward and gradients.
 
@@ -264,12 +270,12 @@ def _fuse(
         key: What is wanted.
         met: The Variables that gradients pass.
         recompute: The rematerialisation policy.
-        kept: Variables equivalent to those that the plan keeps; by default these.
+        instead: Equivalent Variables for intermediate ones of the plan, by their ids.
         numbers: Leaves that stand for numbers.
     """
-    graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute, kept))
+    graph, is_users = watching_for_users_code(lambda: gradient_graph(outputs, plan, key, met, recompute, instead))
     results = [*graph.gradients, *graph.retained.values()]
-    program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], kept)
+    program, others = _program(outputs, plan, results, [*graph.seeds, *numbers], instead)
     return Fused(
         executable_of(program), others, tuple(graph.retained), met.difference(key.retained), is_users=is_users
     )
@@ -279,19 +285,18 @@ def _fuse_with_leaves(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, recompute: Any, found: WithoutLiterals
 ) -> Fused | None:
     """As `_fuse`, with leaves for numbers; None if that is impossible."""
-    graph = with_leaves(outputs, plan.kept, plan.program, found)
+    graph = with_leaves(outputs, [*plan.kept, *at(plan, (*key.asked, *key.retained))], plan.program, found)
     if graph is None:
         return None
-    count = len(outputs)
-    kept, numbers = graph.variables[count:], list(graph.leaves.values())
-    fused = _fuse(graph.variables[:count], plan, key, passed(outputs, plan, key), recompute, kept, numbers)
+    replaced, numbers = [graph.instead.get(id(y), y) for y in outputs], list(graph.leaves.values())
+    fused = _fuse(replaced, plan, key, passed(outputs, plan, key), recompute, graph.instead, numbers)
     return None if fused.others else fused._replace(literals=tuple(graph.leaves))
 
 
 @contained
 def gradient_graph(
     outputs: list[Variable], plan: RunPlan, key: FusedKey, met: Passed, recompute: Any = False,
-    kept: Sequence[Variable] | None = None,
+    instead: Mapping[int, Variable] = MappingProxyType({}),
 ) -> GradientGraph:
     """Emit the gradients that `key` asks for; for the arguments see `_fuse`."""
     seeds = [leaf_of(NdArray.of_spec(y.spec)) if given else None for y, given in zip(outputs, key.seeded, strict=True)]
@@ -302,10 +307,9 @@ def gradient_graph(
     def program_of(gradients: list[Variable]) -> Program:
         return _program(outputs, plan, gradients, given)[0]
 
-    same = dict(zip(map(id, plan.kept), kept or (), strict=False))
-    retained_at = [same.get(id(y), y) for y in at(plan, key.retained)]
+    asked, retained_at = ([instead.get(id(y), y) for y in at(plan, ys)] for ys in (key.asked, key.retained))
     places = dict(zip(map(id, retained_at), key.retained, strict=True))
-    inputs = [*leaves, *at(plan, key.asked)]
+    inputs = [*leaves, *asked]
     if places:
         _, active, _ = path_between(outputs, inputs)
         inputs += [y for y in retained_at if id(y) not in active and places[id(y)] in met]
@@ -322,11 +326,11 @@ def _program(
     plan: RunPlan,
     gradients: Sequence[Variable],
     seeds: Sequence[Variable],
-    kept: Sequence[Variable] | None = None,
+    instead: Mapping[int, Variable] = MappingProxyType({}),
 ) -> tuple[Program, list[Variable]]:
     """The program of a forward and its gradients, and its leaves other than the plan's and the seeds."""
     first = [*plan.leaves, *seeds]
-    kept = plan.kept if kept is None else kept
+    kept = [instead.get(id(y), y) for y in plan.kept]
     linear = linearize([*outputs, *kept, *gradients], first=first, device=plan.program.device)
     results = linear.program.block.outputs
     end = len(outputs) + len(kept)

@@ -3,7 +3,8 @@
 **Hoisted literals.** Programs that differ only in numbers share an executable, which takes the numbers as an input. A
 number is part of a graph's structure: zeros and ones vanish, and powers are multiplied out. But most numbers need not
 be known to the executable, so a changing one, such as lam in `lam * penalty` when lam is annealed, compiles nothing: 0,
-1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs.
+1, -1, and numbers that an op treats as a special case stay in the program; all others are inputs. So are the integers
+of `y[i]`, unless there are many or the axis is short.
 
 **Partitions** run one after another. XLA fuses successive elementwise functions into one loop, however many they are.
 The time for this grows with the square of their number, and past some thousands it fails. XLA also compares joined
@@ -30,7 +31,16 @@ from ..graph.arguments import Shape
 from ..graph.axes import Key
 from ..graph.block import Block, Step
 from ..graph.spec import spec_of
-from ..graph.thresholds import MOST_CALLS, MOST_FUSED, MOST_OPERANDS, MOST_PARTS
+from ..graph.thresholds import (
+    FEW_INDICES,
+    LONG_AXIS,
+    MOST_CALLS,
+    MOST_FUSED,
+    MOST_OPERANDS,
+    MOST_PARTS,
+    MOST_PLACES,
+)
+from .cpu.layouts import with_forward
 from .cpu.repeated import Repeated
 from .program import Call, HoistedLiteral, Program, block_of, calls_of, in_one
 
@@ -46,9 +56,10 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
     """The block with its numbers hoisted, and the numbers. Equal numbers share a place, so that equal functions stay
     equal. User code takes no numbers as arguments; and in integer arithmetic, the result's dtype depends on the number.
     """
-    if not any([op.numbers for op, _, _ in block.steps]) or block.opaque:
+    if not any([op.numbers or op.by_index for op, _, _ in block.steps]) or block.opaque:
         return block, ()
     calls, specs = calls_of(block)
+    indices = _free_indices(calls, specs)
     found: dict[str, float] = {}
     places: dict[str, int] = {}
 
@@ -57,7 +68,9 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
             return tuple([hoist(op, each) for each in number])
         if number in _SPECIAL or (op.own_way is not None and op.own_way(number)):
             return number
-        written = float.hex(float(number))
+        return literal(number, float.hex(float(number)))
+
+    def literal(number: Any, written: str) -> HoistedLiteral:
         found[written] = float(number)
         return _literal_at(places.setdefault(written, len(places)))
 
@@ -66,8 +79,42 @@ def hoist_from(block: Block) -> tuple[Block, Numbers]:
         if op.numbers and all([specs[i].differentiable for i in (*ins, *outs)]):
             named = zip(op.argument_names, arguments, strict=True)
             arguments = tuple([hoist(op, each) if name in op.numbers else each for name, each in named])
+        elif op.by_index is not None:
+            key, *others = arguments
+            free = tuple([literal(i, f"[{i}]") if _is_index(i) and i in indices else i for i in key])
+            if free != key:
+                op, arguments = _by_index(op), (free, *others)
         steps.append((op, arguments, ins))
     return block.with_steps(tuple(steps)) if found else block, tuple(found.values())
+
+
+def _free_indices(calls: Sequence[Call], specs: dict[int, Spec]) -> frozenset[int]:
+    """The integer indices, as in `y[i]`, that are to be inputs; none if there are many, as in an unrolled recurrence,
+    which is to be found. The first and the last row, but not element, often have a role of their own."""
+    found: set[int] = set()
+    for op, arguments, ins, _ in calls:
+        if op.by_index is not None:
+            named = op.named(arguments)
+            entries = [entry for entry in named["key"] if entry is not None]
+            margin = not all(map(_is_index, entries))
+            for i, n in zip(entries, named.get("shape", specs[ins[0]].shape), strict=True):
+                if _is_index(i) and LONG_AXIS <= n <= MOST_PLACES and margin <= i < n - margin:
+                    found.add(i)
+    return frozenset(found) if len(found) <= FEW_INDICES else frozenset()
+
+
+def _is_index(entry: Any) -> bool:
+    return entry.__class__ is int
+
+
+@functools.cache
+def _by_index(op: Op) -> Op:
+    """An op that computes the same, and takes indices as arrays. Nothing else can read its key."""
+    assert op.by_index is not None
+    found = with_forward(op, op.by_index)
+    found.name = f"{op.name}_by_index"
+    found.slice_keys = found.update_keys = found.channels_last = found.shape = None
+    return found
 
 
 def hoisted_in(block: Block) -> int:

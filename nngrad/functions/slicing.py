@@ -28,8 +28,35 @@ def _taken(shape: tuple[int, ...], key: tuple[Entry, ...]) -> tuple[int, ...] | 
     return _shape_of(key) if {int}.issuperset(map(type, numbers)) and len(_places(key, shape)) == len(shape) else None
 
 
+def _indices_apart(key: tuple[Any, ...]) -> tuple[tuple[Entry, ...], dict[int, jax.Array]]:
+    """The key with 0 in place of indices that are arrays, and these by axis."""
+    entries = [entry for entry in key if entry is not None]
+    apart = {
+        axis: lax.convert_element_type(entry, np.int32)
+        for axis, entry in enumerate(entries)
+        if not isinstance(entry, (int, tuple))
+    }
+    return tuple([e if e is None or isinstance(e, (int, tuple)) else 0 for e in key]), apart
+
+
+def _taken_by_index(x: jax.Array, key: tuple[Any, ...]) -> jax.Array:
+    key, indices = _indices_apart(key)
+    for axis, index in indices.items():
+        x = lax.dynamic_slice_in_dim(x, index, 1, axis)
+    return take_slices.forward(x, key)
+
+
+def _put_by_index(y: jax.Array, key: tuple[Any, ...], shape: tuple[int, ...]) -> jax.Array:
+    key, indices = _indices_apart(key)
+    y = put_slices.forward(y, key, tuple([1 if axis in indices else n for axis, n in enumerate(shape)]))
+    for axis, index in indices.items():
+        whole = lax.full((*y.shape[:axis], shape[axis], *y.shape[axis + 1 :]), 0, y.dtype)
+        y = lax.dynamic_update_slice_in_dim(whole, y, index, axis)
+    return y
+
+
 @op(type_name="Slice", linear=True, axes=axis_maps.TAKEN, channels_last=by_key, fuses="moving", slice_keys=told_by_key,
-    shape=_taken)
+    shape=_taken, by_index=_taken_by_index)
 def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     """A rectangular part of `x`: `x[key]` for a key of ints, slices and None.
 
@@ -46,7 +73,8 @@ def take_slices(x: AnyArray, /, key: Static) -> jax.Array:
     return lax.reshape(lax.rev(y, [i for i, p in enumerate(places) if p[3]]), _shape_of(key))
 
 
-@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", update_keys=told_by_key)
+@op(linear=True, axes=axis_maps.PUT, channels_last=by_key, fuses="moving", update_keys=told_by_key,
+    by_index=_put_by_index)
 def put_slices(y: Array, /, key: Static, shape: Shape) -> jax.Array:
     """Zeros with `y` written where `take_slices` reads: the transpose of `take_slices`.
 

@@ -145,6 +145,9 @@ class RunFacts:
     its inputs are floating: graphs that differ only in them share an executable."""
     own_way: Callable[[Any], bool] | None = None
     """Whether an executable must know one of `numbers`, because `forward` treats it as a special case."""
+    by_index: Callable[..., Any] | None = None
+    """For an op with a `key`, and perhaps the `shape` of its result: the same forward, where indices in the key may
+    also be zero-dimensional arrays. Graphs that differ only in them share an executable if they are few."""
     from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
     """Computes the same with zero-dimensional Variables for some of `numbers`: `from_variables(f, inputs, arguments)`.
     So a derivative need not be emitted again for each number."""

@@ -164,6 +164,16 @@ MOST_FUSED = 2000
 """How many elementwise operations XLA may fuse. The gradient of a chain of `sin` takes one second to compile with 1,500
 of them, four with 3,000, and fails with 4,500."""
 
+FEW_INDICES = 2
+"""How many integer indices of a program may be inputs: `h[i, j]`, `x[i + 1] - x[i]`."""
+
+LONG_AXIS = 8
+"""The shortest axis along which they may be: a shorter one is that of coordinates or channels, each with a role of its
+own, and has few."""
+
+MOST_PLACES = 1 << 24
+"""The longest axis: above this, a float32 does not hold every index."""
+
 MOST_PARTS = 500
 """How many leaves one program may join, and how many parts of arrays it may return. Compiling a join of 1,000 takes XLA
 a second, of 4,000 ten, of 16,000 a minute; and 1,000 parts 4 to 18 seconds."""
