@@ -8,6 +8,7 @@ False. Most are checks as those of `together.py`, which ask for what they compar
 from __future__ import annotations
 
 import functools
+import inspect
 import itertools
 import math
 from collections.abc import Callable, Generator, Sequence
@@ -21,6 +22,7 @@ import nngrad as nn
 from nngrad.autodiff.batching import axes_carried
 from nngrad.autodiff.vectorize import vectorize
 from nngrad.graph import Function, Op, Variable, apply
+from nngrad.graph.arguments import may_be_variable
 from nngrad.graph.axes import first_order, last_order
 from nngrad.graph.jaxpr import primitives_in
 
@@ -494,6 +496,23 @@ def check_from_variables(case: Case) -> Check:
     return True
 
 
+def check_of_variables(case: Case) -> Check:
+    """The same where Variables stand for all numbers that they may stand for, up to rounding."""
+    op = case.op
+    if op.of_variables is None:
+        return False
+    kinds = inspect.signature(op.forward, eval_str=True).parameters
+    arguments = [
+        Variable.from_numpy_array(np.asarray(value, np.float64)) if may_be_variable(kinds[name].annotation) else value
+        for name, value in op.named(case.arguments).items()
+    ]
+    y = op.of_variables(*map(Variable.from_numpy_array, case.arrays), *arguments)
+    ((expected,),) = yield from case(case.arrays)
+    ((results,),) = yield [Wanted([[y]])]
+    near(results[0][0].astype(expected.dtype), expected, "of_variables")
+    return True
+
+
 def index_of(key: Sequence[Any]) -> tuple[Any, ...]:
     """A key as NumPy has it."""
     ends = [e[0] + e[1] * e[2] if isinstance(e, tuple) else 0 for e in key]
@@ -564,7 +583,7 @@ checks: dict[str, Callable[[Case], bool | Check]] = {
     "bounded": check_bounded, "elementwise": check_elementwise, "broadcasts": check_broadcasts,
     "predicate": check_predicate, "selects": check_selects, "view": check_view, "reduction": check_reduction,
     "cost": check_cost, "moving": check_moving, "numbers": check_numbers, "from_variables": check_from_variables,
-    "by_index": check_by_index,
+    "by_index": check_by_index, "of_variables": check_of_variables,
     "slice_keys": check_taken, "shape": check_shape, "update_keys": check_placed, "windows": check_windows,
 }  # fmt: skip
 

@@ -34,7 +34,8 @@ def of_functions() -> str:
                 written.append(_definition(name, inspect.signature(value.forward), value, "@op\n"))
     imports += [_imported(file, name) for file, names in F.PLAIN.items() for name in names]
     return (
-        HEADER + "import jax\n\nfrom ..graph import Array, op\n" + "".join(sorted(imports))
+        HEADER + "import jax\n\nfrom ..graph import Array, op\nfrom ..graph.arguments import Scalar\n"
+        + "".join(sorted(imports))
         + "\nFAMILIES: tuple[str, ...]\nPLAIN: dict[str, tuple[str, ...]]\n\n"
         "def names() -> list[str]: ...\ndef plain_names() -> tuple[str, ...]: ...\n" + "".join(written)
     )  # fmt: skip

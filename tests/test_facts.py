@@ -20,7 +20,7 @@ from backward_registry import backward
 from nngrad.autodiff.forward_mode import Pushforward
 from nngrad.autodiff.walk import Grad
 from nngrad.graph import Op, Variable, op
-from nngrad.graph.arguments import Axes, Static
+from nngrad.graph.arguments import Axes, Scalar, Static
 from nngrad.graph.axes import contracts, inserts, mixes, reduces, rows, rowwise
 from nngrad.graph.facts import Facts
 
@@ -57,8 +57,8 @@ SHOWING = {
     "powers": "mul2", "fold": "add_n", "bounded": "tanh", "elementwise": "tanh", "broadcasts": "sub2",
     "predicate": "less", "selects": "where", "view": "reshape", "reduction": "mean", "cost": "batch_matmul",
     "moving": "transpose", "numbers": "linear_combination", "from_variables": "linear_combination",
-    "slice_keys": "split", "shape": "take_slices", "update_keys": "stack", "joined_by": "concatenate",
-    "windows": "convolve", "by_index": "put_slices",
+    "of_variables": "elu", "slice_keys": "split", "shape": "take_slices", "update_keys": "stack",
+    "joined_by": "concatenate", "windows": "convolve", "by_index": "put_slices",
 }  # fmt: skip
 """For each check, an op whose samples show the fact."""
 
@@ -395,6 +395,11 @@ def weighs_twice(*x, coefficients: Static):
 )  # fmt: skip
 def takes_the_variable_away(x, /, val: float):
     return x - val
+
+
+@wrong("of_variables", X, arguments=(1.5,), of_variables=lambda x, val: F.mul2(x, val))
+def divides_by_it(x, /, val: Scalar):
+    return x / val
 
 
 @wrong("powers", X, powers=lambda f: (3,))

@@ -5,6 +5,7 @@
 import jax
 
 from ..graph import Array, op
+from ..graph.arguments import Scalar
 from .activation import celu as celu
 from .activation import crelu as crelu
 from .activation import elu as elu
@@ -405,7 +406,7 @@ def equal(
 
 @op
 def equal_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 == val`, else 0.
 
@@ -430,7 +431,7 @@ def not_equal(
 
 @op
 def not_equal_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 != val`, else 0.
 
@@ -455,7 +456,7 @@ def less(
 
 @op
 def less_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 < val`, else 0.
 
@@ -480,7 +481,7 @@ def less_equal(
 
 @op
 def less_equal_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 <= val`, else 0.
 
@@ -505,7 +506,7 @@ def greater(
 
 @op
 def greater_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 > val`, else 0.
 
@@ -530,7 +531,7 @@ def greater_equal(
 
 @op
 def greater_equal_scalar(
-    x0: Array, /, val: float = 1.0
+    x0: Array, /, val: Scalar = 1.0
 ) -> jax.Array:
     """1 where `x0 >= val`, else 0.
 

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, AsFloats, Function, Variable, WithAxis, composite, op
-from ..graph.arguments import Ignored
+from ..graph.arguments import Ignored, Scalar
 from ..graph.axes import AxisMap, Places, axis_of, mixes
 from . import movement
 from .arithmetic import broadcast_scalar, floating, mul_scalar, of_floats
@@ -34,8 +34,11 @@ def relu(x: Array, /, inplace: Ignored = False) -> jax.Array:
     return lax.max(*broadcast_scalar(x, 0.0))
 
 
-@op(type_name="LeakyReLU", elementwise=True, diagonal=True)
-def leaky_relu(x: Array, /, alpha: float = 0.1, inplace: Ignored = False) -> jax.Array:
+@op(
+    type_name="LeakyReLU", elementwise=True, diagonal=True,
+    of_variables=lambda x, alpha: alpha * x + (1 - alpha) * relu(x),
+)  # fmt: skip
+def leaky_relu(x: Array, /, alpha: Scalar = 0.1, inplace: Ignored = False) -> jax.Array:
     """`x` where it is positive, else `alpha * x`; its derivative at 0 is `alpha`.
 
     Args:
@@ -118,8 +121,13 @@ def _both_signs(function: Callable[[Variable], Variable], x: Variable, axis: int
 # ---------------------------------------------------------------- exponential below 0
 
 
-@op(type_name="ELU", elementwise=True, diagonal=True)
-def elu(x: Array, /, alpha: float = 1.0) -> jax.Array:
+def _elu(x: Variable, alpha: Variable) -> Variable:
+    y = elu(x)
+    return y + (1 - alpha) * relu(-y)  # the derivative at 0 is 1
+
+
+@op(type_name="ELU", elementwise=True, diagonal=True, of_variables=_elu)
+def elu(x: Array, /, alpha: Scalar = 1.0) -> jax.Array:
     """`x` where it is not negative, else `alpha * (exp(x) - 1)`; its derivative at 0 is 1 (Clevert et al., 2016).
 
     Args:
@@ -130,8 +138,11 @@ def elu(x: Array, /, alpha: float = 1.0) -> jax.Array:
     return lax.select(lax.ge(x, zeros), x, lax.expm1(lax.min(x, zeros)) * alpha)
 
 
-@op(type_name="SELU", elementwise=True, diagonal=True)
-def selu(x: Array, /, scale: float = 1.05070098735548, alpha: float = 1.673263242354377) -> jax.Array:
+@op(
+    type_name="SELU", elementwise=True, diagonal=True,
+    of_variables=lambda x, scale, alpha: scale * (alpha * elu(x) + (1 - alpha) * relu(x)),
+)  # fmt: skip
+def selu(x: Array, /, scale: Scalar = 1.05070098735548, alpha: Scalar = 1.673263242354377) -> jax.Array:
     """`scale * x` where it is positive, else `scale * alpha * (exp(x) - 1)` (Klambauer et al., 2017).
 
     Its derivative at 0 is `scale * alpha`. With the defaults mean 0 and variance 1 are a fixed point of wide layers.
@@ -146,7 +157,7 @@ def selu(x: Array, /, scale: float = 1.05070098735548, alpha: float = 1.67326324
 
 
 @composite
-def celu(x: Array, /, alpha: float = 1.0, axis: int = 1) -> Variable:
+def celu(x: Array, /, alpha: Scalar = 1.0, axis: int = 1) -> Variable:
     """Concatenated ELU: `elu(x)` and `elu(-x)`, joined along `axis`.
 
     Args:
@@ -165,8 +176,12 @@ log_sigmoid = of_floats(
 )
 
 
-@op(type_name="SoftPlus", diagonal=True)
-def softplus(x: Array, /, beta: float = 1.0) -> jax.Array:
+def _softplus_of_variables(x: Variable, beta: Variable) -> Variable:
+    return softplus(beta * x) / beta
+
+
+@op(type_name="SoftPlus", diagonal=True, of_variables=_softplus_of_variables)
+def softplus(x: Array, /, beta: Scalar = 1.0) -> jax.Array:
     """`log(1 + exp(beta * x)) / beta`, computed without overflow.
 
     Args:

@@ -13,7 +13,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Op, Variable, composite, op
-from ..graph.arguments import Ignored
+from ..graph.arguments import Ignored, Scalar
 
 
 def is_floating(x: Any) -> bool:
@@ -217,18 +217,18 @@ def mul_n(*x: Array) -> jax.Array:
 
 @op(
     elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
-    from_variables=lambda f, inputs, numbers: add2(*inputs, *numbers),
+    from_variables=lambda f, inputs, numbers: add2(*inputs, *numbers), of_variables=lambda x, val: add2(x, val),
 )  # fmt: skip
-def add_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+def add_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x + val`."""
     return lax.add(*broadcast_scalar(x, val))
 
 
 @op(
     elementwise=True, diagonal=True, linear=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: mul2(*inputs, *numbers),
+    from_variables=lambda f, inputs, numbers: mul2(*inputs, *numbers), of_variables=lambda x, val: mul2(x, val),
 )  # fmt: skip
-def mul_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+def mul_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x * val`."""
     return lax.mul(*broadcast_scalar(x, val))
 
@@ -238,8 +238,11 @@ def _is_multiplied(exponent: Any) -> bool:
     return not isinstance(exponent, jax.Array) and abs(exponent) <= 64 and float(2 * exponent).is_integer()
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_is_multiplied, precision="high")
-def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.Array:
+@op(
+    elementwise=True, diagonal=True, unbounded=True, numbers=("val",), own_way=_is_multiplied, precision="high",
+    of_variables=lambda x, val: pow2(x, val),
+)  # fmt: skip
+def pow_scalar(x: Array, /, val: Scalar = 1.0, inplace: Ignored = False) -> jax.Array:
     """`x ** val`; whole powers up to 64 are computed by multiplication, and half-integer ones with a square root.
 
     Its derivative is 0 everywhere if `val` is 0. A negative base to a power that is not whole gives NaN.
@@ -261,9 +264,9 @@ def pow_scalar(x: Array, /, val: float = 1.0, inplace: Ignored = False) -> jax.A
 
 @op(
     elementwise=True, diagonal=True, linear="together", offset="val", numbers=("val",),
-    from_variables=lambda f, inputs, numbers: sub2(*numbers, *inputs),
+    from_variables=lambda f, inputs, numbers: sub2(*numbers, *inputs), of_variables=lambda x, val: sub2(val, x),
 )  # fmt: skip
-def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+def r_sub_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`val - x`."""
     x, minuend = broadcast_scalar(x, val)
     return lax.sub(minuend, x)
@@ -271,9 +274,9 @@ def r_sub_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
 
 @op(
     elementwise=True, diagonal=True, unbounded=True, numbers=("val",),
-    from_variables=lambda f, inputs, numbers: div2(*numbers, *inputs),
+    from_variables=lambda f, inputs, numbers: div2(*numbers, *inputs), of_variables=lambda x, val: div2(val, x),
 )  # fmt: skip
-def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+def r_div_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`val / x`.
 
     Args:
@@ -284,8 +287,11 @@ def r_div_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.div(dividend, x)
 
 
-@op(elementwise=True, diagonal=True, unbounded=True, numbers=("val",), precision="high")
-def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+@op(
+    elementwise=True, diagonal=True, unbounded=True, numbers=("val",), precision="high",
+    of_variables=lambda x, val: pow2(val, x),
+)  # fmt: skip
+def r_pow_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`val ** x`; its derivative is 0 if `val` is 0, and NaN if `val` is negative.
 
     Args:
@@ -296,13 +302,13 @@ def r_pow_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
     return lax.pow(base, x)
 
 
-@op(elementwise=True, diagonal=True, numbers=("val",))
-def maximum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=lambda x, val: maximum2(x, val))
+def maximum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`max(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.max(*broadcast_scalar(x, val))
 
 
-@op(elementwise=True, diagonal=True, numbers=("val",))
-def minimum_scalar(x: Array, /, val: float = 1.0) -> jax.Array:
+@op(elementwise=True, diagonal=True, numbers=("val",), of_variables=lambda x, val: minimum2(x, val))
+def minimum_scalar(x: Array, /, val: Scalar = 1.0) -> jax.Array:
     """`min(x, val)`, element by element; NaN propagates. Where they are equal the derivative is 1/2."""
     return lax.min(*broadcast_scalar(x, val))

@@ -12,7 +12,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import AnyArray, Array, Variable, composite, op
-from ..graph.arguments import DTypeName, Shape, Size
+from ..graph.arguments import DTypeName, Scalar, Shape, Size
 from ..graph.axes import rowwise
 from ..graph.engine import engine, provide
 from ..graph.leaf import refuse_too_many
@@ -24,7 +24,7 @@ from .movement import broadcast, reshape
 # ---------------------------------------------------------------- creation
 
 
-def filled_like(x: Variable, val: float) -> Variable:
+def filled_like(x: Variable, val: float | Variable) -> Variable:
     """An array of the shape and dtype of `x` filled with `val`: a constant of the graph."""
     return constant(val=val, shape=x.shape, dtype=x.dtype)
 
@@ -58,8 +58,9 @@ def eye_like(x: Array, /, k: int = 0) -> Variable:
 @op(
     fuses="moving", numbers=("val",),
     from_variables=lambda f, inputs, arguments: broadcast(arguments[0], shape=f.specs[0].shape),
+    of_variables=lambda val, shape, dtype: broadcast(in_dtype(val, np.dtype(dtype)), shape=shape),
 )  # fmt: skip
-def constant(val: float = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
+def constant(val: Scalar = 0, shape: Shape = (), dtype: DTypeName = FLOAT32) -> jax.Array:
     """An array filled with one number.
 
     Args:

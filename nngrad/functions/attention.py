@@ -8,7 +8,7 @@ import jax.numpy as jnp
 import numpy as np
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import Share, as_int, coerced
+from ..graph.arguments import Scalar, Share, as_int, coerced
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
 from . import activation, array, comparison, contractions, indexing, linear, movement, reduction, stochastic
@@ -18,7 +18,7 @@ from .query_blocks import ByTarget, by_blocks
 @composite
 def attention(
     query: Array, key: Array, value: Array, mask: Array | None = None, /, causal: bool = False,
-    scale: float | None = None, dropout: Share = 0.0,
+    scale: Scalar | None = None, dropout: Share = 0.0,
 ) -> Variable:
     """`softmax(scale Q K' + mask) V` for each head, in memory linear in the sequence length rather than quadratic.
 

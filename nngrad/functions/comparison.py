@@ -8,6 +8,7 @@ import jax
 from jax import lax
 
 from ..graph import Array, Op, Variable, op
+from ..graph.arguments import Scalar
 from .arithmetic import broadcast_pair, broadcast_scalar, floating
 
 Predicate = Callable[..., jax.Array]
@@ -44,16 +45,14 @@ def _comparison(name: str, compare: Predicate, sign: str) -> tuple[OfTwo, OfNumb
     def predicate(x0: jax.Array, val: float) -> jax.Array:
         return compare(*broadcast_scalar(x0, val))
 
-    def forward(x0: Array, /, val: float = 1.0) -> jax.Array:
+    def forward(x0: Array, /, val: Scalar = 1.0) -> jax.Array:
         return _as_number(predicate(x0, val), x0)
 
     forward.__name__ = f"{name}_scalar"
     forward.__doc__ = f"1 where `x0 {sign} val`, else 0."
-    of_two = f"1 where `x0 {sign} x1`, else 0; broadcast together."
-    return (
-        _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), of_two),
-        op(elementwise=True, diagonal=True, predicate=predicate)(forward),
-    )
+    doc = f"1 where `x0 {sign} x1`, else 0; broadcast together."
+    of_two = _of_two(name, lambda x0, x1: compare(*broadcast_pair(x0, x1)), doc)
+    return of_two, op(elementwise=True, diagonal=True, predicate=predicate, of_variables=of_two)(forward)
 
 
 equal, equal_scalar = _comparison("equal", lax.eq, "==")

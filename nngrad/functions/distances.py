@@ -8,7 +8,7 @@ from typing import Annotated, Any, TypeAlias
 import numpy as np
 
 from ..graph import Array, AsFloats, Variable, as_variable, composite
-from ..graph.arguments import NotNegative, Positive, one_of
+from ..graph.arguments import NotNegativeScalar, PositiveScalar, Scalar, one_of
 from .activation import relu
 from .arithmetic import maximum_scalar
 from .array import cast
@@ -58,7 +58,7 @@ def _difference(x0: Variable, x1: Variable) -> Variable:
 
 
 @composite
-def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce: MeanOrNo = "mean") -> Variable:
+def contrastive(x0: Array, x1: Array, y: Array, /, margin: PositiveScalar = 1, reduce: MeanOrNo = "mean") -> Variable:
     """`(y d^2 + (1 - y) max(margin - d, 0)^2) / 2` for pairs at distance d (Hadsell et al., 2006).
 
     Args:
@@ -79,7 +79,7 @@ def contrastive(x0: Array, x1: Array, y: Array, /, margin: Positive = 1, reduce:
 
 @composite
 def triplet(
-    anchor: Array, positive: Array, negative: Array, /, margin: Positive = 0.2, reduce: MeanOrNo = "mean"
+    anchor: Array, positive: Array, negative: Array, /, margin: PositiveScalar = 0.2, reduce: MeanOrNo = "mean"
 ) -> Variable:
     """`max(|a - p|^2 - |a - n|^2 + margin, 0)` for triplets of samples (Schroff et al., 2015).
 
@@ -117,8 +117,8 @@ def cross_covariance(
 
 @composite
 def discriminative_margin_based_clustering_loss(
-    embeddings: Array, labels: Array, /, delta_v: NotNegative, delta_d: float, max_embedding_dim: int,
-    norm: Annotated[int, one_of(1, 2)] = 1, alpha: float = 1.0, beta: float = 1.0, gamma: float = 0.001,
+    embeddings: Array, labels: Array, /, delta_v: NotNegativeScalar, delta_d: Scalar, max_embedding_dim: int,
+    norm: Annotated[int, one_of(1, 2)] = 1, alpha: Scalar = 1.0, beta: Scalar = 1.0, gamma: Scalar = 0.001,
 ) -> tuple[Variable, Variable, Variable]:
     """Losses that pull the pixels of an instance together and push instances apart (De Brabandere et al., 2017).
 

@@ -19,7 +19,7 @@ from jax.extend.core import Primitive
 from jax.interpreters import ad, batching, mlir
 
 from ..graph import Array, Variable, as_variable, composite, op
-from ..graph.arguments import Probability, Shape, Size, Static, between
+from ..graph.arguments import PositiveScalar, Probability, Shape, Size, between
 from ..graph.leaf import common_floating
 from . import activation, elementwise, movement, slicing
 from .arithmetic import broadcast_pair, floating, widened
@@ -208,7 +208,7 @@ def rand_binomial(n: int = 1, p: float = 0.5, shape: Shape = (), seed: int = -1)
 
 
 @composite
-def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int = -1) -> Variable:
+def rand_gamma(k: PositiveScalar = 0.5, theta: PositiveScalar = 1, shape: Shape = (), seed: int = -1) -> Variable:
     """Samples of the gamma distribution, drawn anew at every `forward()`.
 
     They are differentiated with respect to `k` and `theta`, to any order, where these are Variables: as these change, a
@@ -232,7 +232,7 @@ def rand_gamma(k: Static = 0.5, theta: Static = 1, shape: Shape = (), seed: int 
 
 
 @composite
-def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
+def rand_beta(alpha: PositiveScalar = 0.5, beta: PositiveScalar = 0.5, shape: Shape = (), seed: int = -1) -> Variable:
     """Samples of the beta distribution, drawn anew at every `forward()`.
 
     They are g / (g + h) with samples g and h of gamma distributions. Where `alpha` and `beta` are Variables, they have
@@ -260,10 +260,8 @@ def rand_beta(alpha: Static = 0.5, beta: Static = 0.5, shape: Shape = (), seed: 
 def _parameters(name: str, given: dict[str, Any], shape: Shape) -> tuple[list[Variable], tuple[int, ...]]:
     """The parameters of a distribution as Variables, and the shape of the samples."""
     for argument, value in given.items():
-        if isinstance(value, bool) or not isinstance(value, int | float | Variable):
-            raise TypeError(f"{name}: {argument} must be a number or a Variable, got {value!r}")
-        if not isinstance(value, Variable) and not 0 < value < math.inf:
-            raise ValueError(f"{name}: {argument} must be positive and finite, got {value}")
+        if not isinstance(value, Variable) and value == math.inf:
+            raise ValueError(f"{name}: {argument} must be finite, got {value}")
     dtype = common_floating(given.values())
     found = [v if isinstance(v, Variable) else as_variable(float(v), n, name, dtype) for n, v in given.items()]
     try:

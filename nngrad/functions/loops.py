@@ -6,7 +6,6 @@ steps it takes, and its gradient is a loop over the gradient of its body.
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
@@ -14,7 +13,7 @@ import jax
 import numpy as np
 
 from ..graph import Array, Variable, as_variable, build_options, op, spec_of
-from ..graph.arguments import checked_count
+from ..graph.arguments import as_int, checked_count, coerced
 from ..graph.capture import captured, place_of_function
 from ..graph.leaf import common_floating
 from ..graph.signatures import explained_by_name
@@ -152,10 +151,7 @@ def fori_loop(lower: int, upper: int, body: Callable[[Variable, T], T], init: T)
         TypeError: A bound is not an int, or the carry changes its structure or a dtype.
         ValueError: A carry changes its shape.
     """
-    try:
-        first, end = operator.index(lower), operator.index(upper)
-    except TypeError:
-        raise TypeError(f"fori_loop: lower and upper must be ints, got {lower!r} and {upper!r}") from None
+    first, end = coerced(as_int, lower, "fori_loop: lower"), coerced(as_int, upper, "fori_loop: upper")
     numbers = np.arange(first, max(first, end), dtype=np.int32)
     check_body(body, "body", "fori_loop")
     result: T = scanned(

@@ -10,11 +10,12 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import Array, AsFloats, Variable, composite, op
-from ..graph.arguments import DTypeName, NotNegative, Positive
+from ..graph.arguments import DTypeName, NotNegativeScalar, PositiveScalar
 from ..graph.axes import axis_of, mixes
 from ..graph.spec import FLOAT32
 from . import array, elementwise, movement, reduction
-from .arithmetic import floating, floating_pair, is_floating, widened
+from .activation import relu
+from .arithmetic import floating, floating_pair, is_floating, maximum2, minimum2, widened
 from .moments import accurate
 
 # ---------------------------------------------------------------- classes
@@ -186,8 +187,14 @@ def absolute_error(x0: AsFloats, x1: Array, /) -> jax.Array:
     return lax.abs(lax.sub(*floating_pair(x0, x1)))
 
 
-@op(diagonal=True, broadcasts=True, precision="high")
-def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
+def _huber_loss(x0: Variable, x1: Variable, delta: Variable) -> Variable:
+    d = x0 - x1
+    near = minimum2(maximum2(d, -delta), delta)
+    return near * (2 * d - near)
+
+
+@op(diagonal=True, broadcasts=True, precision="high", of_variables=_huber_loss)
+def huber_loss(x0: AsFloats, x1: Array, /, delta: PositiveScalar = 1.0) -> jax.Array:
     """With `d = x0 - x1`: `d^2` where `|d| < delta`, else `delta (2 |d| - delta)`: twice Huber's loss (1964).
 
     Elementwise, broadcast together. The derivative in `x0` is `2 d`, limited to -2 delta and 2 delta; the second one is
@@ -203,8 +210,11 @@ def huber_loss(x0: AsFloats, x1: Array, /, delta: Positive = 1.0) -> jax.Array:
     return lax.mul(near, lax.sub(lax.mul(size, lax.full_like(size, 2)), near))
 
 
-@op(diagonal=True, broadcasts=True, precision="high")
-def epsilon_insensitive_loss(x0: AsFloats, x1: Array, /, epsilon: NotNegative) -> jax.Array:
+@op(
+    diagonal=True, broadcasts=True, precision="high",
+    of_variables=lambda x0, x1, epsilon: relu(elementwise.abs(x0 - x1) - epsilon),
+)  # fmt: skip
+def epsilon_insensitive_loss(x0: AsFloats, x1: Array, /, epsilon: NotNegativeScalar) -> jax.Array:
     """`max(|x0 - x1| - epsilon, 0)`, elementwise, broadcast together. At `|x0 - x1| = epsilon` the derivative is 0.
 
     Args:

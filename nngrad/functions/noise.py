@@ -11,7 +11,7 @@ from typing import Any
 import jax.numpy as jnp
 
 from ..graph import Array, Variable, composite
-from ..graph.arguments import Positive, as_bool, as_float
+from ..graph.arguments import PositiveScalar, as_bool, as_float
 from ..graph.axes import axis_of
 from ..graph.leaf import as_variables
 from ..graph.signatures import explained_by_name
@@ -64,7 +64,7 @@ def gaussian(
 
 
 @composite
-def gumbel_softmax(log_pi: Array, /, tau: Positive = 0.1, axis: int = 1, seed: int = -1) -> Variable:
+def gumbel_softmax(log_pi: Array, /, tau: PositiveScalar = 0.1, axis: int = 1, seed: int = -1) -> Variable:
     """Relaxed categorical samples, `softmax((log_pi + g) / tau)` with Gumbel noise g (Jang et al., 2017).
 
     Args:

@@ -10,7 +10,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Variable, composite, op
-from ..graph.arguments import one_of
+from ..graph.arguments import Scalar, one_of
 from .arithmetic import broadcast_pair, floating, is_floating, number_pair, widened
 from .array import filled_like
 from .indexing import where
@@ -47,7 +47,7 @@ def isinf(x0: Array, /) -> jax.Array:
 
 
 @composite
-def reset_nan(x0: Array, /, val: float = 0) -> Variable:
+def reset_nan(x0: Array, /, val: Scalar = 0) -> Variable:
     """`x0` with each NaN replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:
@@ -57,7 +57,7 @@ def reset_nan(x0: Array, /, val: float = 0) -> Variable:
 
 
 @composite
-def reset_inf(x0: Array, /, val: float = 0) -> Variable:
+def reset_inf(x0: Array, /, val: Scalar = 0) -> Variable:
     """`x0` with each infinity replaced by `val`. There the gradient is 0, even if the incoming one is NaN or infinite.
 
     Args:

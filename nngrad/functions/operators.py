@@ -142,7 +142,7 @@ def _within_matplotlib() -> bool:
     frame = sys._getframe(1)
     while (name := frame.f_globals.get("__name__", "")).startswith(("numpy", __name__)) and frame.f_back:
         frame = frame.f_back
-    return name.startswith(("matplotlib.", "mpl_toolkits."))
+    return str(name).startswith(("matplotlib.", "mpl_toolkits."))
 
 
 operators: dict[str, Callable[..., Any]] = {

@@ -16,7 +16,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import AnyShape, Array, Variable, composite, op
-from ..graph.arguments import Size
+from ..graph.arguments import Scalar, Size
 from ..graph.axes import AxisMap, axis_of
 from . import array, control, movement, slicing
 from .arithmetic import alike
@@ -195,7 +195,7 @@ def bool_scatter(input: Array, mask: AnyShape, output: Array | None = None, /) -
 
 
 @composite
-def bool_fill(data: AnyShape, mask: Array, /, value: float = 0) -> Variable:
+def bool_fill(data: AnyShape, mask: Array, /, value: Scalar = 0) -> Variable:
     """`data` with `value` where `mask` is not 0; the gradient there is 0.
 
     Args:

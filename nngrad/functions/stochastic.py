@@ -17,7 +17,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Floats, Variable, composite, op
-from ..graph.arguments import DTypeName, Probability, Shape, Share, Size
+from ..graph.arguments import DTypeName, Probability, Scalar, Shape, Share, Size
 from ..graph.leaf import drawn_leaf
 from ..graph.spec import FLOAT32, spec_of
 from ..random import key_source
@@ -74,9 +74,14 @@ def bernoulli(key: Array, /, p: Probability = 0.5, shape: Shape = (), dtype: DTy
     return lax.convert_element_type(hit, dtype)
 
 
-@op
+def _uniform(key: Variable, low: Any, high: Any, shape: Shape) -> Variable:
+    y: Variable = low + (high - low) * uniform(key, shape=shape)
+    return y
+
+
+@op(of_variables=_uniform)
 @by_position
-def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -> jax.Array:
+def uniform(key: Array, /, low: Scalar = 0, high: Scalar = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, uniform in [low, high), determined by `key`.
 
     Args:
@@ -95,9 +100,14 @@ def uniform(key: Array, /, low: float = 0, high: float = 1, shape: Shape = ()) -
     return lax.clamp(np.float32(low), y, last)
 
 
-@op
+def _normal(key: Variable, mu: Any, sigma: Any, shape: Shape) -> Variable:
+    y: Variable = mu + sigma * normal(key, shape=shape)
+    return y
+
+
+@op(of_variables=_normal)
 @by_position
-def normal(key: Array, /, mu: float = 0, sigma: float = 1, shape: Shape = ()) -> jax.Array:
+def normal(key: Array, /, mu: Scalar = 0, sigma: Scalar = 1, shape: Shape = ()) -> jax.Array:
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, determined by `key`.
 
     Args:
@@ -207,7 +217,7 @@ def dropout(x: Floats, /, p: Share = 0.5, seed: int = -1) -> Variable:
 
 
 @composite
-def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1) -> Variable:
+def rand(low: Scalar = 0, high: Scalar = 1, shape: Shape = (), seed: int = -1) -> Variable:
     """float32 samples, uniform in [low, high), drawn anew at every `forward()`.
 
     Args:
@@ -217,7 +227,7 @@ def rand(low: float = 0, high: float = 1, shape: Shape = (), seed: int = -1) -> 
 
 
 @composite
-def randn(mu: float = 0, sigma: float = 1, shape: Shape = (), seed: int = -1) -> Variable:
+def randn(mu: Scalar = 0, sigma: Scalar = 1, shape: Shape = (), seed: int = -1) -> Variable:
     """float32 samples, normal with mean `mu` and standard deviation `sigma`, drawn anew at every `forward()`.
 
     Args:

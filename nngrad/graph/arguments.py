@@ -13,7 +13,7 @@ import operator
 from collections.abc import Callable, Iterable, Sequence
 from fractions import Fraction
 from types import NoneType, UnionType
-from typing import Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
+from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
 
 import numpy as np
 from jax import lax
@@ -21,6 +21,7 @@ from jax.typing import DTypeLike
 
 from .ndarray import checked_shape
 from .spec import DType, dtype_of
+from .variable import Variable
 
 
 class Range(NamedTuple):
@@ -65,6 +66,17 @@ MatmulPrecision: TypeAlias = Annotated[
     str, one_of("default", "high", "highest", *[preset.name for preset in lax.DotAlgorithmPreset])
 ]
 
+
+_OR_VARIABLE = "or a Variable"
+if TYPE_CHECKING:
+    Scalar: TypeAlias = float | Any
+    PositiveScalar: TypeAlias = float | Any
+    NotNegativeScalar: TypeAlias = float | Any
+else:
+    Scalar = Annotated[float, _OR_VARIABLE]
+    """A number, or a Variable that broadcasts with the inputs, by which the function is differentiated too."""
+    PositiveScalar = Annotated[float, _POSITIVE, _OR_VARIABLE]
+    NotNegativeScalar = Annotated[float, _NOT_NEGATIVE, _OR_VARIABLE]
 
 T = TypeVar("T")
 Coercer: TypeAlias = Callable[[Any], Any]
@@ -131,8 +143,18 @@ Static: TypeAlias = Annotated[Any, "static"]
 """Any hashable value."""
 
 
+def refuse_variable(value: Any, wanted: str) -> None:
+    """Raise the TypeError of a check that wants something else than a Variable, if `value` is one."""
+    if isinstance(value, Variable):
+        raise TypeError(
+            f"{wanted}, not a Variable: its present value would become a constant, which has no gradient. If that is "
+            "meant, give x.d.item()"
+        )
+
+
 def as_float(value: Any) -> float:
     """A real number as a Python float."""
+    refuse_variable(value, "a number")
     if isinstance(value, int | float | np.integer | np.floating) or _is_real_scalar(value):
         result = float(value)
         # One object for every NaN; otherwise no two structures that contain a NaN would be equal.
@@ -158,6 +180,7 @@ def as_static_float(value: Any) -> float:
 
 def as_int(value: Any) -> int:
     """A whole number that fits into 64 bits, as a Python int."""
+    refuse_variable(value, "an int")
     if isinstance(value, bool | np.bool_):
         raise TypeError("an int")
     try:
@@ -181,7 +204,7 @@ def coerced(coerce: Callable[[Any], T], value: Any, name: str) -> T:
 def checked_count(value: Any, name: str, least: int = 1, others: str = "") -> int:
     """`value` as an int of at least `least`. Messages begin with `name`, and mention `others` as also accepted."""
     try:
-        number = None if isinstance(value, bool) else operator.index(value)
+        number = None if isinstance(value, bool | Variable) else operator.index(value)
     except TypeError:
         number = None
     if number is None:
@@ -302,7 +325,8 @@ def as_number(value: Any) -> PythonNumber:
 
 def as_static(value: Any) -> Any:
     """Any hashable value; lists become tuples."""
-    if isinstance(value, list):
+    refuse_variable(value, "hashable")
+    if isinstance(value, list | tuple):
         value = tuple(as_static(v) for v in value)
     try:
         hash(value)
@@ -332,19 +356,19 @@ COERCERS: dict[Any, Coercer] = {
 def coercer_of(annotation: Any, op: str, name: str, static: bool = True) -> Coercer:
     """The check for an argument annotated with `annotation`; its messages name the op and the argument. `static`
     arguments become part of the graph's structure."""
-    within, annotation = range_of(annotation), without_range(annotation)
+    within, or_variable, annotation = range_of(annotation), may_be_variable(annotation), without_range(annotation)
     kinds = get_args(annotation) if is_union(annotation) else (annotation,)
     optional = NoneType in kinds
     (kind,) = [k for k in kinds if k is not NoneType]
     coerce = as_static_float if kind is float and static else COERCERS[kind]
 
     def check(value: Any) -> Any:
-        if value is None and optional:
-            return None
+        if (value is None and optional) or (or_variable and not static and isinstance(value, Variable)):
+            return value
         try:
             result = coerce(value)
         except (TypeError, ValueError) as error:
-            wanted = f"{error}{' or None' if optional else ''}"
+            wanted = f"{error}{' or a Variable' * or_variable}{' or None' * optional}"
             raise base_of(error)(f"{op}: argument {name!r} must be {wanted}, got {value!r}") from None
         except OverflowError:
             raise ValueError(f"{op}: argument {name!r} is too large: {value!r}") from None
@@ -364,7 +388,14 @@ def text_of_kind(annotation: Any) -> Any:
     """The type that a caller may pass for an argument with this annotation, without its kind."""
     if is_union(annotation):
         return functools.reduce(operator.or_, [text_of_kind(each) for each in get_args(annotation)])
-    return get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    kind = get_args(annotation)[0] if get_origin(annotation) is Annotated else annotation
+    return kind | Variable if may_be_variable(annotation) else kind
+
+
+def may_be_variable(annotation: Any) -> bool:
+    """Whether an argument with this annotation may be a Variable in place of a number."""
+    kinds = get_args(annotation) if is_union(annotation) else (annotation,)
+    return any([get_origin(kind) is Annotated and _OR_VARIABLE in get_args(kind) for kind in kinds])
 
 
 def range_of(annotation: Any) -> Range | None:
@@ -377,8 +408,12 @@ def range_of(annotation: Any) -> Range | None:
 
 
 def without_range(annotation: Any) -> Any:
-    """An annotation without its range."""
-    return text_of_kind(annotation) if range_of(annotation) else annotation
+    """An annotation without its range, of a number only."""
+    if not range_of(annotation) and not may_be_variable(annotation):
+        return annotation
+    if is_union(annotation):
+        return functools.reduce(operator.or_, map(without_range, get_args(annotation)))
+    return get_args(annotation)[0]
 
 
 def one_per_input(check: Coercer, op: str, name: str) -> Callable[[Any, int], Any]:

@@ -20,6 +20,8 @@ from collections.abc import Callable, Container, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
+from .arguments import as_int, coerced
+
 if TYPE_CHECKING:
     from .function import Function
 
@@ -324,6 +326,8 @@ def axes_of(axis: int | Sequence[int] | None, ndim: int, name: str = "axis") -> 
 
 def axis_of(axis: int, ndim: int, name: str = "axis") -> int:
     """The axis that `axis` names in an array of `ndim` axes, as a non-negative number."""
+    if axis.__class__ is not int:
+        axis = coerced(as_int, axis, name)
     if not -ndim <= axis < ndim:
         raise ValueError(f"{name} {axis} is out of range for an array of {ndim} axes")
     return axis % ndim

@@ -148,6 +148,9 @@ class RunFacts:
     by_index: Callable[..., Any] | None = None
     """For an op with a `key`, and perhaps the `shape` of its result: the same forward, where indices in the key may
     also be zero-dimensional arrays. Graphs that differ only in them share an executable if they are few."""
+    of_variables: Callable[..., Variable] | None = None
+    """The function composed of others, of its inputs and static arguments in order, for callers that give Variables for
+    static arguments annotated as `Scalar`."""
     from_variables: Callable[[Function, tuple[Variable, ...], tuple[Any, ...]], Variable] | None = None
     """Computes the same with zero-dimensional Variables for some of `numbers`: `from_variables(f, inputs, arguments)`.
     So a derivative need not be emitted again for each number."""

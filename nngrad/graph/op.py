@@ -115,7 +115,26 @@ class Op(Facts, Generic[P, R]):
             misspelt = no_such_argument(self.name, kwargs, self.__signature__.parameters)
             if misspelt is not None:
                 raise misspelt from None
-            raise
+            given = self._given_variables(args, kwargs)
+            if given is None:
+                raise
+        assert self.of_variables is not None
+        result: R = self.of_variables(*given)  # type: ignore[assignment]
+        return result
+
+    def _given_variables(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any] | None:
+        """The inputs and static arguments of a call in which Variables stand for numbers; None for other calls."""
+        if self.of_variables is None:
+            return None
+        try:
+            bound = self.__signature__.bind(*args, **kwargs)
+        except TypeError:  # the error of the call
+            return None
+        bound.apply_defaults()
+        inputs, numbers = ([bound.arguments[n] for n in names] for names in (self.input_names, self.argument_names))
+        if not any([isinstance(v, Variable) for v in numbers]):
+            return None
+        return [*as_variables(inputs, self.input_names, self.name), *numbers]
 
     def infer(self, inputs: tuple[Variable, ...], arguments: tuple[Any, ...]) -> tuple[Spec, ...]:
         """Shape and dtype of each output, by tracing `forward` on abstract arrays; cached."""

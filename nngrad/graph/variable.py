@@ -376,7 +376,7 @@ class Variable(ShownVariable, Operators, Links):
         return _leaf_again, (self.cell, self._grad, self._need_grad, self.name, self.persistent)
 
 
-class _ForNumPy(np.ndarray):  # type: ignore[type-arg]
+class _ForNumPy(np.ndarray[Any, Any]):
     """The value of a Variable where NumPy asks for a dtype.
 
     `np.asarray`, `np.array` and assignments to arrays take the elements. `array.dot(variable)`, which asks no

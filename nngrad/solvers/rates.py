@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import jax
 import numpy as np
 
+from ..graph import Variable
 from ..graph.spec import x64_if
 
 
@@ -52,7 +53,7 @@ def schedule_of(rate: Any) -> Callable[[int], Any] | None:
 def as_real(value: Any, name: str) -> float:
     """`value` as a float."""
     try:
-        if not isinstance(value, bool):
+        if not isinstance(value, bool | Variable):  # a Variable would be read only once
             return float(value)
     except (TypeError, ValueError):
         pass
