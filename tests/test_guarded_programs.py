@@ -103,3 +103,36 @@ def test_finite_where_jax_is_not(function: Function, expected: Function) -> None
     assert not np.isfinite(theirs).all()
     np.testing.assert_allclose(ours[positive], expected(X[positive]))
     np.testing.assert_array_equal(ours[~positive], 0)
+
+
+def test_a_masked_pair_energy_to_third_order() -> None:
+    """Pairs of a particle with itself are removed by a selection, and what they made is replaced by numbers."""
+
+    def energy(positions: Any) -> Any:
+        squares = jnp.sum((positions[:, None] - positions[None]) ** 2, -1)
+        r = jnp.where(squares > 0, jnp.sqrt(jnp.where(squares > 0, squares, 0)), 0)
+        scale = jnp.where(r < 2, 1.0, 0.5 * r)
+        return jnp.sum(jnp.nan_to_num(scale * jnp.nan_to_num((1 / r) ** 2)) * (1 - jnp.eye(2)))
+
+    def third(transforms: Any, x: Any, v: Any) -> Any:
+        return transforms.grad(lambda x: jnp.sum(v * transforms.jvp(transforms.grad(energy), (x,), (v,))[1]))(x)
+
+    with jax.enable_x64(True):
+        x, v = jnp.array([[0.1, 0.2], [0.9, 0.7]]), jnp.array([[0.3, -0.2], [0.5, 1.0]])
+        np.testing.assert_allclose(third(nj, x, v), third(jax, x, v), rtol=1e-9)
+
+
+def test_a_mask_of_edges_is_broadcast() -> None:
+    """Features of edges, of which the last is padding, of length 0."""
+    target, source = np.array([1, 2, 0, 0]), np.array([0, 1, 2, 0])
+
+    def loss(x: Any, mask: Any, edges: slice) -> Any:
+        vectors = x[target[edges]] - x[source[edges]]
+        lengths = jnp.sqrt((vectors**2).sum(1))[:, None]
+        features = vectors / lengths + jnp.exp(-((lengths - jnp.arange(2.0)) ** 2))
+        return jnp.sum(jnp.where(mask[edges, None], features, 0) ** 3)
+
+    with jax.enable_x64(True):
+        x, mask = jnp.array([[0.1, 0.2], [0.9, 0.7], [-0.4, 0.5]]), jnp.asarray(target != source)
+        ours = nj.hessian(lambda x: loss(x, mask, slice(4)))(x)
+        np.testing.assert_allclose(ours, jax.hessian(lambda x: loss(x, mask, slice(3)))(x), rtol=1e-9, atol=1e-12)

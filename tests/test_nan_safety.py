@@ -348,6 +348,61 @@ def test_an_infinite_gradient_at_one_extremum(reduction: Any) -> None:
     np.testing.assert_array_equal(nn.grad([F.sqrt(reduction(x))], [x])[0].d, [INF, 0])
 
 
+SMOOTH = [
+    F.exp, F.sqrt, F.log, F.cos, F.sin, F.tanh, F.sigmoid, F.softplus, F.erf, F.atan, F.swish, F.gelu, F.asinh, F.elu,
+    F.log_sigmoid, F.square, F.lgamma, lambda v: F.sin(v) / v,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("hidden", [INF, NAN])
+def test_infinite_and_missing_values_behind_a_selection(hidden: float) -> None:
+    """Of a bounded function, too, the derivative at NaN is NaN, and at infinity it may be 0 times infinity."""
+    x = Variable.from_numpy_array(np.array([0.5, hidden]), need_grad=True)
+    g = t = F.where(x < 1, F.add_n(*[f(x) for f in SMOOTH]), F.zeros_like(x))
+    for _ in range(3):
+        (g,) = nn.grad(F.sum(g), x)
+        (t,) = nn.jvp(t, x, np.ones(2))
+        assert g.d[1] == t.d[1] == 0
+        np.testing.assert_allclose(g.d[0], t.d[0], rtol=1e-12)
+
+
+TAKEN = np.array([True, True, False])
+
+
+@pytest.mark.parametrize("condition", [
+    TAKEN, TAKEN[:, None], np.repeat(TAKEN[:, None], 4, 1),
+    lambda: F.broadcast(Variable.from_numpy_array(TAKEN[:, None]), (3, 4)),
+], ids=["rows", "column", "repeated", "broadcast"])  # fmt: skip
+@pytest.mark.parametrize("f", [
+    lambda r: F.exp(-((r - np.arange(4.0)) ** 2)),
+    lambda r: F.softmax(r * np.arange(4.0), axis=1),
+    lambda r: F.stack(*[(i + 1) * F.concatenate(r, F.sin(r), axis=1)[:, i % 2] for i in range(4)], axis=1),
+], ids=["radial", "softmax", "columns"])  # fmt: skip
+def test_conditions_that_are_repeated(f: Callable[[Variable], Variable], condition: Any) -> None:
+    """Rows that are hidden, one of length 0, in whichever form the condition is: a distance has no derivative there."""
+
+    def gradients(x: Variable, condition: Any) -> list[np.ndarray]:
+        y = F.where(condition, f(F.sqrt(F.sum(x * x, axis=1, keepdims=True))), 0)
+        (g,) = nn.grad(F.sum(y * y), x)
+        return [g.d, nn.grad(F.sum(g * g), x)[0].d]
+
+    points = np.array([[3.0, 4.0], [0.3, -0.2], [0.0, 0.0]])
+    found = gradients(Variable.from_numpy_array(points), condition() if callable(condition) else condition)
+    expected = gradients(Variable.from_numpy_array(points[:2]), TAKEN[:2])
+    for g, without in zip(found, expected, strict=True):
+        np.testing.assert_allclose(g, [*without, np.zeros(2)], rtol=1e-9)
+
+
+def test_one_function_behind_two_selections() -> None:
+    """Its gradient is hidden where both are."""
+    x = Variable.from_numpy_array(np.array([-1.0, 0.0, 0.5, 4.0]))
+    root = F.sqrt(x)
+    y = F.where(x > 0, root, 0) + F.where(x > 1, 2 * root, 0)
+    (g,) = nn.grad(y, x)
+    np.testing.assert_allclose(g.d, [0, 0, 0.5**0.5, 0.75])
+    np.testing.assert_allclose(nn.grad(g, x)[0].d, [0, 0, -(0.5**0.5), -3 / 32])
+
+
 # ---------------------------------------------------------------- what it costs
 
 

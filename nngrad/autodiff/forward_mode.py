@@ -160,7 +160,7 @@ class Pushforward:
             gxs = self.reverse.pulled(f, marks, outputs, live, {})
             builder.order = order
             pairs = [
-                (in_form_of(x.spec, gx), t)
+                (in_form_of(x, gx, True), t)
                 for x, gx, t in zip(f.inputs, gxs, ts, strict=True)
                 if gx is not None and t is not None
             ]

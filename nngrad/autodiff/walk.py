@@ -86,7 +86,7 @@ class Grad:
     ) -> list[Variable]:
         """The gradients, from the functions on some path, by ascending rank, and the ids of the Variables there."""
         keep, outer = watched(), builder.call
-        masked_from = min([f.rank for f in path if f.op.unbounded], default=math.inf)
+        masked_from = min([f.rank for f in path if not f.op.linear or f.op.unbounded], default=math.inf)
         arrived: Gradients = {}
         for y, seed in zip(outputs, seeds, strict=True):
             if id(y) in active:
@@ -99,10 +99,11 @@ class Grad:
             gys = self.arrived_at(f, arrived)
             if gys is not None:
                 builder.call = outer or RuleCall(f, gys, keep)  # a rule that calls `grad` is still one rule
-                gxs = self.pulled(f, gys, outputs, active, arrived, f.rank >= masked_from)
+                masked = f.rank >= masked_from
+                gxs = self.pulled(f, gys, outputs, active, arrived, masked)
                 for x, gx in zip(f.inputs, gxs, strict=True):
                     if gx is not None and id(x) in active and x.spec.differentiable and not is_zero(gx):
-                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x.spec, gx))
+                        arrived.setdefault(id(x), []).append(gx if gx.spec is x.spec else in_form_of(x, gx, masked))
                 builder.call = outer
         if self.retained is not None:
             on_the_way = {id(y): y for f in path for y in f.outputs} | {id(x): x for x in (*outputs, *inputs)}
@@ -304,11 +305,11 @@ def check_gradients(f: Function, gxs: Sequence[Any]) -> None:
             raise ValueError(f"{f.op.name}: its rule must return shape {x.shape} for {what}, got shape {gx.shape}")
 
 
-def in_form_of(spec: Spec, gx: Variable) -> Variable:
-    """`gx` in the shape and dtype of `spec`: a broadcasting op's gradient is summed over the broadcast axes."""
-    if gx.shape != spec.shape:
-        gx = reduced(gx, spec.shape)
-    return in_dtype(gx, spec.dtype)
+def in_form_of(x: Variable, gx: Variable, masked: bool) -> Variable:
+    """`gx` in the shape and dtype of `x`: a broadcasting op's gradient is summed over the broadcast axes."""
+    if gx.shape != x.shape:
+        gx = reduced(gx, x.shape, masked and x.parent is not None)
+    return in_dtype(gx, x.spec.dtype)
 
 
 def described_path(outputs: Sequence[Variable], target: Function) -> str:

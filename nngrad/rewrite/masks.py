@@ -10,14 +10,22 @@ Mathematically the two sides are equal. In floating point they differ where the 
 masked place: on the left it is multiplied by 0, which makes NaN, on the right it is not selected. So the right side is
 emitted, and `where(x > 0, sqrt(x), 0)` has the gradient 0 wherever x is not positive. This holds at every order, and in
 forward mode too, which is the transpose of a gradient: there sqrt(relu(x)) would go wrong. The masked places stay the
-same, though rule(g) may have more axes than g, as a product with a larger factor has. Sums, means, broadcasting and
-reshaping let masks through as far as the condition can be reshaped accordingly.
+same, though rule(g) may have more axes than g, as a product with a larger factor has.
 
-Masks are moved only on the way to a function that may have such a derivative, and no more than a few at a time.
+Functions that mix or move elements let masks through as well. Where the condition only needs to be reshaped, it is.
+Otherwise an element of the input is masked if all elements of the output that depend on it are. For a linear function
+with coefficients that are not negative, `rule(c)` is 0 just there. For other functions it suffices that the condition
+fails everywhere along the axes that are mixed. The mask on the output then stays, within the one on the input. This
+takes more functions, so it is done for conditions that the user's program contains, and not for those of rules. In the
+same way, the sum of gradients behind different masks is masked where all of them are.
+
+Masks are moved only on the way to a product or a function that is not linear: the derivative of any other is finite,
+whatever its input. No more than a few are moved at a time.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -31,6 +39,7 @@ from ..graph import Function, Op, Variable, apply, build_options
 from ..graph.thresholds import MOST_MASKS
 from .builder import Number, declared
 from .numbers import WITH_NUMBERS, as_multiple, is_zero
+from .sums import SUMS, summands
 
 
 def takes_gradients(op: Op) -> bool:
@@ -50,6 +59,22 @@ class Mask:
     """The axes of the gradient that the condition's axes correspond to, counted from the last: the condition does not
     determine them, and the gradient put behind the mask may have more axes than the one taken out."""
     holding: bool
+
+    @property
+    def chooses(self) -> Variable:
+        """A number for each element of the condition: 0 where nothing passes, else positive."""
+        f = self.condition.parent
+        if not self.holding:
+            return F.logical_not(self.condition)  # type: ignore[no-any-return]
+        if f is not None and f.op.predicate is not None:
+            return self.condition
+        return F.not_equal_scalar(self.condition, val=0.0)  # type: ignore[no-any-return]
+
+    def over(self, shape: tuple[int, ...]) -> Variable:
+        """`chooses`, reshaped to as many axes as `shape` has; they have its sizes or 1."""
+        sizes = dict(zip(self.axes, self.condition.shape, strict=True))
+        y: Variable = F.reshape(self.chooses, shape=tuple([sizes.get(a, 1) for a in range(-len(shape), 0)]))
+        return y
 
     @property
     def key(self) -> tuple[Any, ...]:
@@ -72,13 +97,35 @@ def unshaped(condition: Variable) -> Variable:
     return condition
 
 
+def mask_of(chooses: Variable) -> Mask:
+    """The mask that is 0 where `chooses` is."""
+    return Mask(chooses, tuple(range(-chooses.ndim, 0)), True)
+
+
+def is_users(condition: Variable) -> bool:
+    """Whether a condition is part of the user's program, or derived from one that is, and not made by a rule."""
+    f = condition.parent
+    while f is not None and f.order and f.inputs and (f.op.predicate is None or f.op in _CONNECTIVES):
+        f = f.inputs[0].parent
+    return f is None or not f.order
+
+
+_CONNECTIVES = frozenset({F.not_equal_scalar, F.logical_not, F.logical_and, F.logical_or})
+
+
 def may_be_masked(g: Variable) -> bool:
     """Whether `g` may be behind a mask, or be a multiple of such a gradient: in canonical form numbers stand outside of
     selections."""
     f = g.parent
     if f is not None and f.inputs and f.op in WITH_NUMBERS:
         f = f.inputs[0].parent
-    return f is not None and f.op.selects
+    return f is not None and (f.op.selects or (f.op in SUMS and _is_sum_of_masked(f)))
+
+
+def _is_sum_of_masked(f: Function) -> bool:
+    """Whether an emitted sum begins with a term behind a mask of the user's."""
+    first = f.inputs[0].parent
+    return f.order > 0 and len(f.inputs) > 1 and first is not None and first.op.selects and is_users(first.inputs[0])
 
 
 def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
@@ -87,7 +134,11 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
     factor: Number = 1
     while len(masks) < MOST_MASKS:
         number, selection = as_multiple(g)
-        if selection is None or selection.parent is None or not selection.parent.op.selects or _switched_off():
+        if selection is None or selection.parent is None or _switched_off():
+            break
+        if not selection.parent.op.selects:
+            if selection.parent.op in SUMS and _is_sum_of_masked(selection.parent):
+                masks += _shared_by_terms(selection, selection.parent)
             break
         condition, yes, no = selection.parent.inputs
         holding = is_zero(no)
@@ -97,6 +148,20 @@ def masks_of(g: Variable) -> tuple[list[Mask], Variable]:
         masks.append(Mask(condition, condition_axes(condition.shape, g.shape), holding))
         g, factor = inner, factor * number
     return masks, g if factor == 1 else F.linear_combination(g, coefficients=(factor,))
+
+
+def _shared_by_terms(g: Variable, f: Function) -> list[Mask]:
+    """The mask of `g`, an emitted sum by `f`, if its terms are all behind masks of the user's."""
+    summed = summands(f.op, f.inputs, f.arguments)
+    if summed is None or summed[1]:
+        return []
+    terms = []
+    for x, _ in summed[0]:
+        masks = [mask for mask in masks_of(x)[0] if is_users(mask.condition)] if x.shape == g.shape else []
+        if not masks:
+            return []
+        terms.append(_together(masks, g.shape))
+    return [mask_of(functools.reduce(F.logical_or, terms))]
 
 
 def _switched_off() -> bool:
@@ -129,17 +194,55 @@ def through_masks(rule: Rule, f: Function, gys: Sequence[Variable]) -> Any:
     if len(gys) > 1 or not may_be_masked(gy) or not rule.exact:
         return rule.function(f, *gys)
     masks, inner = masks_of(gy)
+    moved: list[list[Mask]] = [[] for _ in f.inputs]
     if not f.op.diagonal:
         carried = [(mask, _carried(mask, f)) for mask in masks]
         masks = [after for _, after in carried if after is not None]
-        inner = behind([before for before, after in carried if after is None], inner)
-    if not masks:
+        within = [before for before, after in carried if after is None]
+        inner = behind(within, inner)
+        moved = _moved(rule, f, [mask for mask in within if is_users(mask.condition)]) or moved
+    if not masks and not any(moved):
         return rule.function(f, gy)
     gxs = rule.function(f, inner)
     several = gxs if isinstance(gxs, tuple | list) else (gxs,)
     if f.op.diagonal and any([isinstance(gx, Variable) and gx.shape != gy.shape for gx in several]):
         return rule.function(f, gy)  # it was summed to the shape of a broadcast input, along which masks differ
-    return [_put_back(masks, gx, inner, gy) for gx in several]
+    every = [*moved, *[[] for _ in several[len(moved) :]]]  # a user's rule may return too many, which is reported later
+    return [_put_back([*masks, *own], gx, inner, gy) for gx, own in zip(several, every, strict=False)]
+
+
+def _moved(rule: Rule, f: Function, masks: list[Mask]) -> list[list[Mask]] | None:
+    """The masks on the gradients of the inputs of `f`, which is not diagonal, that follow from `masks` on that of its
+    output together: what no chosen element depends on is masked. None if nothing follows."""
+    op, shape = f.op, f.specs[0].shape
+    if not masks or op.axes is None:
+        return None
+    chooses = _together(masks, shape)
+    if op.linear in (True, "together") and (op in _ADDING or op.view or op.axes.adds or op.update_keys is not None):
+        counts = rule.function(f, F.broadcast(chooses, shape=shape))
+        several = counts if isinstance(counts, tuple | list) else (counts,)
+        return [[] if c is None else [mask_of(c)] for c in several]
+    if len(f.inputs) != 1 or op.axes.before is not None:
+        return None
+    (places,) = op.axes.places(f)
+    after = _carried(mask_of(_any(chooses, [b for b in range(len(shape)) if b not in places])), f)
+    return None if after is None else [[after]]
+
+
+_ADDING = frozenset({F.transpose, F.broadcast, F.flip, F.take_slices, F.take_points, F.put_points})
+"""Linear ops that move, repeat or add elements."""
+
+
+def _together(masks: Sequence[Mask], shape: tuple[int, ...]) -> Variable:
+    """A number for each element of an array of this shape: 0 where some mask is."""
+    return functools.reduce(F.logical_and, [mask.over(shape) for mask in masks])
+
+
+def _any(chooses: Variable, axes: Sequence[int]) -> Variable:
+    """Whether anything is chosen along `axes`, which stay with size 1."""
+    axes = [a for a in axes if chooses.shape[a] != 1]
+    y: Variable = F.sum(chooses, axis=tuple(axes), keepdims=True) if axes else chooses
+    return y
 
 
 def _put_back(masks: list[Mask], gx: Any, inner: Variable, gy: Variable) -> Any:
@@ -178,15 +281,22 @@ def summed(gradients: list[Variable], add: Callable[[list[Variable]], Variable])
     return behind([mask for mask in taken[0][0] if mask.key in shared], add(inner))
 
 
-def reduced(gx: Variable, shape: tuple[int, ...]) -> Variable:
-    """`gx` summed to `shape`; masks that are constant along the summed axes stay outermost."""
+def reduced(gx: Variable, shape: tuple[int, ...], masked: bool = False) -> Variable:
+    """`gx` summed to `shape`; masks that are constant along the summed axes stay outermost. With `masked`, so does one
+    where the others leave nothing to sum."""
     masks, inner = masks_of(gx)
     outer = [mask for mask in masks if _fits(mask.condition.shape, gx.shape, shape)]
+    inside = [mask for mask in masks if mask not in outer]
+    within = [mask for mask in inside if is_users(mask.condition)] if masked else []
+    if within:
+        chooses = _together(within, gx.shape)
+        lead = len(gx.shape) - len(shape)
+        sizes = [1 if s == 1 else c for c, s in zip(chooses.shape[lead:], shape, strict=True)]
+        outer.append(mask_of(F.sum_to(chooses, shape=tuple(sizes))))
     if not outer:
         y: Variable = F.sum_to(gx, shape=shape)
         return y
-    inner = behind([mask for mask in masks if mask not in outer], inner)
-    return behind(outer, F.sum_to(inner, shape=shape))
+    return behind(outer, F.sum_to(behind(inside, inner), shape=shape))
 
 
 def _fits(condition: tuple[int, ...], full: tuple[int, ...], shape: tuple[int, ...]) -> bool:
