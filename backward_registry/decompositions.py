@@ -1,11 +1,14 @@
-"""Backward rules of cofactors and pseudoinverses. `spectra.py` has those of the ops behind decompositions."""
+"""Backward rules of cofactors, exponentials and pseudoinverses.
+
+`spectra.py` has those of the ops behind decompositions.
+"""
 
 from __future__ import annotations
 
 import nngrad.functions as F
 from nngrad.graph import Function, Variable
 
-from .linear import product
+from .linear import product, transposed
 from .rules import backward
 
 
@@ -30,3 +33,11 @@ def batch_pinv_backward(f: Function, gy: Variable) -> Variable:
     of_columns = below - product(x, product(p, below))  # 0 where all rows are independent
     of_rows = beside - product(product(beside, p), x)  # 0 where all columns are
     return of_columns + of_rows - by_inverse
+
+
+@backward(F.batch_expm)
+def batch_expm_backward(f: Function, gy: Variable) -> tuple[Variable, ...]:
+    """A symmetric multilinear form, adjoint to that of transposed matrices: each gradient has gy as a direction"""
+    x, *directions = [transposed(each) for each in f.inputs]
+    others = [directions, *[directions[:i] + directions[i + 1 :] for i in range(len(directions))]]
+    return tuple([F.batch_expm(x, *rest, gy) for rest in others])

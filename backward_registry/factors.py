@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 import nngrad.functions as F
 from nngrad.functions.factors import differentiated_if, lu_decomposition, lu_factor, lu_solve, solve_triangle, tall_qr
 from nngrad.functions.operands import Operand, reshaped, size_of
-from nngrad.graph import Function, Variable, apply
+from nngrad.graph import Function, Variable, apply, as_variable
 
 from .batching import batched
 from .linear import product, transposed
@@ -26,9 +28,14 @@ non_differentiable(lu_factor)  # what solves with the factors depend on, their r
 @backward(lu_decomposition)
 def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variable) -> Variable:
     """a[permutation] = l u: ga[permutation] = inv(l') (lower(l' g) + upper(g u')) inv(u'), the lower part without the
-    diagonal"""
+    diagonal. Matrices that are not square are those that the missing rows or columns of the identity complete"""
     lu, _pivots, permutation = f.outputs
-    n = lu.shape[-1]
+    m, n = lu.shape[-2:]
+    if m != n:
+        size = max(m, n)
+        missing = np.diag(np.arange(size) >= min(m, n)).astype(lu.dtype)
+        lu, g = (F.pad(each, (0, size - m, 0, size - n)) for each in (lu, g))
+        lu = lu + as_variable(missing)
     u = F.trilu(lu, k=0, upper=True)
     below = F.trilu(lu, k=-1, upper=False)
     own = F.trilu(g, k=-1, upper=False)
@@ -36,6 +43,7 @@ def lu_decomposition_backward(f: Function, g: Variable, _: Variable, __: Variabl
     inner = F.trilu(moved, k=-1, upper=False) + F.trilu(product(g, u, False, True), k=0, upper=True)
     left = solve_triangle(inner, lu, lower=True, transposed=True, unit_diagonal=True)
     turned = transposed(solve_triangle(transposed(left), lu, lower=False))
+    turned = turned if m == n else turned[..., :m, :n]
     order = F.reshape(F.argsort(permutation, axis=-1), shape=(*permutation.shape, 1))
     return F.take_along_axis(turned, F.broadcast(order, shape=(*permutation.shape, n)), axis=-2)
 

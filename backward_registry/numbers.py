@@ -9,4 +9,4 @@ gradients(
     F.mod2, "dy/dx0 = 1, dy/dx1 = -q where y = x0 - q x1 and q is whole",
     lambda gy, x0, x1: (gy, -gy * F.whole_quotient(x0, x1)),
 )  # fmt: skip
-non_differentiable(F.whole_quotient, F.bit_shift)
+non_differentiable(F.whole_quotient, F.gcd, F.lcm, F.bit_shift)

@@ -252,3 +252,27 @@ def test_a_matrix_with_a_nan_gives_nan(n: int) -> Test:
     found = [F.batch_det(a), F.batch_logdet(a), F.batch_inv(a), solved, *nn.grad(F.sum(solved), [a, b])]
     for y in (yield found):
         assert np.isnan(y).all()
+
+
+@at_once
+def test_exponentials_at_0_of_defective_matrices_and_along_long_directions() -> Test:
+    """Second derivatives of traces: 0 has `tr(h h)`, a nilpotent matrix the terms of the power series."""
+    weights = from_(np.array([[1.0, 2.0], [3.0, 4e9]]))
+    zero, nilpotent = from_(np.zeros((2, 2))), from_(np.array([[0.0, 1.0], [0.0, 0.0]]))
+    (g,) = nn.grad([F.sum(F.batch_expm(zero) * weights)], [zero])
+    (gg,) = nn.grad([F.sum(g * g)], [zero])
+    (h,) = nn.grad([F.sum(F.batch_expm(nilpotent) * from_(np.eye(2)))], [nilpotent])
+    got = yield F.batch_expm(zero), g, gg, F.batch_expm(nilpotent), h, F.batch_expm(from_(np.zeros((3, 0, 0))))
+    a = weights.d  # g = a + (x' a + a x') / 2 + ..., so g * g has the gradient a a' + a' a
+    for one, other in zip(got, [np.eye(2), a, a @ a.T + a.T @ a, np.eye(2) + nilpotent.d,
+                                (np.eye(2) + nilpotent.d).T, np.zeros((3, 0, 0))], strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12, atol=1e-12)
+
+
+@pytest.mark.parametrize("shape", [(3, 2), (2, 3)], ids=str)
+def test_factors_of_matrices_that_are_not_square_multiply_to_them(shape: tuple[int, ...]) -> None:
+    x = from_(np.random.default_rng(2).standard_normal(shape))
+    p, low, high = F.batch_lu(x)
+    y = F.sum(F.sin(F.batch_matmul(F.batch_matmul(p, low), high)))
+    (g,) = nn.grad([y], [x])
+    np.testing.assert_allclose(g.d, np.cos(x.d), rtol=1e-12)

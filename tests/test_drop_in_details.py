@@ -191,3 +191,17 @@ def test_what_jax_runs_op_by_op_alone_is_left_to_it() -> None:
         for compiled in (jax.jit(nj.grad(f)), lambda x: nn.from_jax(f)(nn.Variable.from_numpy_array(x))):
             with pytest.raises(NotImplementedError, match="translation rule for primitive 'cube'"):
                 compiled(x)
+
+
+def test_products_of_groups_have_derivatives_where_points_coincide() -> None:
+    groups = np.array([0, 1, 0, 3, 1, 0])
+
+    def products(x: Any) -> Any:
+        return jnp.sum(jax.ops.segment_prod(x, groups, 4) ** 3)
+
+    def one_by_one(x: Any) -> Any:
+        return (x[0] * x[2] * x[5]) ** 3 + (x[1] * x[4]) ** 3 + x[3] ** 3 + 1
+
+    x = np.array([1.5, 0.0, -2.0, 0.5, 3.0, 0.75])
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(nj.hessian(products)(x), jax.hessian(one_by_one)(x), rtol=1e-13, atol=1e-13)

@@ -146,3 +146,15 @@ test_wrong_arguments_are_named = refused([
     ("y_r and y_i must have the same shape", lambda: F.istft(nn.Variable((1, 5, 3)), nn.Variable((1, 5, 2)), 8, 4, 8)),
     ("sum to 0", lambda: F.istft(nn.Variable((1, 5, 3)), nn.Variable((1, 5, 3)), 8, 8, 8)),
 ])
+
+
+def test_windows_may_be_arrays_and_must_fit() -> None:
+    from_ = nn.Variable.from_numpy_array
+    x, window = from_(np.random.default_rng(0).standard_normal(12)), np.hamming(5)[:-1]
+    named, given = (F.stft(x, 4, 2, 4, w)[0].d for w in ("hamming", window))
+    np.testing.assert_allclose(given, named, rtol=1e-14)
+    for wrong, message in [("kaiser", "window_type must be one of"), (np.ones(3), "must have window_size=4 numbers"),
+                           (from_(np.ones(4)), "not a Variable"),
+                           (3.0, "must be a name, or window_size=4 numbers")]:
+        with pytest.raises((TypeError, ValueError), match=message):
+            F.stft(x, 4, 2, 4, wrong)

@@ -158,3 +158,14 @@ test_errors_name_the_argument = refused([
     (lambda x: F.kl_multinomial(x, x, base_axis=2), "base_axis"),
     (lambda x: F.kl_multinomial(x, np.ones((4, 1), np.float32)), "shape"),
 ], pattern=r"\b{}\b", given=lambda: leaf(SCORES))
+
+
+@at_once
+def test_distances_of_equal_rows_and_angles_with_zero() -> Test:
+    """The slope of the norm at 0 is 0; that of the similarity is PyTorch's, the other direction divided by eps."""
+    rows, zero, other = (nn.Variable.from_numpy_array(x) for x in
+                         (np.eye(2)[[0, 0]], np.zeros((1, 2)), np.array([[3.0, 4.0]])))
+    similarity = F.cosine_similarity(zero, other, eps=0.5)
+    got = yield F.cdist(rows, rows), *nn.grad(F.cdist(rows, rows), rows), similarity, *nn.grad(similarity, zero)
+    for one, expected in zip(got, [np.zeros((2, 2)), np.zeros((2, 2)), [0.0], [[1.2, 1.6]]], strict=True):
+        np.testing.assert_allclose(one, expected, rtol=1e-14)

@@ -178,7 +178,7 @@ def test_overlapping_windows_are_searched_once() -> None:
     x, dy = np.zeros((1, 8, 8), np.float32), np.zeros((1, 6, 6), np.float32)
 
     def compiled(kernel: tuple[int, int], stride: tuple[int, int], dy: np.ndarray) -> str:
-        backward = by_itself(F.max_pooling_backward, (kernel, stride, True, None, False))
+        backward = by_itself(F.max_pooling_backward, (kernel, stride, True, None, False, None, False))
         with jax.default_device(jax.devices("cpu")[0]):
             return jax.jit(backward).lower(dy, x).compile().as_text()
 

@@ -199,3 +199,12 @@ def test_nothing_is_scattered() -> Test:
     y, gx, seen = yield F.bool_scatter(np.zeros((0, 2)), np.zeros(3)), *nn.grad(F.sum(missing**2), x), missing
     np.testing.assert_array_equal(y, np.zeros((3, 2)))
     assert gx.shape == (0, 2) and np.isnan(seen).all()
+
+
+@at_once
+def test_products_of_groups_do_not_leak_into_each_other() -> Test:
+    x = from_(np.array([np.inf, 2.0, 0.0, np.nan, 3.0, 0.0]))
+    y = F.segment_prod(x, np.array([0, 1, 2, 7, 1, 2]), count=4)
+    values, g = yield y, nn.grad([y], [x])[0]
+    assert values.tolist() == [np.inf, 6.0, 0.0, 1.0]
+    assert g.tolist() == [1.0, 3.0, 0.0, 0.0, 2.0, 0.0]

@@ -300,3 +300,15 @@ def test_what_is_no_variable_is_refused() -> None:
             function(np.ones(2), x)
         with pytest.raises(TypeError, match=rf"{function.__name__}: x"):
             function(x * 2, Variable.from_numpy_array(np.arange(2)))
+
+
+def test_a_sparse_matrix_speaks_as_those_of_scipy_do() -> None:
+    x = leaf(4)
+    matrix = nn.sparse_jacobian(F.stack(x[0] * x[1], F.sin(x[2]), x[3] * x[0]), x)
+    dense = matrix.todense().d
+    assert matrix.nnz == 5 and np.array_equal(matrix.tocsr().toarray(), dense)
+    assert np.array_equal(matrix.T.todense().d, dense.T) and matrix.T.shape == (4, 3)
+    columns = np.arange(8.0).reshape(4, 2)
+    np.testing.assert_allclose((matrix @ columns).d, dense @ columns, rtol=1e-14)
+    (g,) = nn.grad([F.sum((matrix.T @ np.arange(3.0)) * x)], [x])
+    np.testing.assert_allclose(g.d[2], dense[1, 2] - x.d[2] * np.sin(x.d[2]), rtol=1e-14)

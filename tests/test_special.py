@@ -109,3 +109,19 @@ test_bad_arguments = refused([
     (lambda x: F.zeta(1.0, x), ValueError, "x must be above 1"),
     (lambda x: F.digamma_derivative(x, order=0), ValueError, "order must be between 1 and 100"),
 ], given=lambda: leaf([0.5]))  # fmt: skip
+
+
+@at_once
+def test_bessel_functions_at_0_far_out_and_at_infinity() -> Test:
+    x = V.from_numpy_array(np.array([0.0, 1e-9, 25.0, -60.0]))
+    orders = [F.i0(x)]
+    for _ in range(4):
+        orders.append(nn.grad([orders[-1]], [x])[0])
+    edges = V.from_numpy_array(np.array([-np.inf, 712.0, 1e5, np.inf]))
+    *got, i0, i1, j3 = yield *orders, F.i0(edges), F.i1(edges), F.bessel_j(x, 3)
+    for order, values in enumerate(got):
+        expected = ss.ivp(0, x.d, order)
+        np.testing.assert_allclose(values, expected, rtol=1e-12, atol=1e-9 * (order % 2), err_msg=str(order))
+    np.testing.assert_allclose(i0, [np.inf, 2.4684111e307, np.inf, np.inf], rtol=1e-7)
+    np.testing.assert_allclose(i1, [-np.inf, 2.4666770e307, np.inf, np.inf], rtol=1e-7)
+    np.testing.assert_allclose(j3, ss.jv(3, x.d), rtol=1e-12, atol=1e-300)

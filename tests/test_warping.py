@@ -113,7 +113,7 @@ X, GRID = from_(np.ones((1, 2, 3, 3))), from_(np.zeros((1, 4, 4, 2)))
 
 
 test_what_is_wrong_is_named = refused([
-    (lambda: F.warp_by_grid(X, GRID, "cubic"), "mode must be 'linear' or 'nearest', got 'cubic'"),
+    (lambda: F.warp_by_grid(X, GRID, "quintic"), "mode must be 'linear', 'nearest' or 'cubic', got 'quintic'"),
     (lambda: F.warp_by_grid(X, GRID, padding_mode="constant"), "padding_mode must be 'zero', 'repeat' or 'reflect'"),
     (lambda: F.warp_by_grid(X, GRID[0]), "must be"),
     (lambda: F.warp_by_grid(X, from_(np.zeros((1, 4, 4, 3)))), r"x and grid must be of shape \(batch, C, \*sizes\)"),

@@ -16,7 +16,7 @@ import numpy as np
 import nngrad.functions as F
 
 from ..autodiff.vectorize import vectorize
-from ..graph import NdArray, Variable
+from ..graph import NdArray, Variable, as_variable
 from ..graph.variable import leaf_of
 from .parts import built, forward_or_reverse, gradients_at, hessian_times, one_floating, pushed
 from .patterns import Read, Sparsity, elements_read, hessian_sparsity, scipy_csr, sparsity
@@ -40,15 +40,40 @@ class SparseMatrix(NamedTuple):
         """The numbers of rows and columns."""
         return self.pattern.shape
 
+    @property
+    def nnz(self) -> int:
+        """The number of elements."""
+        return self.pattern.nnz
+
+    @property
+    def T(self) -> SparseMatrix:  # noqa: N802
+        """The transposed matrix."""
+        rows, columns = self.pattern.columns, self.pattern.rows
+        order = np.lexsort((columns, rows))
+        values = F.gather(self.values, Variable.from_numpy_array(order.astype(np.int32)))
+        return SparseMatrix(values, Sparsity(rows[order], columns[order], self.shape[::-1]), self.directions)
+
+    def __matmul__(self, other: Any) -> Variable:
+        """The product with a dense matrix or vector, as a Variable."""
+        dense = as_variable(other, "other", "SparseMatrix @")
+        vector = dense.ndim == 1
+        matrix = F.CooMatrix(self.values, self.pattern.rows, self.pattern.columns, self.shape)
+        y = F.sparse_matmul(matrix, F.expand_dims(dense, 1) if vector else dense)
+        return F.squeeze(y, axis=1) if vector else y
+
     def to_dense(self) -> Variable:
         """The dense matrix, as a Variable of `shape`."""
         places = np.stack([self.pattern.rows, self.pattern.columns], axis=1)
         dense: Variable = F.put_points(self.values, places, axes=(0, 1), shape=self.shape)
         return dense
 
+    todense = to_dense
+
     def to_scipy(self) -> Any:
         """The matrix with its current values as a `scipy.sparse.csr_array`."""
         return scipy_csr(self.values.d, self.pattern)
+
+    tocsr = to_scipy
 
     def to_bcoo(self) -> jax.experimental.sparse.BCOO:
         """The matrix with its current values as a `jax.experimental.sparse.BCOO`."""

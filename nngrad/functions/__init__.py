@@ -13,9 +13,9 @@ from ..graph import Composite, Op
 from ..graph.messages import no_attribute
 
 FAMILIES = (
-    "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "incomplete",
-    "activation", "reduction", "cumulative", "array", "movement", "shaping", "selection", "slicing", "indexing",
-    "numbers", "bits", "clipping", "sets", "validation", "control", "linear", "solves", "decompositions",
+    "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "orthogonal",
+    "incomplete", "activation", "reduction", "cumulative", "array", "movement", "shaping", "selection", "slicing",
+    "indexing", "numbers", "bits", "clipping", "sets", "validation", "control", "linear", "solves", "decompositions",
     "contractions", "weighting", "units", "convolution", "deformable", "separable", "pooling", "patches", "fourier",
     "resampling", "weighted_points", "warping", "regions", "detection", "batch_statistics", "normalization", "fused",
     "quantization", "quantized_layers", "attention", "recurrent", "packed_sequences", "loss", "distances",

@@ -66,6 +66,10 @@ from .batch_statistics import batch_normalization as batch_normalization
 from .batch_statistics import fused_batch_normalization as fused_batch_normalization
 from .batch_statistics import mean_subtraction as mean_subtraction
 from .batch_statistics import sync_batch_normalization as sync_batch_normalization
+from .bessel import bessel_j as bessel_j
+from .bessel import bessel_ratio as bessel_ratio
+from .bessel import i0 as i0
+from .bessel import i1 as i1
 from .bessel import scaled_bessel_ratio as scaled_bessel_ratio
 from .bits import bits_of as bits_of
 from .bits import bitwise as bitwise
@@ -111,6 +115,8 @@ from .cumulative import displace as displace
 from .cumulative import recurrence as recurrence
 from .decompositions import batch_cofactor as batch_cofactor
 from .decompositions import batch_eigh as batch_eigh
+from .decompositions import batch_expm as batch_expm
+from .decompositions import batch_lu as batch_lu
 from .decompositions import batch_pinv as batch_pinv
 from .decompositions import batch_qr as batch_qr
 from .decompositions import batch_svd as batch_svd
@@ -122,7 +128,9 @@ from .detection import nms_mask as nms_mask
 from .detection import onnx_non_max_suppression as onnx_non_max_suppression
 from .detection import ranked_boxes as ranked_boxes
 from .detection import selected_rows as selected_rows
+from .distances import cdist as cdist
 from .distances import contrastive as contrastive
+from .distances import cosine_similarity as cosine_similarity
 from .distances import cross_covariance as cross_covariance
 from .distances import discriminative_margin_based_clustering_loss as discriminative_margin_based_clustering_loss
 from .distances import mean_absolute_error as mean_absolute_error
@@ -139,6 +147,7 @@ from .distributions import weighted_choice as weighted_choice
 from .elementwise import abs as abs
 from .elementwise import atan2 as atan2
 from .elementwise import ceil as ceil
+from .elementwise import copy as copy
 from .elementwise import floor as floor
 from .elementwise import identity as identity
 from .elementwise import one_minus_square as one_minus_square
@@ -241,6 +250,7 @@ from .numbers import mod2 as mod2
 from .numbers import reset_inf as reset_inf
 from .numbers import reset_nan as reset_nan
 from .numbers import whole_quotient as whole_quotient
+from .orthogonal import orthogonal_polynomial as orthogonal_polynomial
 from .packed_sequences import pack_padded_sequence as pack_padded_sequence
 from .packed_sequences import pad_packed_sequence as pad_packed_sequence
 from .patches import average_pooling_1d as average_pooling_1d
@@ -320,6 +330,7 @@ from .sets import bool_scatter as bool_scatter
 from .sets import distinct as distinct
 from .sets import nonzero as nonzero
 from .sets import searchsorted as searchsorted
+from .sets import segment_prod as segment_prod
 from .sets import true_places as true_places
 from .sets import true_ranks as true_ranks
 from .sets import unique as unique
@@ -364,7 +375,7 @@ from .stochastic import uniform as uniform
 from .units import lstm_step as lstm_step
 from .units import maxout as maxout
 from .units import scaled_swish as scaled_swish
-from .units import slstm_step as slstm_step
+from .units import slstm as slstm
 from .validation import binary_error as binary_error
 from .validation import confusion_matrix as confusion_matrix
 from .validation import top_n_error as top_n_error
@@ -1053,6 +1064,34 @@ def mish(
 
     Args:
         x: Any shape; integers are taken as float32.
+    """
+
+@op
+def gcd(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """The greatest common divisor of integers, not negative; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
+    """
+
+@op
+def lcm(
+    x0: Array, x1: Array, /
+) -> jax.Array:
+    """The least common multiple of integers, not negative; broadcast together.
+
+    Args:
+        x0: Any shape.
+        x1: Any shape that broadcasts with that of `x0`.
+
+    Raises:
+        ValueError: The shapes do not broadcast.
     """
 
 @op

@@ -1,4 +1,4 @@
-"""Eigenvalues, singular values, QR factors, pseudoinverses and cofactors of matrices."""
+"""Eigenvalues, singular values, QR and LU factors, pseudoinverses, cofactors and exponentials of matrices."""
 
 from __future__ import annotations
 
@@ -12,16 +12,18 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 from jax import lax
+from jax.scipy.linalg import expm
 
 from ..graph import Array, Function, Variable, composite, op
 from ..graph.arguments import NotNegative
 from ..graph.axes import rowwise
 from .arithmetic import alike, floating, widened
-from .array import cast
-from .factors import check_square, tall_qr
+from .array import cast, eye, one_hot, trilu
+from .factors import check_square, lu_decomposition, tall_qr
 from .linear import batch_matmul, square_matrices
 from .moments import accurate
 from .movement import concatenate
+from .shaping import expand_dims, swapaxes
 from .spectra import eigh, svd
 
 
@@ -93,6 +95,30 @@ def batch_qr(x: Array, /) -> tuple[Variable, Variable]:
     if m < n:
         r = concatenate(r, batch_matmul(q, wide[..., m:], transpose_a=True), axis=-1)
     return _like(q, x), _like(r, x)
+
+
+@composite
+def batch_lu(x: Array, /) -> tuple[Variable, Variable, Variable]:
+    """The LU factors, with row exchanges, of each matrix in the last two axes: `x = p l u`.
+
+    It is differentiable if the leading square block of `p' x` can be inverted; `p` has no gradient.
+
+    Args:
+        x: (*batch, m, n).
+
+    Returns:
+        The permutation `p`, (*batch, m, m); `l`, (*batch, m, k) with k the smaller of m and n, lower triangular with
+        ones on its diagonal; and the upper triangular `u`, (*batch, k, n).
+
+    Raises:
+        ValueError: `x` has fewer than two axes.
+    """
+    lu, _, permutation = lu_decomposition(_matrices_in(x))
+    m, n = x.shape[-2:]
+    k = min(m, n)
+    lower = trilu(lu[..., :k], k=-1, upper=False) + eye(m, k, dtype=lu.dtype)
+    rows = one_hot(expand_dims(permutation, -1), shape=(m,), dtype=lu.dtype)
+    return _like(swapaxes(rows, -1, -2), x), _like(lower, x), _like(trilu(lu[..., :k, :]), x)
 
 
 def _pinv_cost(f: Function) -> int:
@@ -204,3 +230,39 @@ def _other_products(s: Any, order: int) -> Any:
 def _sign(columns: tuple[int, ...]) -> int:
     """1 for an even permutation, -1 for an odd one."""
     return int(np.prod([1 if a < b else -1 for a, b in itertools.combinations(columns, 2)]))
+
+
+def _exponential_cost(f: Function) -> int:
+    (*batch, n, _), order = f.inputs[0].shape, len(f.inputs)
+    return 40 * math.prod(batch) * (n * 2 ** (order - 1)) ** 3
+
+
+@op(axes=rowwise("(n,n)->(n,n)"), cost=_exponential_cost, precision="high")
+def batch_expm(*x: Array) -> jax.Array:
+    """The exponentials of matrices; or, along directions, their derivatives.
+
+    For one matrix it is `1 + x + x x / 2 + ...`. For x, h1, ..., hk it is the derivative of that along all of h1, ...,
+    hk, which is symmetric and linear in them: a block of the exponential of a triangular block matrix of 2^k blocks
+    (Mathias 1996). So gradients are such forms of transposed matrices, for defective ones as for others.
+
+    Args:
+        x: (*batch, n, n), the matrices and then any number of directions, all of one shape. Where the sums of
+            magnitudes in the columns exceed about 3e5 (float32: 2e5), the result is NaN.
+
+    Raises:
+        ValueError: The matrices are not square, or the shapes differ.
+    """
+    if len({each.shape for each in x}) > 1:
+        raise ValueError(f"matrices and directions must have the same shape, got {[each.shape for each in x]}")
+    dtype = alike(*[floating(each) for each in x])[0].dtype
+    a, *directions = alike(*[square_matrices(each) for each in x])
+    n, count = a.shape[-1], 2 ** len(directions)
+    whole, scale = jnp.einsum("...ab,st->...satb", a, np.eye(count, dtype=a.dtype)), lax.full(a.shape[:-2], 1, a.dtype)
+    for i, h in enumerate(directions):
+        size = jnp.abs(h).sum(-2).max(-1, initial=0)
+        size = jnp.where(size == 0, 1, size)
+        step = np.kron(np.kron(np.eye(2**i), [[0, 1], [0, 0]]), np.eye(count // 2 ** (i + 1))).astype(a.dtype)
+        whole += jnp.einsum("...ab,st->...satb", h / size[..., None, None], step)
+        scale *= size
+    y = expm(lax.reshape(whole, (*a.shape[:-2], count * n, count * n)))[..., :n, (count - 1) * n :]
+    return lax.convert_element_type(y * scale[..., None, None], dtype)

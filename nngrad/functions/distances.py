@@ -1,4 +1,4 @@
-"""Distance losses: between arrays, pairs and triplets of samples, and clusters of pixels."""
+"""Distances and losses made of them: between arrays, pairs and triplets of samples, and clusters of pixels."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from .elementwise import abs
 from .linear import batch_matmul
 from .movement import reshape
 from .reduction import mean, norm, sum
+from .shaping import expand_dims
 
 MeanOrNo: TypeAlias = Annotated[str, one_of("mean", "no")]
 SumOrNo: TypeAlias = Annotated[str, one_of("sum", "no")]
@@ -55,6 +56,35 @@ def _difference(x0: Variable, x1: Variable) -> Variable:
         raise ValueError(f"x0 and x1 must have the same shape, got {x0.shape} and {x1.shape}")
     difference: Variable = x0 - x1
     return difference
+
+
+@composite
+def cdist(x0: AsFloats, x1: Array, /, p: float = 2) -> Variable:
+    """The p-norm distance of each row of `x0` from each row of `x1`; between equal rows its gradient is 0, as `norm`'s.
+
+    Args:
+        x0: (*batch, m, n).
+        x1: (*batch, k, n); batch axes broadcast.
+        p: As for `norm`.
+
+    Returns:
+        (*batch, m, k).
+    """
+    if x0.ndim < 2 or x1.ndim < 2 or x0.shape[-1] != x1.shape[-1]:
+        raise ValueError(f"x0 and x1 must be (*batch, m, n) and (*batch, k, n), got {x0.shape} and {x1.shape}")
+    return norm(expand_dims(x0, -2) - expand_dims(x1, -3), p=p, axis=-1)
+
+
+@composite
+def cosine_similarity(x0: AsFloats, x1: Array, /, axis: int = 1, eps: PositiveScalar = 1e-8) -> Variable:
+    """The cosine of the angle between vectors along an axis: `x0 . x1 / (max(|x0|, eps) max(|x1|, eps))`.
+
+    Args:
+        x1: Of any shape that broadcasts with that of `x0`.
+        eps: The least norm, so that the similarity with a vector of zeros is 0.
+    """
+    x0, x1 = (x / maximum_scalar(norm(x, axis=axis, keepdims=True), val=eps) for x in (x0, x1))
+    return sum(x0 * x1, axis=axis)
 
 
 @composite

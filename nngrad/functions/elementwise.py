@@ -11,8 +11,8 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import AnyArray, Array, KeptDtype, op
-from ..graph.arguments import between
+from ..graph import AnyArray, Array, KeptDtype, Variable, composite, op
+from ..graph.arguments import Ignored, between
 from .arithmetic import broadcast_scalar, floating, floating_pair, is_floating, numeric, of_floats, widened
 
 # ---------------------------------------------------------------- sign and rounding
@@ -185,4 +185,15 @@ atanh = of_floats(
 def identity(x: AnyArray, /) -> jax.Array:
     """`x` unchanged."""
     y: jax.Array = x
+    return y
+
+
+@composite
+def copy(x: AnyArray, /, dst: Ignored = -1) -> Variable:
+    """`x` unchanged, under Chainer's name.
+
+    Args:
+        dst: The device in Chainer; ignored, since a graph runs on one device.
+    """
+    y: Variable = identity(x)
     return y

@@ -51,7 +51,7 @@ def lu_factor(a: Array, /) -> tuple[jax.Array, jax.Array]:
 
 @op(type_name="LUDecomposition", multiple_results=True, cost=_factor_cost, axes=AxisMap(places=_MATRICES.places))
 def lu_decomposition(a: Array, /) -> tuple[jax.Array, jax.Array, jax.Array]:
-    """The LU factors of square matrices, as `lu_factor` but differentiable; the pivots come before the permutation."""
+    """The LU factors of matrices (*batch, m, n), as `lu_factor` but differentiable; pivots precede the permutation."""
     lu, pivots, permutation = lax.linalg.lu(a)
     return *nan_of_matrix(a, lu), pivots, permutation
 

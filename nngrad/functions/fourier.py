@@ -6,7 +6,7 @@ A complex array is a real one with a last axis of 2, for the real and the imagin
 from __future__ import annotations
 
 import math
-from typing import Annotated, Any, TypeAlias
+from typing import Annotated, Any
 
 import jax
 import jax.numpy as jnp
@@ -14,7 +14,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import AtLeastOne, Shape, between, one_of
+from ..graph.arguments import AtLeastOne, Shape, Static, as_float, between, checked_choice, coerced
 from ..graph.axes import rowwise
 from ..graph.leaf import refuse_too_many
 from . import movement, slicing
@@ -197,13 +197,12 @@ def frames_transpose(y: Array, /, shape: Shape, size: int, stride: int) -> jax.A
 
 _WINDOWS = {"hanning": 0.5, "hamming": 0.54, "rectangular": 1.0}
 """The constant term of each window; the rest is a cosine."""
-Window: TypeAlias = Annotated[str, one_of(*_WINDOWS)]
 
 
 @composite
 def stft(
-    x: Array, /, window_size: int, stride: AtLeastOne, fft_size: int, window_type: Window | None = "hanning",
-    center: bool = True, pad_mode: str = "reflect", as_istft_backward: bool = False,
+    x: Array, /, window_size: int, stride: AtLeastOne, fft_size: int, window_type: Static = "hanning",
+    center: bool = True, pad_mode: str = "reflect", as_istft_backward: bool = False, onesided: bool = True,
 ) -> tuple[Variable, Variable]:
     """Short-time Fourier transform: the transform of a signal under a sliding window.
 
@@ -212,14 +211,17 @@ def stft(
         window_size: Length of the window, at most `fft_size`; zeros pad it to that length, equally on both sides.
         stride: Step of the window.
         fft_size: Length of the transform, at most 2**27.
-        window_type: "hanning", "hamming", or "rectangular" or None for ones; the first two are periodic.
+        window_type: "hanning", "hamming", or "rectangular" or None for ones, of which the first two are periodic; or
+            `window_size` numbers.
         center: Whether windows are centred at multiples of `stride`; then both ends of x are padded by `fft_size // 2`.
         pad_mode: How x is padded, as `mode` of `pad`.
         as_istft_backward: Whether to compute the transpose of `istft` with the other arguments, where x is a gradient
             of its result. For nnabla's sake: gradients of `istft` do not need it.
+        onesided: Whether to leave out the frequencies above `fft_size // 2`, which are conjugates of those below.
 
     Returns:
-        A tuple of the real and the imaginary part, (*batch, fft_size // 2 + 1, number of windows).
+        A tuple of the real and the imaginary part, (*batch, fft_size // 2 + 1, number of windows), or with `fft_size`
+        frequencies if not `onesided`.
 
     Raises:
         ValueError: An argument is out of range, `window_type` is unknown, or x is too short; or with
@@ -238,28 +240,36 @@ def stft(
         x = movement.pad(x, (margin, margin), mode="constant" if as_istft_backward else pad_mode)
     real, imaginary = real_fft(frames(x, size=fft_size, stride=stride) * as_variable(window, floating=x.dtype))
     if as_istft_backward:
-        counts = as_variable(_counts(fft_size) / fft_size, floating=real.dtype)
+        counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=real.dtype)
         real, imaginary = real * counts, imaginary * counts
+    if not onesided:
+        others = slice((fft_size - 1) // 2, 0, -1)
+        real, imaginary = (
+            movement.concatenate(each, sign * each[..., others], axis=-1) for each, sign in ((real, 1), (imaginary, -1))
+        )
     return swapaxes(real, -1, -2), swapaxes(imaginary, -1, -2)
 
 
 @composite
 def istft(
     y_r: Array, y_i: Array, /, window_size: int, stride: AtLeastOne, fft_size: int,
-    window_type: Window | None = "hanning", center: bool = True, pad_mode: str = "reflect",
-    as_stft_backward: bool = False,
+    window_type: Static = "hanning", center: bool = True, pad_mode: str = "reflect", as_stft_backward: bool = False,
+    onesided: bool = True,
 ) -> Variable:
     """The inverse of `stft`: windowed inverse transforms, added and divided by the sum of squared windows.
 
     It is the signal whose transform is nearest to the given one (Griffin and Lim, 1984).
 
     Args:
-        y_r: (*batch, fft_size // 2 + 1, number of windows), the real part.
+        y_r: (*batch, fft_size // 2 + 1, number of windows), or with `fft_size` frequencies if not `onesided`: the real
+            part.
         y_i: The imaginary part, of the same shape.
         center: As for `stft`: the padding is cut off.
         pad_mode: As for `stft`. It only matters with `as_stft_backward`, since padding is not part of the result.
         as_stft_backward: Whether to compute the transpose of `stft` with the other arguments, where y_r and y_i are
             gradients of its results. For nnabla's sake: gradients of `stft` do not need it.
+        onesided: Whether the frequencies above `fft_size // 2` are left out. Otherwise the real part of the inverse
+            transform counts.
         ...: As for `stft`.
 
     Returns:
@@ -270,15 +280,22 @@ def istft(
             to 0 somewhere, so that no inverse exists.
     """
     window = _window(window_size, fft_size, window_type)
-    if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != fft_size // 2 + 1 or y_r.shape[-1] == 0:
+    frequencies = fft_size // 2 + 1 if onesided else fft_size
+    if y_r.shape != y_i.shape or y_r.ndim < 2 or y_r.shape[-2] != frequencies or y_r.shape[-1] == 0:
         raise ValueError(
-            f"y_r and y_i must have the same shape, with last axes of {fft_size // 2 + 1} frequencies for "
+            f"y_r and y_i must have the same shape, with last axes of {frequencies} frequencies for "
             f"fft_size={fft_size} and of at least one window, got {y_r.shape} and {y_i.shape}"
         )
     margin, count = fft_size // 2 if center else 0, y_r.shape[-1]
     real, imaginary = swapaxes(y_r, -1, -2), swapaxes(y_i, -1, -2)
+    if not onesided:  # what the conjugates of the others add to frequencies up to the middle
+        others, widths = slice(None, fft_size // 2, -1), (1, fft_size // 2 - (fft_size - 1) // 2)
+        real, imaginary = (
+            each[..., : fft_size // 2 + 1] + sign * movement.pad(each[..., others], widths)
+            for each, sign in ((real, 1), (imaginary, -1))
+        )
     if not as_stft_backward:
-        counts = as_variable(_counts(fft_size) / fft_size, floating=y_r.dtype)
+        counts = as_variable((_counts(fft_size) if onesided else 1) / fft_size, floating=y_r.dtype)
         real, imaginary = real * counts, imaginary * counts
     x = real_fft_transpose(real, imaginary, size=fft_size)
     x = x * as_variable(window, floating=x.dtype)
@@ -291,13 +308,20 @@ def istft(
     return slicing.getitem(x, (..., slice(margin, length - margin))) * shares
 
 
-def _window(window_size: int, fft_size: int, window_type: str | None) -> Any:
+def _window(window_size: int, fft_size: int, window_type: Any) -> Any:
     """The window of `fft_size` elements; a ValueError names the argument that is wrong."""
     if not 1 <= window_size <= fft_size:
         raise ValueError(f"window_size must be between 1 and fft_size={fft_size}, got {window_size}")
     refuse_too_many(fft_size, fft_size=fft_size)
-    base = _WINDOWS[window_type or "rectangular"]
-    window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
+    if isinstance(window_type, tuple):
+        window = np.array([coerced(as_float, number, "each number of window_type") for number in window_type])
+        if window.size != window_size:
+            raise ValueError(f"window_type must have window_size={window_size} numbers, got {window.size}")
+    elif isinstance(window_type, str | None):
+        base = _WINDOWS[checked_choice(window_type or "rectangular", _WINDOWS, "window_type")]
+        window = base - (1 - base) * np.cos(2 * np.pi * np.arange(window_size) / window_size)
+    else:
+        raise TypeError(f"window_type must be a name, or window_size={window_size} numbers, got {window_type!r}")
     before = (fft_size - window_size) // 2
     return np.pad(window, (before, fft_size - window_size - before))
 

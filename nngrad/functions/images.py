@@ -147,5 +147,5 @@ def _interpolated(x: Variable, rows: Variable, columns: Variable) -> Variable:
     places = math.prod(whole[2:])
     along = [movement.reshape(movement.broadcast(each, shape=whole), shape=(count, places)) for each in (columns, rows)]
     pixels = movement.reshape(x, shape=(count, channels, math.prod(sizes)))
-    y = sampled(pixels, movement.stack(*along, axis=-1), tuple(sizes), "zero", False, False)
+    y = sampled(pixels, movement.stack(*along, axis=-1), tuple(sizes), "zero", "linear", False)
     return array.cast(movement.reshape(y, shape=(count, channels, *whole[2:])), x.dtype)

@@ -210,7 +210,7 @@ def _without(shape: tuple[int, ...], axis: int) -> tuple[int, ...]:
 
 # ---------------------------------------------------------------- margins
 
-Mode: TypeAlias = Annotated[str, one_of("constant", "reflect", "repeat")]
+Mode: TypeAlias = Annotated[str, one_of("constant", "reflect", "repeat", "circular")]
 
 
 @op(axes=axis_maps.PADDED, fuses="moving")
@@ -220,7 +220,8 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
     Args:
         pad_width: `(before, after)` for each axis in turn, flat; fewer apply to the last axes.
         mode: "constant" fills with `constant_value`; "reflect" mirrors at the outermost elements without repeating
-            them, repeatedly where the padding is wider than the array; "repeat" repeats the outermost elements.
+            them, repeatedly where the padding is wider than the array; "repeat" repeats the outermost elements;
+            "circular" continues with the elements of the other end, as often as needed.
         constant_value: The padding value in constant mode.
 
     Raises:
@@ -235,7 +236,11 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
         n = y.shape[axis]
         if before == after == 0:
             continue
-        if mode == "reflect" and n > 1:
+        if mode == "circular":
+            turns = -(-before // n)
+            many = _repeated(y, axis, turns + 1 - (-after // n))
+            y = lax.slice_in_dim(many, turns * n - before, (turns + 1) * n + after, axis=axis)
+        elif mode == "reflect" and n > 1:
             y = lax.concatenate([*_mirrored(y, axis, -before, 0), y, *_mirrored(y, axis, n, n + after)], axis)
         else:
             left, right = (
@@ -244,6 +249,13 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
             )
             y = lax.concatenate([left, y, right], axis)
     return y
+
+
+def _repeated(x: jax.Array, axis: int, count: int) -> jax.Array:
+    """`x`, `count` times in a row along `axis`."""
+    before, (n, *after) = x.shape[:axis], x.shape[axis:]
+    apart = lax.broadcast_in_dim(x, (*before, count, n, *after), [a + (a >= axis) for a in range(x.ndim)])
+    return lax.reshape(apart, (*before, count * n, *after))
 
 
 _MOST_STRETCHES = 8
@@ -258,10 +270,7 @@ def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]
         both = lax.concatenate([lax.slice_in_dim(y, 0, n, axis=axis) for y in (x, lax.rev(x, (axis,)))], axis)
         low = start % (2 * n)
         length = low + stop - start
-        sizes = (*x.shape[:axis], -(-length // (2 * n)), 2 * n, *x.shape[axis + 1 :])
-        many = lax.broadcast_in_dim(both, sizes, [a + (a >= axis) for a in range(x.ndim)])
-        many = lax.reshape(many, (*x.shape[:axis], math.prod(sizes[axis : axis + 2]), *x.shape[axis + 1 :]))
-        return [lax.slice_in_dim(many, low, length, axis=axis)]
+        return [lax.slice_in_dim(_repeated(both, axis, -(-length // (2 * n))), low, length, axis=axis)]
     parts = []
     while start < stop:
         turn, low = divmod(start, n)

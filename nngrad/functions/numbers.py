@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated
 
 import jax
@@ -9,9 +10,9 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import Array, Variable, composite, op
+from ..graph import Array, Op, Variable, composite, op
 from ..graph.arguments import Scalar, one_of
-from .arithmetic import broadcast_pair, floating, is_floating, number_pair, widened
+from .arithmetic import alike, broadcast_pair, floating, is_floating, number_pair, widened
 from .array import filled_like
 from .indexing import where
 
@@ -104,6 +105,23 @@ def whole_quotient(x0: Array, x1: Array, /) -> jax.Array:
     # (x0 - remainder) / x1 is whole up to rounding, whereas x0 / x1 may be rounded up to the next whole number.
     whole = lax.round(lax.div(lax.sub(wide, lax.rem(wide, divisor)), divisor), lax.RoundingMethod.TO_NEAREST_EVEN)
     return lax.convert_element_type(whole, x0.dtype)
+
+
+def _of_integers(function: Callable[..., jax.Array], doc: str) -> Op[[Array, Array], Variable]:
+    """The op that applies `function` to two arrays of integers."""
+
+    def forward(x0: Array, x1: Array, /) -> jax.Array:
+        if not jnp.issubdtype(x0.dtype, jnp.integer) or not jnp.issubdtype(x1.dtype, jnp.integer):
+            raise TypeError("x0 and x1 must have integer dtypes, got "
+                            f"{x0.dtype.name} and {x1.dtype.name}. Convert them with F.cast")
+        return function(*alike(x0, x1))
+
+    forward.__name__, forward.__doc__ = function.__name__, doc
+    return op(diagonal=True, broadcasts=True)(forward)
+
+
+gcd = _of_integers(jnp.gcd, "The greatest common divisor of integers, not negative; broadcast together.")
+lcm = _of_integers(jnp.lcm, "The least common multiple of integers, not negative; broadcast together.")
 
 
 @op(diagonal=True, broadcasts=True)

@@ -52,7 +52,7 @@ def _last(shapes: tuple[tuple[int, ...], ...], arguments: Named) -> Named | None
 @op(axes=rowwise(_pooled_axes), channels_last=_last)
 def max_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
-    channel_last: bool = False,
+    channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> jax.Array:
     """Maximum over each window. The gradient goes to the first maximum of a window, in row-major order.
 
@@ -64,15 +64,18 @@ def max_pooling(
             x or in the padding before it counts.
         pad: Padding at both ends of each spatial axis, which is never the maximum; 0 by default.
         channel_last: Whether the channel axis is the last.
+        dilation: Distances between the positions of a window; 1 by default.
+        ceil_mode: Whether, whatever `ignore_border` is, elements that would be left over get one more window, if it
+            starts in x or in the padding before it.
 
     Returns:
-        The shape of x with spatial sizes (n + 2 pad - kernel) // stride + 1, or ceil((n + pad) / stride) if not
-        `ignore_border`.
+        The shape of x with spatial sizes (n + 2 pad - dilation (kernel - 1) - 1) / stride + 1, rounded down, or up with
+        `ceil_mode`; or ceil((n + pad) / stride) if not `ignore_border`.
 
     Raises:
         ValueError: The windows do not fit x, or some would lie entirely in the padding.
     """
-    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
     check_no_empty_window(axes)
     lowest = -math.inf if is_floating(x) else jnp.iinfo(x.dtype).min
     y: jax.Array = over_windows(x, axes, lax.max, np.array(lowest, x.dtype))
@@ -80,11 +83,11 @@ def max_pooling(
 
 
 def _dimensions(ndim: int, axes: list[WindowAxis]) -> tuple[Any, ...]:
-    """Sizes, steps and padding of the windows, as XLA takes them."""
-    sizes, steps, ends = [1] * ndim, [1] * ndim, [(0, 0)] * ndim
+    """Sizes, steps, padding and dilation of the windows, as XLA takes them."""
+    sizes, steps, ends, apart = [1] * ndim, [1] * ndim, [(0, 0)] * ndim, [1] * ndim
     for a in axes:
-        sizes[a.axis], steps[a.axis], ends[a.axis] = a.kernel, a.stride, a.ends
-    return tuple(sizes), tuple(steps), tuple(ends)
+        sizes[a.axis], steps[a.axis], ends[a.axis], apart[a.axis] = a.kernel, a.stride, a.ends, a.dilation
+    return tuple(sizes), tuple(steps), tuple(ends), None, tuple(apart)
 
 
 def _first_maxima(x: Any, axes: list[WindowAxis]) -> Any:
@@ -145,7 +148,7 @@ def _computed_once(dy: Any, x: Any, **arguments: Any) -> jax.Array:
 @op(linear=True, channels_last=_last, on_cpu=_on_cpu)
 def max_pooling_backward(
     dy: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
-    pad: Ints | None = None, channel_last: bool = False,
+    pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> jax.Array:
     """The gradient of `max_pooling` at `x`: each element of `dy`, added at the first maximum of its window.
 
@@ -156,7 +159,8 @@ def max_pooling_backward(
         x: As for `max_pooling`; the result has its shape.
         ...: As for `max_pooling`.
     """
-    return _gradient(dy, floating(x), _first_maxima, kernel, stride, ignore_border, pad, channel_last)
+    given = (kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
+    return _gradient(dy, floating(x), _first_maxima, *given)
 
 
 def _gradient(
@@ -179,7 +183,7 @@ def _gradient(
 @op(linear=True, channels_last=_last)
 def max_pooling_select(
     g: Array, x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
-    pad: Ints | None = None, channel_last: bool = False,
+    pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> jax.Array:
     """The elements of `g` where the windows of `x` have their first maxima: the transpose of `max_pooling_backward`.
 
@@ -190,7 +194,7 @@ def max_pooling_select(
         ...: As for `max_pooling`.
     """
     x = floating(x)
-    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
     check_no_empty_window(axes)
     if g.shape != x.shape:
         raise ValueError(f"g must have the shape of x, {x.shape}, got {g.shape}")
@@ -209,7 +213,7 @@ def max_pooling_select(
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def sum_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
-    channel_last: bool = False,
+    channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> jax.Array:
     """Sum over each window; shapes as in `max_pooling`.
 
@@ -220,7 +224,7 @@ def sum_pooling(
     Raises:
         ValueError: The windows do not fit x.
     """
-    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
     y: jax.Array = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
     return y
 
@@ -228,22 +232,22 @@ def sum_pooling(
 @op(linear=True, axes=rowwise(_pooled_axes), channels_last=_last, precision="inside")
 def average_pooling(
     x: Array, /, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True, pad: Ints | None = None,
-    channel_last: bool = False, including_pad: bool = True,
+    channel_last: bool = False, including_pad: bool = True, ceil_mode: bool = False,
 ) -> jax.Array:
     """Mean over each window; shapes as in `max_pooling`.
 
     Args:
         x: As for `max_pooling`; integers are averaged as float32.
         pad: Padding at both ends of each spatial axis; 0 by default.
-        including_pad: Whether the padding counts, as zeros; else only elements of x are averaged. With
-            `ignore_border=False`, the part of a window beyond the padding never counts.
+        including_pad: Whether the padding counts, as zeros; else only elements of x are averaged. The part of a window
+            beyond the padding never counts.
         ...: As for `max_pooling`.
 
     Raises:
         ValueError: The windows do not fit x; or some lie entirely in padding that does not count.
     """
     x = floating(x)
-    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last)
+    axes = windows(x.shape, kernel, stride, ignore_border, pad, channel_last, None, ceil_mode)
     if not including_pad:
         check_no_empty_window(axes)
     sums = over_windows(x, axes, lax.add, np.zeros((), x.dtype))
@@ -254,7 +258,7 @@ def average_pooling(
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def sum_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
-    pad: Ints | None = None, channel_last: bool = False,
+    pad: Ints | None = None, channel_last: bool = False, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> jax.Array:
     """The transpose of `sum_pooling` of an array of `shape`: each element of `dy` is added to its whole window.
 
@@ -263,13 +267,13 @@ def sum_pooling_backward(
         shape: The shape of x and of the result.
         ...: As for `sum_pooling`.
     """
-    return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last)
+    return _transposed(dy, shape, sum_pooling, kernel, stride, ignore_border, pad, channel_last, dilation, ceil_mode)
 
 
 @op(linear=True, axes=rowwise(_pooled_axes, shape="shape"), channels_last=_last)
 def average_pooling_backward(
     dy: Array, /, shape: Shape, kernel: Ints, stride: Ints | None = None, ignore_border: bool = True,
-    pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True,
+    pad: Ints | None = None, channel_last: bool = False, including_pad: bool = True, ceil_mode: bool = False,
 ) -> jax.Array:
     """The transpose of `average_pooling` of an array of `shape`: each element of `dy` is spread over its window.
 
@@ -278,7 +282,8 @@ def average_pooling_backward(
         shape: The shape of x and of the result.
         ...: As for `average_pooling`.
     """
-    return _transposed(dy, shape, average_pooling, kernel, stride, ignore_border, pad, channel_last, including_pad)
+    given = (kernel, stride, ignore_border, pad, channel_last, including_pad, ceil_mode)
+    return _transposed(dy, shape, average_pooling, *given)
 
 
 def _transposed(dy: Any, shape: Shape, pooling: Op, *arguments: Any) -> jax.Array:

@@ -26,17 +26,28 @@ class WindowAxis(NamedTuple):
     pad: int
     number: int
     """Number of windows."""
+    dilation: int = 1
+    """Distance between the positions of a window."""
+
+    @property
+    def span(self) -> int:
+        """Distance from the first position of a window to the end of its last one."""
+        return (self.kernel - 1) * self.dilation + 1
 
     @property
     def ends(self) -> tuple[int, int]:
         """Padding before the elements, and after them up to the end of the last window (negative: cropped)."""
-        return self.pad, (self.number - 1) * self.stride + self.kernel - self.size - self.pad
+        return self.pad, (self.number - 1) * self.stride + self.span - self.size - self.pad
 
     @property
     def least(self) -> int:
-        """The smallest number of elements in a window: that of the first or the last one."""
+        """The smallest number of elements in a window: that of the first or the last one, unless dilated ones reach
+        beyond both ends."""
         last = (self.number - 1) * self.stride - self.pad
-        return min(min(first + self.kernel, self.size) - max(first, 0) for first in (-self.pad, last))
+        within = self.dilation == 1 or self.span <= self.size
+        firsts = (-self.pad, last) if within else range(-self.pad, last + 1, self.stride)
+        return min(-((max(first, first % self.dilation) - min(first + self.span, self.size)) // self.dilation)
+                   for first in firsts)
 
     def counts(self, margin: int) -> Any:
         """The number of positions of each window within the elements and `margin` more on either side, as int32."""
@@ -47,7 +58,7 @@ class WindowAxis(NamedTuple):
 
 def windows(
     shape: tuple[int, ...], kernel: Ints, stride: Ints | None, ignore_border: bool, pad: Ints | None,
-    channel_last: bool,
+    channel_last: bool, dilation: Ints | None = None, ceil_mode: bool = False,
 ) -> list[WindowAxis]:
     """The windows along each spatial axis of an array of `shape`; a ValueError names the argument that is wrong."""
     kernel = as_ints(kernel)
@@ -58,19 +69,27 @@ def windows(
         raise ValueError(f"kernel must be at least 1, got {kernel}")
     steps = kernel if stride is None else per_axis(stride, "stride", count, 1, 1)
     pads = per_axis(pad, "pad", count, 0, 0)
+    apart = per_axis(dilation, "dilation", count, 1, 1)
     first = len(shape) - count - channel_last
     if first < 0:
         raise ValueError(
             f"kernel {kernel} needs {count} spatial axes{' and channels' * channel_last}, but x has shape {shape}"
         )
     axes = []
-    for i, (k, s, p) in enumerate(zip(kernel, steps, pads, strict=True)):
+    for i, (k, s, p, d) in enumerate(zip(kernel, steps, pads, apart, strict=True)):
         n = shape[first + i]
-        length = n + 2 * p
-        if ignore_border and k > length:
-            raise ValueError(f"kernel must not exceed the {length} elements of padded spatial axis {i}, got {kernel}")
-        axes.append(WindowAxis(first + i, n, k, s, p, (length - k) // s + 1 if ignore_border else -(-(n + p) // s)))
-        if length + k + s > _LARGEST:
+        length, span = n + 2 * p, (k - 1) * d + 1
+        number = -(-(n + p) // s)
+        if ceil_mode:
+            number = max(min(-((span - length) // s) + 1, number), 0)
+        elif ignore_border:
+            if span > length:
+                dilated = f" with dilation {apart}" if d > 1 else ""
+                raise ValueError(f"kernel must not exceed the {length} elements of padded spatial axis {i}, got "
+                                 f"{kernel}{dilated}")
+            number = (length - span) // s + 1
+        axes.append(WindowAxis(first + i, n, k, s, p, number, d))
+        if length + span + s > _LARGEST:
             raise ValueError(f"kernel {kernel}, stride {steps} and pad {pads} exceed the range of int32")
     return axes
 
@@ -95,11 +114,12 @@ def over_windows(x: Any, axes: list[WindowAxis], combine: Callable[[Any, Any], A
     for a in axes:
         padded = _padded(x, [a], neutral)
         if a.kernel > MOST_SLICES:  # this many slices would take long to compile
-            sizes, steps = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in (a.kernel, a.stride))
-            x = lax.reduce_window(padded, neutral, combine, sizes, steps, "VALID")
+            given = (a.kernel, a.stride, a.dilation)
+            sizes, steps, apart = ([n if i == a.axis else 1 for i in range(x.ndim)] for n in given)
+            x = lax.reduce_window(padded, neutral, combine, sizes, steps, "VALID", None, apart)
         else:
             span = (a.number - 1) * a.stride + 1
-            slices = [lax.slice_in_dim(padded, k, k + span, a.stride, a.axis) for k in range(a.kernel)]
+            slices = [lax.slice_in_dim(padded, k, k + span, a.stride, a.axis) for k in range(0, a.span, a.dilation)]
             x = functools.reduce(combine, slices)
     return x
 
@@ -111,7 +131,7 @@ def _padded(x: Any, axes: list[WindowAxis], fill: Any) -> Any:
 
 def window_offsets(axes: list[WindowAxis]) -> list[tuple[int, ...]]:
     """The positions in a window, in row-major order."""
-    return list(itertools.product(*[range(a.kernel) for a in axes]))
+    return list(itertools.product(*[range(0, a.span, a.dilation) for a in axes]))
 
 
 def at_places(x: Any, axes: list[WindowAxis], fill: Any) -> list[Any]:
@@ -131,7 +151,7 @@ def to_places(parts: list[Any], axes: list[WindowAxis]) -> Any:
     with one element for each window, and each element is added at its position. Positions with equal coordinates modulo
     the strides are summed as one array; then these arrays are interleaved."""
     zero = np.zeros((), parts[0].dtype)
-    lengths = {a.axis: a.number + (a.kernel - 1) // a.stride for a in axes}
+    lengths = {a.axis: a.number + (a.span - 1) // a.stride for a in axes}
     empty = lax.full([lengths.get(i, n) for i, n in enumerate(parts[0].shape)], 0, parts[0].dtype)
     phases = dict.fromkeys(itertools.product(*[range(a.stride) for a in axes]), empty)
     for place, part in zip(window_offsets(axes), parts, strict=True):

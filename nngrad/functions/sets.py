@@ -1,4 +1,4 @@
-"""Boolean masks, sorted search, and unique elements.
+"""Boolean masks, sorted search, unique elements, and products of groups.
 
 The size of some results depends on values. It is fixed when the function is applied, by the values of its inputs at
 that time, or given as `size`. If later values give another size, the result is not truncated silently: indices are then
@@ -15,12 +15,13 @@ import jax.numpy as jnp
 import numpy as np
 from jax import lax
 
-from ..graph import AnyShape, Array, Variable, composite, op
+from ..graph import AnyArray, AnyShape, Array, Variable, as_variable, composite, op
 from ..graph.arguments import Scalar, Size
 from ..graph.axes import AxisMap, axis_of
 from . import array, control, movement, slicing
-from .arithmetic import alike
-from .comparison import holds
+from .arithmetic import alike, maximum2
+from .associative import associative_scan
+from .comparison import equal, holds, not_equal
 from .indexing import argsort, gather, where
 
 # ---------------------------------------------------------------- sorted search
@@ -304,3 +305,43 @@ def _in_first_occurrence_order(
     order = argsort(index)
     place = argsort(order)
     return gather(y, order, axis=axis), gather(index, order), gather(place, inverse), gather(counts, order)
+
+
+# ---------------------------------------------------------------- groups
+
+
+@composite
+def segment_prod(x: AnyArray, segments: Array, /, count: Size) -> Variable:
+    """The products of groups of slices along the first axis; 1 for a group without members.
+
+    Its gradient contains no division, so it is right where elements are 0. `scatter_add` and `put_points` have sums.
+
+    Args:
+        segments: Whole numbers, (x.shape[0],): the group of each slice. A slice whose number is not from 0 to
+            `count - 1` belongs to none.
+        count: The number of groups.
+
+    Returns:
+        (count, *x.shape[1:]).
+
+    Raises:
+        ValueError: `segments` does not have a number for each slice.
+    """
+    if not x.ndim or segments.shape != x.shape[:1]:
+        raise ValueError(f"segments must have a number for each slice of x {x.shape}, got shape {segments.shape}")
+    if not x.shape[0]:
+        return array.constant(1, shape=(count, *x.shape[1:]), dtype=x.dtype)
+    order = argsort(segments)
+    numbers, rows = gather(segments, order), gather(x, order)
+    begins = movement.concatenate(array.constant(1, shape=(1,)), not_equal(numbers[1:], numbers[:-1]))
+
+    def multiplied(first: tuple[Variable, Variable], second: tuple[Variable, Variable]) -> tuple[Variable, Variable]:
+        (begun, product), (begins, y) = first, second
+        return maximum2(begun, begins), where(begins, y, product * y)
+
+    _, products = associative_scan(multiplied, (begins, rows))
+    groups = as_variable(np.arange(count, dtype=np.int32))
+    last = searchsorted(numbers, array.cast(groups, segments.dtype), right=True) - 1
+    last = maximum2(last, array.zeros_like(last))
+    found = gather(products, last)
+    return where(equal(gather(numbers, last), groups), found, array.ones_like(found))

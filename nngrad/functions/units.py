@@ -78,7 +78,7 @@ def lstm_step(c_prev: Array, x: Array, /) -> tuple[Variable, Variable]:
 
 
 @composite
-def slstm_step(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Variable, Variable]:
+def slstm(c_prev1: Array, c_prev2: Array, x1: Array, x2: Array, /) -> tuple[Variable, Variable]:
     """A step of an S-LSTM, which joins two branches of a tree, each with its own state and gate inputs.
 
     `c = tanh(a1) sigmoid(i1) + tanh(a2) sigmoid(i2) + c_prev1 sigmoid(f1) + c_prev2 sigmoid(f2)` and

@@ -3,7 +3,8 @@
 Positions count pixels from the centre of the first one. Between pixels an image is linear along each axis, so a sample
 is a weighted sum of the corners of the *cell* that contains the position. The index of the cell has no derivative. The
 position within the cell has the derivative 1, or -1 in a reflection, or 0 where positions are clamped to the edge. So
-the derivative at a pixel is that of the cell after it.
+the derivative at a pixel is that of the cell after it. With the cubic kernel a sample sums four pixels along each axis,
+two on either side, and only from the second derivative on does it matter which cell a pixel belongs to.
 """
 
 from __future__ import annotations
@@ -61,18 +62,19 @@ def cell_slope(x: Array, /, size: int, padding: str) -> jax.Array:
 
 
 @op(axes=rows_of((0,)))
-def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) -> jax.Array:
-    """The pixels at the corners of the cells of positions, numbered in row-major order.
+def cell_indices(x: Array, /, sizes: Ints, padding: str, mode: str = "linear") -> jax.Array:
+    """The pixels at the corners of the cells of positions, or those around them, numbered in row-major order.
 
     Args:
         x: Positions (batch, Q, D), with the last axis of the image first, so x before y.
         sizes: The D sizes of the image, also with the last axis first.
-        nearest: Whether to return only the nearest pixel; of two equally near ones, the one farther from 0.
+        mode: 'linear' for the corners; 'nearest' for the nearest pixel alone, of two equally near ones the one farther
+            from 0; 'cubic' for the corners and their neighbours along each axis.
         ...: As for `cell_fraction`.
 
     Returns:
-        int32 (batch, 2^D, Q), or (batch, 1, Q) if `nearest`: -1 outside of the image. A corner's number has a bit for
-        each axis, 0 for the first and 1 for the last corner along it; the first axis is most significant.
+        int32 (batch, n^D, Q) with n = 2, 1 or 4: -1 outside of the image. A pixel's number has a digit for each axis, 0
+        for the first one along it; the first axis is most significant.
 
     Raises:
         ValueError: x does not have three axes, the last with an entry for each of `sizes`, or `padding` is unknown.
@@ -82,8 +84,12 @@ def cell_indices(x: Array, /, sizes: Ints, padding: str, nearest: bool = False) 
         raise ValueError(f"x must be of shape (batch, Q, {len(sizes)}) for sizes {sizes}, got {x.shape}")
     along = []
     for d, size in enumerate(sizes):
-        held, _ = _mapped(floating(lax.index_in_dim(x, d, 2, keepdims=False)), size, padding)
-        if nearest:
+        at = floating(lax.index_in_dim(x, d, 2, keepdims=False))
+        held, _ = _mapped(at, size, padding)
+        if mode == "cubic":
+            first = lax.floor(at)
+            corners = [_mapped(first + lax.full_like(first, i), size, padding)[0] for i in (-1, 0, 1, 2)]
+        elif mode == "nearest":
             half = lax.full_like(held, 0.5)
             away = lax.select(lax.lt(held, lax.full_like(held, 0)), lax.ceil(held - half), lax.floor(held + half))
             corners = [away]
@@ -135,27 +141,31 @@ def _as_index(x: jax.Array, size: int) -> jax.Array:
 
 
 def sampled(
-    x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, nearest: bool, channel_last: bool
+    x: Variable, positions: Variable, sizes: tuple[int, ...], padding: str, mode: str, channel_last: bool
 ) -> Variable:
     """Images (batch, C, pixels), or (batch, pixels, C), with spatial `sizes`, sampled at positions (batch, Q, D)."""
     backwards = sizes[::-1]
-    indices = cell_indices(positions, sizes=backwards, padding=padding, nearest=nearest)
+    indices = cell_indices(positions, sizes=backwards, padding=padding, mode=mode)
     batch, count = positions.shape[:2]
-    if nearest:
-        weights = constant(1, shape=indices.shape, dtype=positions.dtype)
-    else:
-        whole = ((0, batch, 1), (0, count, 1))
-        for d, size in enumerate(backwards):
-            fraction = cell_fraction(take_slices(positions, key=(*whole, d)), size=size, padding=padding)
-            fraction = reshape(fraction, shape=(batch, 1, 1, count))
-            pair = concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
-            if d == 0:
-                weights = reshape(pair, shape=(batch, 2, count))
-            else:
-                weights = mul2(pair, reshape(weights, shape=(batch, 1, 2**d, count)))
-                weights = reshape(weights, shape=(batch, 2 ** (d + 1), count))
+    weights = constant(1, shape=(batch, 1, count), dtype=positions.dtype)
+    for d, size in enumerate(() if mode == "nearest" else backwards):
+        along = take_slices(positions, key=((0, batch, 1), (0, count, 1), d))
+        fraction = cell_fraction(along, size=size, padding="zero" if mode == "cubic" else padding)
+        fraction = reshape(fraction, shape=(batch, 1, 1, count))
+        own = _cubic(fraction) if mode == "cubic" else concatenate(r_sub_scalar(fraction, val=1), fraction, axis=1)
+        taps = weights.shape[1]
+        weights = mul2(own, reshape(weights, shape=(batch, 1, taps, count))) if d else own
+        weights = reshape(weights, shape=(batch, own.shape[1] * taps, count))
     y: Variable = weighted_points(x, weights, indices, channel_last=channel_last)
     return y
+
+
+def _cubic(t: Variable) -> Variable:
+    """The weights of cubic convolution (Keys 1981) with a = -0.75, of four pixels around a position t in its cell."""
+    powers = concatenate(t * t * t, t * t, t, axis=1)
+    kernel = np.array([[-0.75, 1.5, -0.75], [1.25, -2.25, 0], [-1.25, 1.5, 0.75], [0.75, -0.75, 0]])
+    y = contraction(_constant(kernel, t), powers, terms=((0, 1), (2, 1, 3, 4)), output=(2, 0, 3, 4))
+    return add2(y, _constant(np.array([0, 1, 0, 0]).reshape(4, 1, 1), t))
 
 
 # ---------------------------------------------------------------- nnabla's functions
@@ -204,7 +214,7 @@ def _constant(values: np.ndarray, like: Variable) -> Variable:
 
 @composite
 def warp_by_grid(
-    x: Array, grid: Array, /, mode: Annotated[str, one_of("linear", "nearest")] = "linear",
+    x: Array, grid: Array, /, mode: Annotated[str, one_of("linear", "nearest", "cubic")] = "linear",
     padding_mode: Annotated[str, one_of("zero", "repeat", "reflect")] = "zero", align_corners: bool = False,
     channel_last: bool = False,
 ) -> Variable:
@@ -212,13 +222,15 @@ def warp_by_grid(
 
     With 'linear' it is differentiable to any order in both. As a function of the grid it is a polynomial on each cell
     between pixels, linear along each axis, so only mixed second derivatives are not 0. At a pixel the derivative is
-    that of the cell after it, and 0 where the last pixel is repeated. With 'nearest' the grid has no gradient.
+    that of the cell after it, and 0 where the last pixel is repeated. With 'cubic' it is a cubic along each axis, with
+    a continuous derivative. With 'nearest' the grid has no gradient.
 
     Args:
         x: (batch, C, *sizes), or (batch, *sizes, C) if `channel_last`, with 2 or 3 spatial axes.
         grid: (batch, *output sizes, 2 or 3): the position of each element of the result, x before y before z, from -1
             to 1 as in `affine_grid`. 16-bit grids are processed in float32.
-        mode: 'linear' or 'nearest'.
+        mode: 'linear'; 'nearest'; or 'cubic', cubic convolution (Keys 1981) with a = -0.75: of its 4 pixels along an
+            axis, those outside of the image are as `padding_mode` says.
         padding_mode: The image beyond its edges: 'zero', zeros; 'repeat', the last pixel; 'reflect', the image
             reflected, at the centre of the last pixel if `align_corners`, else at its edge.
         channel_last: Whether the channel axis of `x` and of the result is the last.
@@ -243,7 +255,7 @@ def warp_by_grid(
     middle = np.array([(n - 1) / 2 for n in reversed(sizes)])
     reach = middle if align_corners else middle + 0.5
     positions = add2(mul2(grid, _constant(reach, grid)), _constant(middle, grid))
-    return _warped(x, positions, sizes, outputs, padding, mode == "nearest", channel_last)
+    return _warped(x, positions, sizes, outputs, padding, mode, channel_last)
 
 
 @composite
@@ -271,7 +283,7 @@ def warp_by_flow(data: Array, flow: Array, /) -> Variable:
     moved = transpose(reshape(_wide(flow), shape=(data.shape[0], 2, count)), axes=(0, 2, 1))
     rows, columns = np.divmod(np.arange(count), sizes[1])
     positions = add2(moved, _constant(np.stack([columns, rows], 1), moved))
-    return _warped(data, positions, sizes, sizes, "repeat", False, False)
+    return _warped(data, positions, sizes, sizes, "repeat", "linear", False)
 
 
 def _wide(x: Variable) -> Variable:
@@ -280,12 +292,12 @@ def _wide(x: Variable) -> Variable:
 
 
 def _warped(
-    x: Variable, positions: Variable, sizes: tuple[int, ...], outputs: tuple[int, ...], padding: str, nearest: bool,
+    x: Variable, positions: Variable, sizes: tuple[int, ...], outputs: tuple[int, ...], padding: str, mode: str,
     channel_last: bool,
 ) -> Variable:
     """Images sampled at positions (batch, Q, D), with Q reshaped to the axes `outputs` of the result."""
     batch, channels = x.shape[0], x.shape[-1] if channel_last else x.shape[1]
     pixels = (batch, math.prod(sizes), channels) if channel_last else (batch, channels, math.prod(sizes))
-    y = sampled(reshape(x, shape=pixels), positions, sizes, padding, nearest, channel_last)
+    y = sampled(reshape(x, shape=pixels), positions, sizes, padding, mode, channel_last)
     y = reshape(y, shape=(batch, *outputs, channels) if channel_last else (batch, channels, *outputs))
     return cast(y, x.dtype) if x.dtype.itemsize == 2 else y

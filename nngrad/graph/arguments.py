@@ -15,6 +15,7 @@ from fractions import Fraction
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, NamedTuple, TypeAlias, TypeVar, Union, get_args, get_origin
 
+import jax
 import numpy as np
 from jax import lax
 from jax.typing import DTypeLike
@@ -324,8 +325,10 @@ def as_number(value: Any) -> PythonNumber:
 
 
 def as_static(value: Any) -> Any:
-    """Any hashable value; lists become tuples."""
+    """Any hashable value; lists and arrays become tuples."""
     refuse_variable(value, "hashable")
+    if isinstance(value, np.ndarray | jax.Array):
+        value = value.tolist()
     if isinstance(value, list | tuple):
         value = tuple(as_static(v) for v in value)
     try:

@@ -20,9 +20,25 @@ def scaled_ratio(n):
     return function
 
 
+def ratio(n):
+    """I_n(x) / x^n, not scaled."""
+    return lambda x: scaled_ratio(n)(x) * jnp.exp(jnp.abs(x))
+
+
+def bessel(n):
+    """J_n by Bessel's integral over a period, where the mean of equal steps is exact."""
+    t = 2 * np.pi * np.arange(400) / 400
+    return lambda x: jnp.mean(jnp.cos(n * t - x[..., None] * jnp.sin(t)), axis=-1)
+
+
 SAMPLES = [
     sample("i0e", real(2, 3), ref=scaled_ratio(0)),
     sample("i0e", between(19.0, 40.0, 3), ref=scaled_ratio(0), note="far"),
+    sample("i0", real(2, 3), ref=ratio(0)),
+    sample("i1", real(2, 3), ref=lambda x: x * ratio(1)(x)),
+    sample("bessel_ratio", real(2, 3), order=2, ref=ratio(2)),
+    sample("bessel_j", fixed(-19.0, 0.5, 12.0, 24.0, -26.0, 60.0), order=0, ref=bessel(0)),
+    sample("bessel_j", fixed(-30.0, -7.0, 24.9, 25.1, 80.0), order=5, ref=bessel(5)),
     sample("i1e", real(2, 3), ref=lambda x: x * scaled_ratio(1)(x)),
     sample("scaled_bessel_ratio", real(2, 3), order=1, ref=scaled_ratio(1)),
     sample("scaled_bessel_ratio", fixed(-19.0, 25.0, 12.0), order=2, ref=scaled_ratio(2), note="far"),

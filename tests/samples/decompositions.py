@@ -1,5 +1,6 @@
 """Samples of decompositions of matrices."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 
@@ -23,6 +24,15 @@ def polarized(x, h):
     return minors(x + h) - minors(x) - minors(h)
 
 
+def series(x):
+    """The exponential by its power series."""
+    total = term = jnp.broadcast_to(jnp.eye(x.shape[-1]), x.shape)
+    for k in range(1, 40):
+        term = term @ x / k
+        total = total + term
+    return total
+
+
 SAMPLES = [
     sample("batch_cofactor", matrix(2, 3, 3), ref=minors),
     sample("batch_cofactor", fixed([1.0, 2.0, 3.0], [4.0, 5.0, 6.0], [7.0, 8.0, 9.0]), real(3, 3), ref=polarized,
@@ -38,4 +48,11 @@ SAMPLES = [
            ref=lambda x: (jnp.linalg.qr(x[:, :2])[0], jnp.linalg.qr(x[:, :2])[0].T @ x)),
     sample("batch_pinv", real(2, 3, 2), ref=lambda x: jnp.linalg.inv(swap(x) @ x) @ swap(x)),
     sample("batch_pinv", real(2, 3), ref=lambda x: swap(x) @ jnp.linalg.inv(x @ swap(x)), note="wide"),
+    sample("batch_lu", matrix(2, 3, 3), ref=jax.vmap(jax.scipy.linalg.lu)),
+    sample("batch_lu", real(4, 2), ref=jax.scipy.linalg.lu, note="tall"),
+    sample("batch_lu", real(2, 4), ref=jax.scipy.linalg.lu, note="wide"),
+    sample("batch_expm", real(2, 2, 2), ref=series),
+    sample("batch_expm", fixed([0.0, 1.0], [0.0, 0.0]), ref=series, note="defective"),
+    sample("batch_expm", real(2, 2), real(2, 2), note="along a direction",
+           ref=lambda x, h: jax.jvp(series, (x,), (h,))[1]),
 ]

@@ -27,11 +27,20 @@ def clusters(x, labels, p, delta_v, delta_d, weights):
             weights[2] * sum(size(jnp.stack(each)) for each in centres) / (k * batch))
 
 
+def cosine(axis):
+    return lambda a, b: jnp.sum(a * b, axis) / jnp.sqrt(jnp.sum(a * a, axis) * jnp.sum(b * b, axis))
+
+
 LABELS = [[1, 2, 2], [0, 1, 2]], [[2, 1, 1], [2, 2, 3]]
 
 SAMPLES = [
     sample("mean_squared_error", real(2, 3), real(2, 3), ref=lambda a, b: jnp.mean((a - b) ** 2)),
     sample("mean_absolute_error", real(2, 3), real(2, 3), ref=lambda a, b: jnp.mean(jnp.abs(a - b))),
+    sample("cdist", real(2, 2, 3), real(3, 3), p=3,
+           ref=lambda a, b: jnp.sum(jnp.abs(a[:, :, None] - b[None, None]) ** 3, -1) ** (1 / 3)),
+    sample("cosine_similarity", real(2, 3), real(1, 3), ref=cosine(1)),
+    sample("cosine_similarity", real(3, 2), real(3, 2), axis=0, eps=9.0, ref=lambda a, b: jnp.sum(a * b, 0) / 81,
+           note="short"),
     sample("contrastive", real(3, 2), real(3, 2), whole(1, 0, 0), margin=2.0,
            ref=lambda a, b, y: jnp.mean(contrast(a, b, y, 2.0))),
     sample("contrastive", real(3, 2), real(3, 2), whole(1, 0, 0), reduce="no", ref=contrast),

@@ -60,4 +60,5 @@ SAMPLES = [
     sample("acosh", between(1.1, 3.0, 2, 3), ref=jnp.arccosh),
     sample("atanh", between(-1.0, 1.0, 2, 3), ref=jnp.arctanh),
     sample("identity", real(2, 3), ref=lambda x: x),
+    sample("copy", real(2, 3), ref=lambda x: x),
 ]

@@ -24,26 +24,26 @@ def twice(x, sign):
     return transformed(x, sign).swapaxes(-3, -2)
 
 
-def halves(x):
+def halves(x, count=None):
     c, s = matrix(x.shape[-1])
-    k = x.shape[-1] // 2 + 1
+    k = count or x.shape[-1] // 2 + 1
     return x @ c[:k].T, x @ s[:k].T
 
 
 HANN = np.hanning(5)[:-1]
 
 
-def short(x, window, stride):
+def short(x, window, stride, count=None):
     """Window by window, without margins."""
     size = len(window)
-    parts = [halves(x[..., i:i + size] * window) for i in range(0, x.shape[-1] - size + 1, stride)]
+    parts = [halves(x[..., i:i + size] * window, count) for i in range(0, x.shape[-1] - size + 1, stride)]
     return tuple(jnp.stack(each, -1) for each in zip(*parts, strict=True))
 
 
 def back(r, i, window, stride, counts):
     """By its definition: transforms back, added up and divided by the sum of squared windows."""
     size, count = len(window), r.shape[-1]
-    c, s = (part[:size // 2 + 1] for part in matrix(size, 1))
+    c, s = (part[:r.shape[-2]] for part in matrix(size, 1))
     x, total = jnp.zeros((*r.shape[:-2], (count - 1) * stride + size)), np.zeros((count - 1) * stride + size)
     for n in range(count):
         part = slice(n * stride, n * stride + size)
@@ -68,4 +68,9 @@ SAMPLES = [
            ref=lambda x: short(jnp.pad(x, ((0, 0), (2, 2)), "reflect"), HANN, 2)),
     sample("istft", real(1, 3, 3), real(1, 3, 3), window_size=4, stride=2, fft_size=4,
            ref=lambda r, i: (lambda x, total: (x[..., 2:-2] / total[2:-2]))(*back(r, i, HANN, 2, np.array([1, 2, 1])))),
+    sample("stft", real(1, 6), window_size=3, stride=2, fft_size=3, window_type=(1.0, 2.0, 0.5), center=False,
+           onesided=False, ref=lambda x: short(x, np.array([1.0, 2.0, 0.5]), 2, 3)),
+    sample("istft", real(1, 4, 2), real(1, 4, 2), window_size=4, stride=2, fft_size=4, window_type=(1.0, 2.0, 0.5, 1.0),
+           center=False, onesided=False,
+           ref=lambda r, i: jnp.divide(*back(r, i, np.array([1.0, 2.0, 0.5, 1.0]), 2, np.ones(4)))),
 ]

@@ -42,6 +42,8 @@ SAMPLES: list[Sample] = [
            mode="reflect"),
     sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((3, 1), (0, 2)), "edge"), pad_width=(3, 1, 0, 2),
            mode="repeat"),
+    sample("pad", real(2, 3), ref=lambda x: jnp.pad(x, ((1, 0), (2, 4)), "wrap"), pad_width=(1, 0, 2, 4),
+           mode="circular"),
     sample("pad_transpose", real(3, 5), ref=lambda y: y[1:, :3], shape=(2, 3), pad_width=(1, 0, 0, 2)),
     sample("pad_transpose", real(5), ref=lambda y: jnp.stack([y[1], y[0] + y[2] + y[4], y[3]]), shape=(3,),
            pad_width=(1, 1), mode="reflect"),

@@ -31,5 +31,5 @@ SAMPLES = [
     sample("scaled_swish", real(2, 3, 2), real(3), ref=lambda x, b: x * sigmoid(b[:, None] * x)),
     sample("lstm_step", real(2, 2), real(2, 8), ref=lstm),
     sample("lstm_step", real(3, 1), real(2, 4), ref=lstm, note="fewer rows"),
-    sample("slstm_step", real(2, 1), real(2, 1), real(2, 4), real(2, 4), ref=slstm),
+    sample("slstm", real(2, 1), real(2, 1), real(2, 4), real(2, 4), ref=slstm),
 ]

@@ -38,6 +38,19 @@ def bounced(x):
     return inside - jnp.where(inside < 1, 0, 1)
 
 
+def convolved(x, grid):
+    """Cubic convolution of one image whose edges are repeated, by Keys' kernel at all distances."""
+    def kernel(d, a=-0.75):
+        d = jnp.abs(d)
+        near = (a + 2) * d**3 - (a + 3) * d**2 + 1
+        return jnp.where(d < 1, near, jnp.where(d < 2, a * (d**3 - 5 * d**2 + 8 * d - 4), 0))
+
+    wide = jnp.pad(x[0, 0], 4, mode="edge")
+    at = [((grid[0, ..., 1 - d] + 1) * n - 1) / 2 + 4 for d, n in enumerate(x.shape[2:])]
+    weights = [kernel(p[..., None] - jnp.arange(n)) for p, n in zip(at, wide.shape, strict=True)]
+    return jnp.einsum("hwi,hwj,ij->hw", *weights, wide)[None, None]
+
+
 SAMPLES: list[Sample] = [
     sample("cell_fraction", real(2, 5), size=3, padding="mirror", ref=bounced),
     sample("cell_fraction", fixed(-2.3, -0.2, 0.3, 1.7, 3.2), size=3, padding="repeat",
@@ -56,5 +69,9 @@ SAMPLES: list[Sample] = [
            numeric=False, ref=lambda x, grid: warped(x, grid, "mirror", aligned=True)),
     sample("warp_by_grid", real(1, 1, 2, 3), between(-1.3, 1.3, 1, 1, 3, 2), mode="nearest", numeric=False,
            ref=lambda x, grid: warped(x, grid, "constant", order=0)),
+    sample("cell_indices", fixed([[0.5, 0.5], [2.5, -0.5]]), sizes=(3, 1), padding="repeat", mode="cubic", orders=0,
+           ref=lambda x: jnp.tile(jnp.array([[0, 1], [0, 2], [1, 2], [2, 2]]), (4, 1))[None]),
+    sample("warp_by_grid", real(1, 1, 3, 4), between(-1.5, 1.5, 1, 2, 2, 2), mode="cubic", padding_mode="repeat",
+           numeric=False, ref=convolved),
     sample("warp_by_flow", real(1, 1, 2, 3), between(-1.5, 1.5, 1, 2, 2, 3), numeric=False, ref=flowed),
 ]

@@ -199,11 +199,16 @@ def _scatter_extremum(equation: JaxprEquation, x: Any, indices: Any, updates: An
 def _scatter_mul(equation: JaxprEquation, x: Any, indices: Any, updates: Any) -> Variable:
     x, updates = variable(x), variable(updates)
     u, points, axes = _put(equation, x.shape, indices, updates)
-    require(
-        equation.params["unique_indices"] or _are_distinct(points, indices),
-        "its points may coincide",
-    )
-    return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
+    if equation.params["unique_indices"] or _are_distinct(points, indices):
+        return F.mul2(x, _written(F.ones_like(x), u, points, axes, True))
+    indexed, count = tuple([x.shape[a] for a in axes]), math.prod(points.shape[:-1])
+    strides = [math.prod(indexed[i + 1 :]) for i in range(len(indexed))]
+    outside = F.amax(F.equal(points, _leaf(np.asarray(_OUTSIDE, np.int32))), axis=-1)
+    places = F.sum(F.mul2(points, _leaf(np.asarray(strides, np.int32))), axis=-1)
+    places = reshaped_once(F.where(outside, F.sub2(F.zeros_like(places), F.ones_like(places)), places), (count,))
+    rest = u.shape[points.ndim - 1 :]
+    products = F.segment_prod(reshaped_once(u, (count, *rest)), places, count=math.prod(indexed))
+    return F.mul2(x, _indexed_back(reshaped_once(products, (*indexed, *rest)), axes))
 
 
 def _are_distinct(points: Variable, indices: Any) -> bool:
@@ -227,11 +232,14 @@ def _written(x: Variable, u: Variable, points: Variable, axes: tuple[int, ...], 
         u = F.where(reshaped_once(last, (*points.shape[:-1], *[1] * (u.ndim - lead))), u, F.zeros_like(u))
         last = F.cast(last, dtype=np.int32)
     there = F.put_points(last, points, axes=tuple(range(len(axes))), shape=indexed, at=0)
-    order = [*axes, *[a for a in range(x.ndim) if a not in axes]]
-    there = transposed_once(
-        reshaped_once(there, (*indexed, *[1] * (x.ndim - len(axes)))), tuple([order.index(a) for a in range(x.ndim)])
-    )
+    there = _indexed_back(reshaped_once(there, (*indexed, *[1] * (x.ndim - len(axes)))), axes)
     return F.where(there, F.put_points(u, points, axes=axes, shape=x.shape, at=0), x)
+
+
+def _indexed_back(y: Variable, axes: tuple[int, ...]) -> Variable:
+    """`y`, whose first axes are the indexed `axes`, with all axes in order."""
+    order = [*axes, *[a for a in range(y.ndim) if a not in axes]]
+    return transposed_once(y, tuple([order.index(a) for a in range(y.ndim)]))
 
 
 @opens("dynamic_slice", takes_known=True)

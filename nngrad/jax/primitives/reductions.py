@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import functools
-import itertools
-import math
 from collections.abc import Callable
 from typing import Any
 
@@ -111,55 +108,36 @@ def _reduce_window(equation: JaxprEquation, x: Variable) -> Variable:
     p = equation.params
     sizes, strides = list(map(int, p["window_dimensions"])), list(map(int, p["window_strides"]))
     pads = [(int(low), int(high)) for low, high in p["padding"]]
-    if any([d != 1 for d in (*p["base_dilation"], *p["window_dilation"])]):
-        return _dilated_windows(equation, x, sizes, strides, pads)
+    base, apart = [[int(d) for d in p[k]] for k in ("base_dilation", "window_dilation")]
+    negative = equation.name == "reduce_window_min"
+    fill = 0.0 if equation.name == "reduce_window_sum" else -float("inf")
+    if any([d != 1 for d in base]):
+        x, pads = _spread(x, base, pads, -fill if negative else fill), [(0, 0)] * x.ndim
     moved = [a for a in range(x.ndim) if (sizes[a], strides[a], pads[a]) != (1, 1, (0, 0))]
     if not moved:
         return x
     require(len(moved) <= 3, "it has more than three axes of windows")
     last = (*[a for a in range(x.ndim) if a not in moved], *moved)
     y = F.transpose(x, axes=last) if last != tuple(range(x.ndim)) else x
-    negative = equation.name == "reduce_window_min"
     y = F.mul_scalar(y, val=-1.0) if negative else y
-    fill = 0.0 if equation.name == "reduce_window_sum" else -float("inf")
     if any([pads[a] != (0, 0) for a in moved]):
         widths = [0, 0] * (x.ndim - len(moved)) + [w for a in moved for w in pads[a]]
         y = F.pad(y, pad_width=tuple(widths), constant_value=fill)
     pooling = F.sum_pooling if equation.name == "reduce_window_sum" else F.max_pooling
-    y = pooling(y, kernel=tuple([sizes[a] for a in moved]), stride=tuple([strides[a] for a in moved]))
+    kernel, stride, dilation = (tuple([of[a] for a in moved]) for of in (sizes, strides, apart))
+    y = pooling(y, kernel=kernel, stride=stride, dilation=dilation)
     y = F.mul_scalar(y, val=-1.0) if negative else y
     back = tuple([last.index(a) for a in range(x.ndim)])
     return F.transpose(y, axes=back) if back != tuple(range(x.ndim)) else y
 
 
-_MOST_OFFSETS = 64
-"""The most elements of a dilated window."""
-
-
-def _dilated_windows(
-    equation: JaxprEquation, x: Variable, sizes: list[int], strides: list[int], pads: list[tuple[int, int]]
-) -> Variable:
-    """Dilated windows: one strided slice of the array for each element of the window."""
-    require(math.prod(sizes) <= _MOST_OFFSETS, f"it has dilated windows of more than {_MOST_OFFSETS} elements")
-    require(all([low >= 0 and high >= 0 for low, high in pads]), "it has dilated windows and negative padding")
-    name = equation.name.removeprefix("reduce_window_")
-    fill = {"sum": 0.0, "max": -_INFINITE, "min": _INFINITE}[name]
-    base, apart = [[int(d) for d in equation.params[k]] for k in ("base_dilation", "window_dilation")]
-    wide = tuple([(n - 1) * d + 1 + low + high for n, d, (low, high) in zip(x.shape, base, pads, strict=True)])
-    key = tuple([(low, n, d) for n, d, (low, _) in zip(x.shape, base, pads, strict=True)])
-    filled = np.full(wide, fill, equation.dtype)
+def _spread(x: Variable, steps: list[int], pads: list[tuple[int, int]], fill: float) -> Variable:
+    """`x` with its elements `steps` apart and padded, with `fill` between and around them."""
+    require(all([low >= 0 and high >= 0 for low, high in pads]), "it has spread elements and negative padding")
+    wide = tuple([(n - 1) * d + 1 + low + high for n, d, (low, high) in zip(x.shape, steps, pads, strict=True)])
+    key = tuple([(low, n, d) for n, d, (low, _) in zip(x.shape, steps, pads, strict=True)])
+    filled = np.full(wide, fill, x.dtype)
     filled[tuple([slice(start, start + (n - 1) * d + 1, d) for start, n, d in key])] = 0
-    x = F.put_slices(x, key=key, shape=wide)
-    x = F.where(known(filled == 0).variable(), x, known(filled).variable()) if name != "sum" else x
-    parts = [
-        sliced(x, [
-            (k * d, n, s) for k, d, n, s in zip(offset, apart, equation.shape, strides, strict=True)
-        ])
-        for offset in itertools.product(*map(range, sizes))
-    ]  # fmt: skip
-    if name == "sum":
-        return F.add_n(*parts)
-    return functools.reduce(F.maximum2 if name == "max" else F.minimum2, parts)
+    y = F.put_slices(x, key=key, shape=wide)
+    return F.where(known(filled == 0).variable(), y, known(filled).variable()) if fill else y
 
-
-_INFINITE = float("inf")
