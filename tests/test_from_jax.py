@@ -18,6 +18,7 @@ from jax import lax
 
 import nngrad as nn
 import nngrad.functions as F
+import nngrad.jax as nj
 from nngrad.graph import Variable, functions_of
 
 from .oracle import compiled_cheaply
@@ -387,6 +388,71 @@ def test_while_loops_have_reverse_mode_through_forward_mode() -> None:
         (g,) = nn.grad(opened(x), x)
         np.testing.assert_allclose(g.d, jax.jacfwd(function)(X[0]), rtol=1e-12)
     assert "reverse mode runs it forward" in str(opened.report())
+
+
+def bisected(a: Any) -> Any:
+    """The root of y^3 + y = a between 0 and a, by halving."""
+    def step(ends: Any) -> Any:
+        middle = (ends[0] + ends[1]) / 2
+        below = middle**3 + middle < a
+        return jnp.where(below, middle, ends[0]), jnp.where(below, ends[1], middle)
+
+    return lax.while_loop(lambda ends: ends[1] - ends[0] > 1e-9, step, (jnp.zeros_like(a), a))[0]
+
+
+def branching(a: Any) -> Any:
+    """The same, by a branch, within a jitted function, with the ends in one array."""
+    def step(ends: Any) -> Any:
+        middle = jnp.mean(ends)
+        return lax.cond(middle**3 + middle < a, lambda: ends.at[0].set(middle), lambda: ends.at[1].set(middle))
+
+    return jax.jit(lambda a: lax.while_loop(lambda e: e[1] - e[0] > 1e-9, step, jnp.stack([0 * a, a])))(a)[0]
+
+
+def counted(a: Any) -> Any:
+    """Comparisons that decide an integer, and through it a step."""
+    def step(s: Any) -> Any:
+        return s[0] * jnp.where(jnp.argmin(jnp.stack([s[0], a])) == 0, 0.5, 2.0), s[1] + 1
+
+    return lax.while_loop(lambda s: s[1] < 3, step, (a, 0))[0]
+
+
+@pytest.mark.parametrize("function", [bisected, branching, counted])
+def test_a_loop_of_unknown_length_that_comparisons_steer_is_refused(function: Any) -> None:
+    with jax.enable_x64(True):
+        x = Variable.from_numpy_array(np.array(2.5), need_grad=True)
+        for apply in (nn.from_jax(function), F.jax_function(function)):
+            with pytest.raises(NotImplementedError, match="selected by comparisons of what is differentiated"):
+                nn.grad(apply(x), x)
+        for build in (nj.grad, nj.hessian):
+            with pytest.raises(ValueError, match=r"Reverse-mode differentiation does not work for lax\.while_loop"):
+                build(function)(2.5)
+
+
+def test_comparisons_that_end_a_loop_or_do_not_move_are_no_obstacle() -> None:
+    def newton(a: Any, size: Any) -> Any:
+        step = lambda y: y - jnp.where(size > 1, 1.0, 0.5) * (y**3 + y - a) / (3 * y * y + 1)  # noqa: E731
+        return lax.while_loop(lambda y: jnp.abs(y**3 + y - a) > 1e-12, step, jnp.where(a > 1, a, 1.0))
+
+    with jax.enable_x64(True):
+        y = float(newton(2.5, 2))
+        np.testing.assert_allclose(nj.grad(newton)(2.5, 2), 1 / (3 * y * y + 1), rtol=1e-9)
+
+
+def test_weighted_logsumexp_has_derivatives_in_weights_that_are_zero() -> None:
+    a, b = np.array([[0.3, -0.2, 0.5]]), np.array([1.0, 0.0, 0.5])
+    with jax.enable_x64(True):
+        for form in (
+            lambda b: jax.scipy.special.logsumexp(a, b=b, axis=1)[0],
+            lambda b: jax.vmap(lambda row: jax.nn.logsumexp(row, b=b))(a)[0],
+        ):
+            p = np.exp(a[0]) / np.sum(b * np.exp(a[0]))
+            np.testing.assert_allclose(nj.grad(form)(b), p, rtol=1e-12)
+            np.testing.assert_allclose(nj.hessian(form)(b), -np.outer(p, p), rtol=1e-12)
+        # What a weight of 0 hides has no influence.
+        g = nj.grad(lambda a: jax.scipy.special.logsumexp(a, b=b))(np.array([0.3, np.nan, 0.2]))
+        weights = np.array([np.exp(0.3), 0, 0.5 * np.exp(0.2)])
+        np.testing.assert_allclose(g, weights / weights.sum(), rtol=1e-12)
 
 
 def test_the_least_at_points_is_one_of_what_is_put_there_however_it_is_compiled() -> None:

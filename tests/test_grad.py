@@ -649,3 +649,28 @@ def test_powers_of_large_constants_are_left_to_the_graph() -> None:
         c = F.constant(val, (1,), "float64")
         (gc,) = nn.grad(c**3, c)  # the rule raises the constant to a power
         np.testing.assert_array_equal(gc.d, [slope])
+
+
+BOX = np.array([2.0, 3.0, 4.0])
+
+
+@pytest.mark.parametrize("image", [
+    lambda x: x - 2.5 * F.round(x / 2.5), lambda x: x - F.floor(x), lambda x: x - BOX * F.round(x / BOX),
+    lambda x: x - F.round(x * 0.5) * 2.0,
+])
+def test_rounding_that_cancels_a_gradient_is_said(image: Any) -> None:
+    x = Variable.from_numpy_array(np.array([0.3, 1.7, -2.6]), need_grad=True)
+    y = F.sum(image(x) ** 2)
+    with pytest.warns(RuntimeWarning, match=r"grad: x - c \* F\.(round|floor)\(x / c\) .*has the gradient 0") as said:
+        (g,) = nn.grad(y, x)
+    np.testing.assert_allclose(g.d, 0, atol=1e-12)
+    assert len(said) == 1
+
+
+def test_rounding_that_cancels_nothing_is_not_warned_of() -> None:
+    x = Variable.from_numpy_array(np.array([0.3, 1.7, -2.6]), need_grad=True)
+    for function, slope in (
+        (lambda x: x - 2.0 * F.unlink(F.round(x / 2.0)), 1), (lambda x: x + (F.round(x) - x), 1),
+        (lambda x: x - 2.0 * F.round(x / 4.0), 0.5), (F.round, 1),
+    ):
+        np.testing.assert_allclose(nn.grad(F.sum(function(x)), x)[0].d, slope)

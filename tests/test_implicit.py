@@ -409,6 +409,26 @@ def test_what_does_not_converge_is_said() -> None:
     assert not info.converged.d
 
 
+def scanned(v: Variable, start: float) -> Variable:
+    return F.scan(lambda h, w: (h + w * v, None), start * F.ones_like(v), np.array([1.0, 2.0]))[0]
+
+
+def test_a_function_that_is_not_zero_at_zero_is_refused_or_its_solution_nan() -> None:
+    b, c = np.array([1.0, 2.0, 3.0]), np.array([0.1, 0.2, 0.3])
+    for method, affine in (
+        ("dense", lambda v: v + 1.0), ("cg", lambda v: 2 * (F.matmul(leaf(M), v) + c)),
+        ("gmres", lambda v: F.where(leaf(c) > 0.2, 2 * v, v + 1)),
+    ):
+        with pytest.raises(ValueError, match="linear_solve: the function must be linear, but something is added"):
+            nn.linear_solve(affine, b, method)
+    x, info = nn.linear_solve(lambda v: 2 * (v + c) - 2 * leaf(c), b, "dense")
+    np.testing.assert_allclose(x.d, b / 2, rtol=1e-12)
+    assert info.converged.d
+    for method, affine in (("gmres", lambda v: 2 * (v + c) - leaf(c)), ("dense", lambda v: scanned(v, 1.0))):
+        x, info = nn.linear_solve(affine, b, method)
+        assert np.isnan(x.d).all() and not info.converged.d
+
+
 @pytest.mark.parametrize("call, error, message", [
     (lambda: nn.root(lambda x: x[:1], np.zeros(2)), ValueError, r"root: x0 is float64\[2\], but fun returns"),
     (lambda: nn.root(lambda x: (x, x), np.zeros(2)), TypeError, "root: x0 has the structure"),

@@ -136,6 +136,17 @@ DEVICES = textwrap.dedent("""
     (reason,) = slope.report().unopened
     assert "varying" in reason, reason
 
+    # By an argument that is equal on all devices: JAX sums the gradient over them where it keeps account of that.
+    def scaled(w, x):
+        return jnp.sum(jnp.tanh(x * w) ** 2)
+
+    def by_w(m, **options):
+        each = lambda w, x: lax.psum(jax.vmap(lambda x: m.grad(scaled)(w, x))(x).sum() + m.grad(scaled)(w, x), "d")
+        return jax.jit(jax.shard_map(each, mesh=mesh, in_specs=(P(), P("d")), out_specs=P(), **options))(2.0, X)
+
+    for options in ({}, {"check_vma": False}):
+        np.testing.assert_allclose(by_w(nj, **options), by_w(jax, **options), rtol=1e-10)
+
     # Devices within: JAX has to see jax.shard_map in what it compiles for them, so it is left to JAX while JAX traces.
     gathered = jax.shard_map(lambda x: jnp.sin(lax.all_gather(x, "d", tiled=True)), mesh=mesh, in_specs=P("d"),
                              out_specs=P(), check_vma=False)

@@ -374,3 +374,19 @@ def test_updates_of_leaves_are_refused() -> None:
     nn.clear_parameters()
     with pytest.raises(ValueError, match=r"vmap: update in the body .*test_vmap.py.* updates a Variable"):
         nn.vmap(lambda x: PF.batch_normalization(x, axes=(1,)))(leaf(X, np.float32))
+
+
+def test_a_row_of_what_was_computed_outside_does_not_depend_on_a_row() -> None:
+    x = leaf(np.arange(1.0, 4.0))
+    (g,) = nn.grad(F.sum(x**2), x)
+    for function, given in (
+        (lambda gi, xi: nn.grad(gi, xi)[0], (g, x)), (lambda xi: nn.grad(F.sum(2 * g), xi)[0], (x,)),
+    ):
+        with pytest.raises(ValueError, match="in the function of vmap: its output was computed outside"):
+            nn.vmap(function)(*given)
+    with pytest.raises(ValueError, match="in the function of scan: its output was computed outside"):
+        F.scan(lambda c, each: (c, nn.grad(each[0], each[1])[0]), 0.0, (g, x))
+    # Zero by its nature: values that are not related outside, and a function that does not read an argument.
+    other = leaf(np.ones(3))
+    np.testing.assert_array_equal(nn.vmap(lambda a, b: nn.grad(a, b)[0])(other, x).d, 0)
+    np.testing.assert_array_equal(nn.vmap(lambda velocity, q: nn.grad(velocity**2, q)[0])(g, x).d, 0)

@@ -18,7 +18,19 @@ import nngrad.functions as F
 from ..execution.lower import linearize
 from ..execution.plans import device_of
 from ..execution.program import Program
-from ..graph import Function, Variable, build_options, contained, create, engine, functions_of, leaves_of, set_switches
+from ..graph import (
+    Function,
+    Variable,
+    build_options,
+    contained,
+    create,
+    engine,
+    functions_of,
+    leaves_of,
+    path_between,
+    set_switches,
+)  # fmt: skip
+from ..graph.capture import stands_for
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
 from ..graph.thresholds import FEWEST_ASKED
@@ -26,6 +38,7 @@ from ..graph.traverse import functions_to_results
 from ..graph.value import together
 from ..rewrite.builder import builder_for, emitting
 from .binding import added_up, owning, unreachable_inputs
+from .estimates import warn_of_cancelled
 from .known_gradients import (
     GradientResults,
     known_answer,
@@ -37,7 +50,7 @@ from .known_gradients import (
 from .remat import rematerialised
 from .request import Aggregate, Mode, Request, Task, checked_persistent, remember, requested, task_of
 from .symmetry import NotApplicable, forward, symmetric
-from .walk import Grad, Retained, Sums, duplicate_functions, order_of
+from .walk import Grad, Retained, Sums, duplicate_functions, is_estimate, order_of
 
 
 def grad(
@@ -102,7 +115,9 @@ def grad(
     Raises:
         TypeError: Something is not a Variable, or an output is not of a floating dtype; or an input is not, unless
             `unreachable` is 'none'.
-        ValueError: Lengths or shapes do not fit; or an input is unreachable, and `unreachable` is 'raise'.
+        ValueError: Lengths or shapes do not fit; or an input is unreachable, and `unreachable` is 'raise'. Or, in a
+            function for `nn.vmap` or `F.scan`, an output is a row of what was computed outside from that of which an
+            input is a row.
         MissingRule: An op on the path has no backward rule.
     """
     since = next_serial()
@@ -111,6 +126,9 @@ def grad(
         recompute,
     )._replace(keep=set_grad, bind=bind_grad_output, further=enable_double_backprop)
     persistent = checked_persistent(persistent_outputs, request.outputs)
+    body = build_options().applying.body
+    if body is not None:
+        _check_made_inside(request, body)
     gradients, kept, lost = results(request, since)
     # All gradients are built; from here on they are handed out.
     for y, value in zip(request.outputs, persistent, strict=False):
@@ -268,6 +286,38 @@ def located(request: Request, functions: list[Function] | None) -> tuple[Task, l
     return task, owners
 
 
+def _check_made_inside(request: Request, body: int) -> None:
+    """Refuse, in a body of functions made since this serial number, the gradient of a row of an argument by a row of
+    another that the former was computed from outside: it would be zero. Sums and other linear functions of one input
+    do not matter, nor does it whether the output is a row or a whole."""
+    rows = [x for x in request.inputs if stands_for(x) is not None]
+    for y in request.outputs if rows else ():
+        f = y.parent
+        while f is not None and f.serial > body and len(f.inputs) == 1 and f.op.linear_in(0):
+            (y,) = f.inputs
+            f = y.parent
+        if f is not None and f.serial > body:
+            continue
+        for x in rows:
+            if x is not y and path_between(_arguments(y) or [y], _arguments(x))[0]:
+                owner, _ = stands_for(x) or ("", x)
+                raise ValueError(
+                    f"grad in the function of {owner}: its output was computed outside, from what its input is a row "
+                    "of. Within the function, rows do not depend on one another, and the gradient would be 0. Compute "
+                    "in the function what you differentiate, from its arguments; or use nn.jacobian, nn.hessian or "
+                    "nn.hessian_diagonal outside"
+                )
+
+
+def _arguments(x: Variable) -> list[Variable]:
+    """The argument that a placeholder is a row of, the one that this is a row of in turn, and so on."""
+    found = []
+    while (stood_for := stands_for(x)) is not None:
+        x = stood_for[1]
+        found.append(x)
+    return found
+
+
 def is_recomputed(request: Request, task: Task) -> bool:
     """Whether something may have to be recomputed, because there is a policy, or marks in the graph."""
     if request.recompute is not None and request.recompute is not False:
@@ -346,6 +396,9 @@ def built_in_best_mode(
     if walked is None:
         fixed = {id(x) for x in (*task.inputs, *task.outputs)} | task.stop_ids
         equal = duplicate_functions(task.functions, fixed)
+        estimates = [f for f in task.path if f.op.diagonal and is_estimate(f)]
+        if estimates:
+            warn_of_cancelled(task.path, estimates)
         walked = in_reverse(task, Grad(stop_ids=task.stop_ids, equal=equal))
     return Built(walked, Mode("reverse", reason), unknown)
 

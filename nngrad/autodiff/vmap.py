@@ -56,7 +56,8 @@ def vmap(fun: Callable[..., Any], in_axes: Any = 0, out_axes: Any = 0) -> Callab
         TypeError: `fun` is not a function, or an axis is not an int. The returned function also raises it, if an
             argument or result of `fun` does not fit a Variable.
         ValueError: (from the returned function) Axes do not fit the arguments, the sizes along them differ, there is no
-            axis, or a function in `fun` updates a Variable to a value that depends on the row.
+            axis, or a function in `fun` updates a Variable to a value that depends on the row; or `nn.grad` in `fun`
+            differentiates a row of an argument by a row of another, from which the former was computed outside.
     """
     if not callable(fun):
         raise TypeError(f"vmap: fun: expected a function, got {fun!r}")
@@ -89,7 +90,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
         return [as_variable(leaf.value, leaf.name, "vmap", floating) for leaf in results[1:]]
 
     specs = [x.spec if axis is None else spec_of(x.shape[1:], x.dtype) for x, axis in zip(rows, axes, strict=True)]
-    found = captured(flat, specs, "vmap", fun, often=True)
+    found = captured(flat, specs, "vmap", fun, often=True, arguments=inputs)
     keys = [step_keys(key, length=count) for key in found.keys]
     leading = (*[False] * len(found.variables), *[axis is not None for axis in axes], *[True] * len(keys))
     structure, *returned = results

@@ -186,6 +186,12 @@ class Grad:
         return accumulate(f, gys, indexes, take)
 
 
+def is_estimate(f: Function) -> bool:
+    """Whether the rule of a function is deliberately not its derivative, as that of rounding."""
+    rule = f.op.rules.get(registry.place)
+    return rule is not None and not rule.exact
+
+
 def hand_on(arrived: Gradients, x: Variable, to: int) -> None:
     """Move the gradients that have arrived at `x` to the Variable with the id `to`."""
     if id(x) in arrived:

@@ -160,6 +160,12 @@ def as_function(op: Sized, fun: TracedFunction, order: int, *arguments: Any) -> 
 
 # ---------------------------------------------------------------- what JAX can do
 
+LOOPS_SELECT = (
+    "it has a loop of unknown length whose values are selected by comparisons of what is differentiated, as in a "
+    "bisection, so the derivative of its steps is not that of the result. Give the result a rule (jax.custom_jvp, "
+    "jax.lax.custom_root), or use nn.root"
+)
+
 
 def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     """Whether the gradient needs forward mode because JAX has no reverse mode for `fun`. NotImplementedError: it has
@@ -171,6 +177,8 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
     if reverse == READS_AROUND:
         raise NotImplementedError(f"jax_function({fun.name}): {reverse}")
     forward = _reason_unsupported(jax_gradient, fun, order, slot, everything, True)
+    if forward is None and fun.loops_select:
+        forward = LOOPS_SELECT
     if forward is None:
         return True
     raise NotImplementedError(

@@ -24,6 +24,7 @@ from ..graph.jaxpr import (
     count_closed_over,
     does_much,
     equations_in,
+    loops_select,
     name_of,
     parameters_of,
     primitives_in,
@@ -324,6 +325,12 @@ class TracedFunction:
         consts = [self._baked[i] if i in self._baked else next(given) for i in range(count)]
         results = jax.core.eval_jaxpr(self._jaxpr, consts, *given)
         return tuple([results[i] for i in self._results])
+
+    @property
+    def loops_select(self) -> bool:
+        """Whether a loop of unknown length inside is decided by comparisons of the active inputs, as in a bisection."""
+        places = [i for i in range(len(self._jaxpr.constvars) + len(self._jaxpr.invars)) if i not in self._baked]
+        return loops_select(self._jaxpr, [places[i] for i in self.active])
 
     def with_moving(self, active: Positions, results: Positions) -> TracedFunction:
         """The same function, in which only the inputs `active` move and only these `results` are read."""

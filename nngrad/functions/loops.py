@@ -114,7 +114,8 @@ def scanned(
 
     slices = [spec_of(x.shape[1:], x.dtype) for x in inputs[carries:]]
     specs = [*[x.spec for x in inputs[:carries]], *slices]
-    found = captured(flat, specs, owner, written, often=True, updates=True)
+    arguments = [*[None] * carries, *inputs[carries:]]
+    found = captured(flat, specs, owner, written, often=True, updates=True, arguments=arguments)
     keys = [step_keys(key, length=count) for key in found.keys]
     carried = Carried(found.body, len(found.variables), len(found.updated) + carries)
     given = (*found.variables, *found.updated, *inputs, *keys)

@@ -26,6 +26,8 @@ class _NoValue(NamedTuple):
     """The deferred value of a placeholder: reading it raises an error."""
 
     owner: str
+    argument: Variable | None = None
+    """The Variable of which it stands for a row or a slice."""
 
     def run(self) -> None:
         """Raise a ValueError."""
@@ -35,11 +37,17 @@ class _NoValue(NamedTuple):
         )
 
 
-def placeholder(spec: Spec, owner: str) -> Variable:
-    """A Variable that stands for the input of a body and has no value."""
+def placeholder(spec: Spec, owner: str, argument: Variable | None = None) -> Variable:
+    """A Variable that stands for the input of a body and has no value; perhaps a row or a slice of an `argument`."""
     cell = NdArray.of_spec(spec)
-    cell._value = Deferred(_NoValue(owner))
+    cell._value = Deferred(_NoValue(owner, argument))
     return leaf_of(cell)
+
+
+def stands_for(x: Variable) -> tuple[str, Variable] | None:
+    """The owner and the argument of a placeholder that is a row or a slice of an argument; None for all others."""
+    source = getattr(x.cell._value, "source", None)
+    return (source.owner, source.argument) if isinstance(source, _NoValue) and source.argument is not None else None
 
 
 class Captured(NamedTuple):
@@ -64,6 +72,7 @@ def captured(
     written: Callable[..., Any],
     often: bool,
     updates: bool = False,
+    arguments: Sequence[Variable | None] | None = None,
 ) -> Captured:
     """Capture `function` on Variables of these shapes and dtypes. Variables that existed before become inputs.
 
@@ -76,6 +85,7 @@ def captured(
             it may not run at all.
         updates: Whether the caller gives the updated leaves their new values. If not, functions that update leaves are
             refused, except those that are hoisted out.
+        arguments: For each input, the Variable of which it is a row or a slice, if it is.
 
     Raises:
         ValueError: A function in it updates a leaf although `updates` is False, or updates one of its own inputs.
@@ -85,7 +95,7 @@ def captured(
     # Emitted functions cast nothing.
     precision = options.applying.precision if options.emitting.builder is None else None
     switch_to(simplify=options.emitting.simplify, body=since, locate=locate, precision=precision)
-    own = [placeholder(spec, owner) for spec in inputs]
+    own = [placeholder(spec, owner, x) for spec, x in zip(inputs, arguments or [None] * len(inputs), strict=True)]
     try:
         outputs = function(own)
     except Exception as error:

@@ -206,8 +206,77 @@ def reaching_closed_over(jaxpr: Jaxpr) -> set[int]:
     return {i for i, v in enumerate((*jaxpr.constvars, *jaxpr.invars)) if v in found}
 
 
+_FIXED, _MOVES, _SELECTED = range(3)
+"""How a value depends on inputs: not at all, by differentiable functions alone, or through a comparison."""
+
+_STEPS = {"ceil", "floor", "round", "sign"}
+"""Elementwise primitives with floating results whose derivative is 0 wherever it exists."""
+
+
+def loops_select(jaxpr: Jaxpr, active: Sequence[int]) -> bool:
+    """Whether a `while` inside carries floating values that are selected by comparisons of what depends on the `active`
+    inputs, as a bisection does: its steps move with the ends of the interval, so their derivative is not that of what
+    they find. Comparisons that only end the loop do not count: the derivative of Newton's steps converges too."""
+    found: list[bool] = []
+    count = len(jaxpr.constvars) + len(jaxpr.invars)
+    _dependence(jaxpr, [_MOVES if i in active else _FIXED for i in range(count)], found)
+    return any(found)
+
+
+def _dependence(jaxpr: Jaxpr, given: Sequence[int], found: list[bool]) -> list[int]:
+    """How the results depend on inputs, from how constants and inputs of the jaxpr do. For each `while` it appends to
+    `found` whether values are selected in it. Recurses into bodies, which are nested a few levels deep at most."""
+    levels: dict[Any, int] = dict(zip((*jaxpr.constvars, *jaxpr.invars), given, strict=True))
+
+    def level_of(v: Any) -> int:
+        return _FIXED if isinstance(v, Literal) else levels[v]
+
+    for equation in jaxpr.eqns:
+        name, inputs = name_of(equation), [level_of(v) for v in equation.invars]
+        highest = max(inputs, default=_FIXED)
+        results = [_SELECTED if highest and name in _STEPS else highest] * len(equation.outvars)
+        called = called_function(equation) if name in CALLS else None
+        if name == "stop_gradient":
+            results = [_FIXED]
+        elif highest and called is not None:
+            results = _dependence(called.jaxpr, [*[_FIXED] * len(called.consts), *inputs], found)
+        elif highest and name == "cond":
+            branches = [[*_dependence(each, inputs[1:], found)] for each in bodies_of(equation)]
+            results = [max(_SELECTED if inputs[0] else _FIXED, *each) for each in zip(*branches, strict=True)]
+        elif highest and name in ("scan", "while"):
+            results = _dependence_of_loop(equation, inputs, found)
+        for v, level in zip(equation.outvars, results, strict=True):
+            levels[v] = level if _is_floating(v) or not level else _SELECTED
+    return [level_of(v) for v in jaxpr.outvars]
+
+
+def _dependence_of_loop(equation: Any, inputs: Sequence[int], found: list[bool]) -> list[int]:
+    """The same for a loop. What was selected before a `while` stays the same in it, so it selects nothing there."""
+    params, given = equation.params, list(inputs)
+    if "body_jaxpr" in params:
+        body, first, count = params["body_jaxpr"], int(params["body_nconsts"]), len(equation.outvars)
+        moving = zip(given, map(_is_floating, equation.invars), strict=True)
+        given = [min(level, _MOVES) if moves else _FIXED for level, moves in moving][int(params["cond_nconsts"]) :]
+    else:
+        body, (first, count) = params["jaxpr"], counts_of_scan(params)
+    carries = slice(first, first + count)
+    while True:
+        results = _dependence(body.jaxpr, [*[_FIXED] * len(body.consts), *given], found)
+        after = [*map(max, given[carries], results[:count])]
+        if after == given[carries]:
+            break
+        given[carries] = after
+    if "body_jaxpr" in params:
+        found.append(any([r == _SELECTED and _is_floating(v) for r, v in zip(results, equation.outvars, strict=True)]))
+    return results
+
+
+def _is_floating(v: Any) -> bool:
+    return bool(jnp.issubdtype(getattr(v.aval, "dtype", int), jnp.inexact))
+
+
 def _that_move(variables: Sequence[Any]) -> list[Var]:
-    return [v for v in variables if isinstance(v, Var) and jnp.issubdtype(getattr(v.aval, "dtype", int), jnp.inexact)]
+    return [v for v in variables if isinstance(v, Var) and _is_floating(v)]
 
 
 def counts_of_scan(params: dict[str, Any]) -> tuple[int, int]:

@@ -25,7 +25,7 @@ from ..functions.key_data import KeyData
 from ..graph import Variable
 from .authors_rules import by_their_rules
 from .rows import NotByRows, RowAxes
-from .surroundings import WithoutTangent, conjugate, is_whole, like
+from .surroundings import WithoutTangent, conjugate, is_whole, like, note_reverse_mode
 from .values import ComplexPair, is_pair
 
 Argnums = int | tuple[int, ...]
@@ -62,6 +62,7 @@ def _differentiated(
     moving = [x for x in leaves if not (allow_int and is_whole(x))]
     _check_floating(name, moving)
     rows.check(moving)
+    note_reverse_mode(moving)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
     if holomorphic:
         _check_complex(name, "results", y)
@@ -98,6 +99,8 @@ def jacobian(
     in jax.jacfwd and jax.jacrev."""
     every, tree = _floating(name, args, argnums, holomorphic, allow_int)
     leaves = [x for x in every if not is_whole(x)]
+    if name != "jacfwd":
+        note_reverse_mode(leaves)
     y, auxiliary = _with_auxiliary(name, fun(*args, **kwargs), has_aux)
     results, tree_of_results = jax.tree.flatten(y, is_leaf=is_pair)
     if holomorphic:
@@ -154,6 +157,7 @@ def hessian(
 ) -> Any:
     """The Hessian, block by block."""
     leaves, tree = _floating("hessian", args, argnums, holomorphic)
+    note_reverse_mode(leaves)
     if any(map(is_pair, jax.tree.leaves(tree.unflatten(leaves), is_leaf=is_pair))):
         raise TypeError("hessian: an argument is complex; for a holomorphic fun pass holomorphic=True")
     y, auxiliary = _with_auxiliary("hessian", fun(*args, **kwargs), has_aux)
@@ -225,6 +229,7 @@ def hvp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes) -> Any:
     leaves, tree = jax.tree.flatten(given)
     _check_floating("hvp", leaves)
     rows.check(leaves)
+    note_reverse_mode(leaves)
     vectors = [rows.along(x, t) for x, t in zip(leaves, jax.tree.leaves(along), strict=True)]
     return conjugate(jax.tree.unflatten(tree, like(leaves, hvp_of(y, leaves, vectors))))
 
@@ -249,6 +254,7 @@ def vjp(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxes, has_aux:
     moving = [x for x in leaves if not is_whole(x)]
     _check_floating("vjp", moving)
     rows.check(moving)
+    note_reverse_mode(moving)
     if moving and results:
         at_results = [rows.along(moving[0], t) for t in jax.tree.leaves(conjugate(cotangents))]
         found = iter(like(moving, by_their_rules(results, moving, vjp_of(results, moving, at_results))))
@@ -266,6 +272,7 @@ def of_rows(
     y = fun(*args, **kwargs)
     ys = [_array_of(name, "what fun returns", part) for part in ([y.real, y.imaginary] if is_pair(y) else [y])]
     x = _array_of(name, f"argument {argnums}", _chosen(name, args, argnums))
+    note_reverse_mode([x])
     if batched and rows.size is not None:
         raise NotByRows
     rows.check_meant(name, ys, [x])
@@ -305,6 +312,7 @@ def nth_derivative(fun: Callable[..., Any], args: Any, kwargs: Any, rows: RowAxe
     y = _array_of("nth_derivative", "the result of fun", fun(*args, **kwargs))
     x = _array_of("nth_derivative", f"argument {argnums}", _chosen("nth_derivative", args, argnums))
     rows.check([x])
+    note_reverse_mode([x])
     return nth_derivative_of(y, x, n)[-1]
 
 
@@ -316,6 +324,7 @@ def derivatives(
     by = [tuple([_array_of("derivatives", f"argument {i}", _chosen("derivatives", args, i)) for i in each])
           for each in wanted]  # fmt: skip
     rows.check([x for each in by for x in each])
+    note_reverse_mode([x for each in by for x in each])
     return derivatives_of(y, by)
 
 

@@ -156,8 +156,9 @@ def _run(*arrays: Any, held: ClosedJaxpr) -> list[Any]:
 
 
 VARIES = (
-    "nngrad.jax does not track what varies over the devices of jax.shard_map; pass it check_vma=False if transformed "
-    "functions have collectives over its axes (lax.psum)"
+    "nngrad.jax does not track what varies over the devices of jax.shard_map. Pass it check_vma=False if transformed "
+    "functions have collectives over its axes (lax.psum), or differentiate by arguments that are equal on all devices; "
+    "gradients by these are then not summed over the devices"
 )
 
 
@@ -168,7 +169,7 @@ SEVERAL_AXES = (
 HAS_SEVERAL_AXES = jax.__version_info__ >= (0, 10)
 
 
-def _varies(aval: Any) -> bool:
+def varies(aval: Any) -> bool:
     """Whether an aval varies among devices; its attribute depends on the version of JAX."""
     return bool(getattr(getattr(aval, "mat", aval), "varying", None) or getattr(aval, "vma", None))
 
@@ -178,7 +179,7 @@ def _results(*avals: Any, held: ClosedJaxpr) -> tuple[list[Any], set[Any]]:
     plain = [jax.core.ShapedArray(spec.shape, a.dtype) for spec, a in zip(graph.inputs, avals, strict=True)]
     if all([a.update(weak_type=False) == b for a, b in zip(avals, plain, strict=True)]):
         found = [jax.core.ShapedArray(y.shape, jax.dtypes.canonicalize_dtype(y.dtype)) for y in graph.outputs]
-    elif graph.axes and any(map(_varies, avals)):
+    elif graph.axes and any(map(varies, avals)):
         raise ValueError(VARIES)
     else:  # arrays, and so results, are divided among devices
         found = list(jax.make_jaxpr(graph.run)(*avals).out_avals)

@@ -32,7 +32,7 @@ from .authors_rules import by_their_rules, with_opaque
 from .calls import Axes, Graph, results_of_call
 from .from_jax import from_jax
 from .rows import NotByRows, RowAxes
-from .surroundings import Surroundings, surroundings_of_now, taking_from
+from .surroundings import Surroundings, noting_reverse_mode, surroundings_of_now, taking_from
 
 MOST_NUMBERS_OF_ROWS = 16
 """How many batched graphs a graph of one point caches, one per combination of axes and sizes under `jax.vmap`."""
@@ -134,7 +134,8 @@ class GraphOfCall:
     @contained
     def _built(self, owner: Owner, variables: Sequence[Variable]) -> tuple[list[Variable], Any]:
         switch_to()
-        return self._results(owner, variables, self.surroundings)
+        with noting_reverse_mode() as self._pulled:
+            return self._results(owner, variables, self.surroundings)
 
     def _results(
         self, owner: Owner, variables: Sequence[Variable], surroundings: Surroundings
@@ -257,6 +258,12 @@ class GraphOfCall:
         given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
         _, reached, _ = path_between(self._outputs, given, of_values=True)
         return [id(y) in reached for y in self._outputs]
+
+    def pulls_to_others(self, inputs: tuple[bool, ...]) -> bool:
+        """Whether reverse mode in it differentiates by values that do not depend on the marked inputs."""
+        given = [x for x, is_given in zip(self._inputs, inputs, strict=True) if is_given]
+        _, reached, _ = path_between(self._pulled, given, of_values=True)
+        return any([id(x) not in reached for x in self._pulled])
 
     def over_rows(self, owner: Owner, having_rows: tuple[bool, ...], size: int, name: Any = None) -> Graph:
         """The graph for a batch of points; if it cannot be built, `jax.vmap` of this one."""

@@ -131,6 +131,25 @@ def taking_from(surroundings: Surroundings) -> Iterator[Surroundings]:
         _around.reset(token)
 
 
+_pulled: ContextVar[list[Variable]] = ContextVar("inputs_of_reverse_mode")
+
+
+@contextlib.contextmanager
+def noting_reverse_mode() -> Iterator[list[Variable]]:
+    """The Variables by which functions are differentiated in reverse mode in this scope."""
+    found: list[Variable] = []
+    token = _pulled.set(found)
+    try:
+        yield found
+    finally:
+        _pulled.reset(token)
+
+
+def note_reverse_mode(inputs: Iterable[Any]) -> None:
+    """Note that a function is differentiated in reverse mode by those of `inputs` that are floating Variables."""
+    _pulled.get([]).extend([x for x in inputs if isinstance(x, Variable) and x.spec.differentiable])
+
+
 def surroundings_of_now() -> Surroundings | None:
     """The surroundings of the current scope; None while a function is opened for Variables."""
     return _around.get()

@@ -22,6 +22,7 @@ from ..graph import Variable
 from ..graph.arguments import key_of
 from ..graph.process import named_axes
 from . import builds
+from .calls import VARIES, varies
 from .from_jax import PartedFunction, from_jax
 from .graph_of_call import CallArguments, GraphOfCall, entangled
 from .report import Opened
@@ -190,9 +191,14 @@ class Transformed:
         if graph is None:
             with self._building:
                 graph = self._known(key, fixed) or self._built(key, CallArguments(tree, fixed, weak), arrays)
-        if graph.surroundings.spans_devices and any([isinstance(a, jax.core.Tracer) for a in arrays]):
-            raise NotImplementedError(SPANS_DEVICES)
-        return graph, [*arrays, *graph.surroundings.arrays()]
+        given = [*arrays, *graph.surroundings.arrays()]
+        if any([isinstance(a, jax.core.Tracer) for a in given]):
+            if graph.surroundings.spans_devices and any([isinstance(a, jax.core.Tracer) for a in arrays]):
+                raise NotImplementedError(SPANS_DEVICES)
+            varying = tuple([varies(jax.typeof(a)) for a in given])
+            if any(varying) and graph.pulls_to_others(varying):  # JAX sums these gradients over the devices
+                raise NotImplementedError(VARIES)
+        return graph, given
 
     def _known(self, key: Hashable, fixed: tuple[Fixed | None, ...]) -> GraphOfCall | None:
         """The cached graph for arguments of a kind, if `fun` still computes the same as when the graph was built."""

@@ -9,7 +9,7 @@ from typing import Any
 import nngrad.functions as F
 
 from ...functions.bodies.implicit import solve
-from ...functions.bodies.matrices import NotLinear, SolveOptions, transpose_of
+from ...functions.bodies.matrices import NotLinear, SolveOptions, is_zero_at_zero, transpose_of
 from ...functions.inlining import inlined
 from ...graph import Variable, as_variable
 from ...graph.arguments import checked_choice, checked_count
@@ -98,8 +98,18 @@ def linear_solve(
             "linear_solve: the function must be linear, but its derivative depends on the point. Solve nonlinear "
             "equations with nn.root"
         ) from None
+    homogeneous = is_zero_at_zero(body)
+    if homogeneous is False:
+        raise ValueError(
+            "linear_solve: the function must be linear, but something is added to its argument, so it is not 0 at 0. "
+            "Subtract what is added from both sides of the equation"
+        )
     start = None if x0 is None else packing.packed(x0, "x0 has")
     right = packing.vector
+    if homogeneous is None:  # known when it runs; for a function that is not linear, the solution is NaN
+        at_zero = F.norm(inlined(body, [*parameters, F.zeros_like(right)])[0])
+        allowed = F.maximum2(F.norm(right) * options.tol, F.constant(options.atol, (), packing.dtype))
+        right = right + F.unlink(F.where(F.less_equal(at_zero, allowed), 0.0 * at_zero, math.nan * at_zero))
     x, *known = solve(body, parameters, right, options, start=start)
     info = without_gradients(*known) if known else _of_dense(right - inlined(body, [*parameters, x])[0])
     return packing.unpacked(x), info

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-from ...graph import Spec, Variable
+from ...graph import Op, Spec, Variable
 from ...graph.block import Block
 from ...graph.body_op import Results
 from ...graph.closing import derived_once
@@ -51,6 +51,42 @@ def transpose_of(matrix: Block) -> Block:
     if not found.reached:
         return _zero_of(inputs, matrix.inputs[place])
     return found.body.with_inputs(inputs, [*found.residuals, place])
+
+
+@derived_once
+def is_zero_at_zero(matrix: Block) -> bool | None:
+    """Whether a body whose derivative does not depend on its last input is 0 where that is 0, as a matrix is; None if
+    the facts of its functions do not show it.
+
+    Each value is "zero" there, or a "number" that does not depend on that input, or the "sum" of a zero and a number.
+    None is anything else: numbers that may cancel, and results of functions without such facts.
+    """
+    place, values = len(matrix.inputs) - 1, []
+    for (op, arguments, ins), specs in zip(matrix.steps, matrix.results, strict=True):
+        given = [values[~i] if i < 0 else "zero" if i == place else "number" for i in ins]
+        values += [_at_zero(op, arguments, given)] * len(specs)
+    (number,) = matrix.outputs
+    found = "zero" if number == place else "number" if number >= 0 else values[~number]
+    return None if found is None else found == "zero"
+
+
+def _at_zero(op: Op, arguments: tuple[Any, ...], given: Sequence[str | None]) -> str | None:
+    if op is constant:
+        return "zero" if arguments[0] == 0 else "number"
+    others = [each for each in given if each != "number"]
+    if not others:
+        return "number"
+    if any([each == "zero" and op.linear_in(i) for i, each in enumerate(given)]):
+        return "zero"
+    if others == ["sum"] and op.linear_in(given.index("sum")):
+        return "sum"
+    fixed = op.fixed(len(given))
+    if fixed is None or any([given[i] != "number" for i in fixed]):
+        return None
+    summands = [each for i, each in enumerate(given) if i not in fixed and each != "zero"]
+    if op.offset and op.named(arguments)[op.offset] != 0:
+        summands.append("number")
+    return "zero" if not summands else "sum" if summands in (["number"], ["sum"]) else None
 
 
 @derived_once

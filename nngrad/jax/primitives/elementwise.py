@@ -120,8 +120,45 @@ def _mul(equation: JaxprEquation, x: Any, y: Any) -> Variable:
     require(equation.params.get("out_dtype") is None, "its result has another dtype")
     value, number, _ = _with_number(equation, x, y)
     if value is None:
-        return F.square(variable(x)) if x is y else F.mul2(variable(x), variable(y))
+        x, y = variable(x), variable(y)
+        weighted = [found for found in (_weighted_exp(x, y), _weighted_exp(y, x)) if found is not None]
+        return F.square(x) if x is y else weighted[0] if weighted else F.mul2(x, y)
     return value if number == 1 else F.mul_scalar(value, val=number)
+
+
+def _weighted_exp(e: Variable, w: Variable) -> Variable | None:
+    """`e * w` if e is `exp(where(w != 0, a, -inf) - c)`, as in `jax.scipy.special.logsumexp` with weights: the same
+    values, but where w is 0 the derivative in w is `exp(a - c)`, which the mask hides. None otherwise."""
+    if e.parent is None or e.parent.op is not F.exp:
+        return None
+    (masked,) = e.parent.inputs
+    shifted = masked.parent if masked.parent is not None and masked.parent.op is F.sub2 else None
+    selection = (masked if shifted is None else shifted.inputs[0]).parent
+    if selection is None or selection.op is not F.where:
+        return None
+    holds, a, other = selection.inputs
+    hidden = other.parent is not None and other.parent.op is F.constant and other.parent.arguments[0] == -math.inf
+    if not hidden or not _is_nonzero(holds, w):
+        return None
+    exponent = a if shifted is None else F.sub2(a, shifted.inputs[1])
+    largest = math.log(jnp.finfo(exponent.dtype).max) - 1  # else 0 would be multiplied by infinity, or by NaN
+    limit = F.constant(largest, exponent.shape, exponent.dtype)
+    limited = F.where(F.greater_equal_scalar(exponent, largest), limit, other)
+    return F.mul2(F.exp(F.where(holds, exponent, F.where(F.less_scalar(exponent, largest), exponent, limited))), w)
+
+
+def _is_nonzero(condition: Variable, w: Variable) -> bool:
+    """Whether a condition is `w != 0`, each perhaps broadcast along some axes."""
+    pair = []
+    for x in (condition, w):
+        while x.parent is not None and x.parent.op is F.broadcast and x.parent.inputs[0].ndim == x.ndim:
+            (x,) = x.parent.inputs
+        pair.append(x)
+    if pair[0].shape == pair[1].shape and all([x.parent is not None and x.parent.op is F.reshape for x in pair]):
+        pair = [x.parent.inputs[0] for x in pair]
+    condition, w = pair
+    f = condition.parent
+    return f is not None and f.op is F.not_equal_scalar and f.arguments == (0.0,) and f.inputs[0] is w
 
 
 @opens("div", takes_known=True)
