@@ -29,7 +29,7 @@ from ..graph import (
     leaves_of,
     path_between,
     set_switches,
-)  # fmt: skip
+)
 from ..graph.capture import stands_for
 from ..graph.function import next_serial
 from ..graph.options import pause_collector, watching_for_users_code
