@@ -21,7 +21,14 @@ from ..graph import build_options
 from ..graph.jaxpr import primitives_in
 from ..graph.mesh import Mesh, mesh_of, running_on
 from ..graph.messages import warn_user
-from ..graph.process import check_process, current_trace, hit_unfinished_entry, interrupt_safe, restore_trace
+from ..graph.process import (
+    check_process,
+    current_trace,
+    hit_unfinished_entry,
+    interrupt_safe,
+    lower_first,
+    restore_trace,
+)
 from ..graph.spec import x64_if
 from .compiling import (
     PLATFORM,
@@ -136,6 +143,7 @@ class Executable:
         try:
             if call is not None:
                 return call(*arrays)
+            lower_first()
             before = current_trace()
             return self._in_settings(arrays)
         except BaseException as error:

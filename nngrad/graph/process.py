@@ -7,12 +7,15 @@ computes the same results, and `Use.without` says what becomes slower or is refu
 
 from __future__ import annotations
 
+import _thread
 import contextlib
 import functools
 import hashlib
 import importlib
 import os
+import queue
 import threading
+import time
 from collections.abc import Callable, Iterable, Iterator
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
@@ -158,12 +161,80 @@ if hasattr(os, "register_at_fork"):
 _CACHES = os.path.join("jax", "_src", "util.py")
 
 
+# `threading.Thread.start` and the conditions of `threading` are written in Python: an interrupt within them may leave
+# an orphaned thread, or becomes a RuntimeError. The operations used here are atomic.
+
+_SECONDS = 0.1
+"""Seconds between checks for the end of the work, in addition to notification."""
+
+
+class OwnThread:
+    """A thread that runs `work` once; `work` raises nothing. Signals never interrupt it, since Python handles them in
+    the main thread."""
+
+    def __init__(self, work: Callable[[], None]) -> None:
+        self._work = work
+        self._owner: dict[None, int | None] = {}  # the thread that works; None if none ever will
+        self._bell: queue.SimpleQueue[None] = queue.SimpleQueue()
+        self._is_done = False
+
+    def start(self) -> None:
+        """Start the thread unless it has started."""
+        if not self._owner:
+            _thread.start_new_thread(self._run, ())  # a second one, if any, ends at once
+
+    def wait(self, timeout: float = float("inf")) -> None:
+        """Wait until a started thread is done, for at most `timeout` seconds."""
+        until = time.monotonic() + timeout
+        while not self.is_over and time.monotonic() < until:
+            try:
+                self._bell.get(timeout=_SECONDS)
+            except queue.Empty:
+                continue
+
+    def end(self, timeout: float) -> None:
+        """Prevent the thread from starting, or wait at most `timeout` seconds until it is done; not for itself."""
+        if self._owner.setdefault(None, None) != threading.get_ident():
+            self.wait(timeout)
+
+    @property
+    def is_over(self) -> bool:
+        """Whether it is done, or will never start."""
+        return self._is_done or self._owner.get(None, 0) is None
+
+    def _run(self) -> None:
+        if not self._is_done and self._owner.setdefault(None, threading.get_ident()) == threading.get_ident():
+            try:
+                self._work()
+            finally:
+                self._is_done = True
+                self._bell.put(None)
+
+
+def _lower_first() -> None:
+    with contextlib.suppress(Exception):  # whoever needs it meets the error again
+        jax.jit(lambda x: x).trace(0.0).lower(lowering_platforms=("cpu",))
+
+
+_first_lowering = OwnThread(_lower_first)
+"""JAX imports modules of jaxlib when it first lowers a function. They register MLIR's dialects in C while they run, so
+one that an interrupt ended half-way could not be imported again, and nothing would be compiled any more."""
+
+
+def lower_first() -> None:
+    """Let JAX lower its first function where no interrupt comes, unless it has."""
+    if not _first_lowering.is_over:
+        _first_lowering.start()
+        _first_lowering.wait()
+
+
 def interrupt_safe(function: Callable[..., Any]) -> Callable[..., Any]:
     """`function`, made safe against interrupts while JAX traces it: they break neither later calls nor other threads.
     """
 
     @functools.wraps(function)
     def run(*arguments: Any, **options: Any) -> Any:
+        lower_first()
         before = current_trace()
         try:
             return function(*arguments, **options)

@@ -23,6 +23,7 @@ import nngrad.solvers as S
 from nngrad.graph.function import watched
 
 from .moments import INTERRUPTED, Interrupts, instructions_of
+from .scripts import output_of
 
 
 @pytest.fixture(autouse=True)
@@ -387,3 +388,31 @@ def test_signals_while_a_structure_is_compiled(alarm: Callable[[float], None], a
             met += 1
         np.testing.assert_allclose(action(size), COMPILED[action](points(size)), rtol=1e-13)
     assert met > 3
+
+
+def test_an_interrupt_while_jax_imports_what_it_compiles_with() -> None:
+    """Modules of jaxlib that register MLIR's dialects cannot be imported a second time."""
+    said = output_of("""
+import _thread, sys, threading
+import numpy as np
+import nngrad as nn, nngrad.functions as F
+
+class Interrupting:
+    def find_spec(self, name, path=None, target=None):
+        if name.startswith("jaxlib.mlir.dialects.") and name not in met:
+            met[name] = threading.current_thread() is threading.main_thread()
+            _thread.interrupt_main()
+
+met, interrupted = {}, 0
+sys.meta_path.insert(0, Interrupting())
+while True:
+    try:
+        x = nn.Variable.from_numpy_array(np.ones(2))
+        (g,) = nn.grad(F.sum(x**2), x)
+        print(g.d.tolist())
+        break
+    except KeyboardInterrupt:
+        interrupted += 1
+print(any(met.values()), len(met) > 0, interrupted > 0)
+""")
+    assert said == ["[2.0, 2.0]", "False True True"]

@@ -32,7 +32,7 @@ from ...distributed.hosts.store import KeyValueStore
 from ...files.replacing import sync_folder
 from ...files.storage import CODES
 from ...graph.messages import warn_user
-from ..own_thread import OwnThread
+from ...graph.process import OwnThread
 
 _UNFINISHED = ".unfinished"
 """The suffix of a directory until it is complete, and when it is about to be deleted."""
@@ -49,14 +49,14 @@ class _Writing:
 
     def __init__(self, step: int, write: Callable[[], None]) -> None:
         self.step = step
-        self.error: Exception | None = None
+        self.error: BaseException | None = None
         self._write = write
         self.thread = OwnThread(self._work)
 
     def _work(self) -> None:
         try:
             self._write()
-        except Exception as error:
+        except BaseException as error:
             self.error = error
 
 

@@ -16,9 +16,8 @@ import numpy as np
 from ...graph import build_options
 from ...graph.arguments import checked_count
 from ...graph.mesh import Mesh
-from ...graph.process import parts_of
+from ...graph.process import OwnThread, parts_of
 from ...graph.spec import x64_if
-from ..own_thread import OwnThread
 from .sources import BatchSource, Position, source_of
 
 
