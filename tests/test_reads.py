@@ -374,3 +374,56 @@ def test_any_sequence_of_reads_writes_and_forwards(seed: int) -> None:
             rng.choice(nodes).forward()
         elif kind == "read":
             rng.choice(nodes).read()
+
+
+# ---------------------------------------------------------------- several results
+
+def two_halves(x: nn.Variable) -> list[nn.Variable]:
+    y = 3 * x
+    return [y[:2], y[2:], F.reshape(y, (2, 2))[1]]
+
+
+SEVERAL: dict[str, tuple[Callable[[nn.Variable], Any], Callable[[Any], Any]]] = {
+    "scan": (
+        lambda x: F.scan(lambda h, _: (2 * h, F.sum(h)), x, length=2),
+        lambda x: [4 * x, [x.sum(), 2 * x.sum()]],
+    ),
+    "cond": (lambda x: F.cond(F.sum(x) > 0, lambda: (x, -x), lambda: (x * 2, x * 3)), lambda x: [x, -x]),
+    "vmap": (lambda x: nn.vmap(lambda row: (row * 2, F.sin(row)))(x), lambda x: [2 * x, np.sin(x)]),
+    "parts": (two_halves, lambda x: [3 * x[:2], 3 * x[2:], 3 * x[2:]]),
+    "sort": (lambda x: F.sort(x, reverse=True, with_index=True), lambda x: [np.sort(x)[::-1], np.argsort(-x)]),
+    "linear_solve": (
+        lambda x: [(found := nn.linear_solve(lambda v: 2 * v, x, method="cg"))[0], found[1].converged],
+        lambda x: [x / 2, True],
+    ),
+    "root": (
+        lambda x: [*(found := nn.root(lambda z: {"a": z["a"] - x, "b": 2 * z["b"] - 1},
+                                      {"a": np.zeros(4), "b": np.ones(1)}))[0].values(), found[1].converged],
+        lambda x: [x, [0.5], True],
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", SEVERAL)
+def test_reading_another_result_runs_nothing_anew(name: str) -> None:
+    build, expected = SEVERAL[name]
+    runs: list[int] = []
+
+    class Counted(nn.PythonFunction):
+        numpy = True
+
+        def forward(self, x: Any) -> Any:
+            runs.append(1)
+            return x
+
+        def infer(self, x: Any) -> Any:
+            return x
+
+        def backward(self, f: Any, gy: Any) -> Any:
+            return gy
+
+    given = np.array([0.5, 3.0, -1.0, 2.0])
+    x = nn.Variable.from_numpy_array(given)
+    for y, value in zip(build(Counted()(x)), expected(given), strict=True):
+        np.testing.assert_allclose(y.d, value, rtol=1e-12)
+    assert len(runs) == 1

@@ -21,6 +21,7 @@ from ..graph import Variable, as_variable, build_options, spec_of
 from ..graph.block import Block
 from ..graph.capture import captured
 from ..graph.leaf import common_floating
+from ..graph.value import made_together
 
 
 class _Leaf(NamedTuple):
@@ -107,6 +108,7 @@ def _mapped(fun: Callable[..., Any], in_axes: Any, out_axes: Any, args: Any, kwa
         y if leaf.axis is None else F.moveaxis(y, 0, _place(leaf.axis, y.ndim, leaf.name, y.shape) or 0)
         for leaf, y in zip(returned, ys, strict=True)
     ]
+    made_together(outputs)
     return jax.tree.unflatten(structure, outputs)
 
 

@@ -1,5 +1,6 @@
 """Plans: how to run the graph above some Variables, and on which arrays. It runs as one executable, or, to read many
-values of a deep graph, section by section, from one thin cut to the next.
+values of a deep graph, section by section, from one thin cut to the next. The last section may be what takes a result
+apart.
 
 The cuts are determined by the graph above a value alone; values at cuts are cached, which changes no bits.
 """
@@ -15,6 +16,7 @@ import jax
 import numpy as np
 
 from ..graph import Function, NdArray, Variable, build_options, functions_of
+from ..graph.body_op import ControlOp
 from ..graph.function import watched
 from ..graph.leaf import arrays_of
 from ..graph.process import check_process, groups_of, several_processes
@@ -225,13 +227,14 @@ class Sections(NamedTuple):
     """The sections that compute a value, lowest first. It does not refer to anything that depends on the value."""
 
     parts: list[Section]
-    last: Section
+    last: Section | int
+    """The last section, or which result of the one before it is the value."""
     settings: tuple[Any, ...]
 
     @property
     def leaves(self) -> list[Variable]:
         """The leaves that the value depends on."""
-        return self.last.leaves
+        return (self.parts[-1] if isinstance(self.last, int) else self.last).leaves
 
     def run(self, arrays: Sequence[Any]) -> Any:
         """Compute the value for these arrays of the leaves."""
@@ -247,6 +250,8 @@ class Sections(NamedTuple):
         for part in self.parts[start:]:
             given = part.executable(*given, *[by_leaf[i] for i in part.own])
             _remember(part, by_leaf, self.settings, given)
+        if isinstance(self.last, int):
+            return given[self.last]
         return self.last.executable(*given, *[by_leaf[i] for i in self.last.own])[0]
 
 
@@ -258,8 +263,6 @@ def sections_of(variable: Variable, device: jax.Device | None) -> Sections | Non
     """The sections of a Variable; None if the graph above it is not cut."""
     f = variable.parent
     assert f is not None
-    if f.rank < DEEP:
-        return None
     settings = device, build_options().running.mesh, build_options().running.without_passes
     known = _sections.setdefault(f, {})
     found = known.get(variable.index)
@@ -277,19 +280,51 @@ def forget_cuts(functions: Sequence[Function]) -> None:
 
 def _cut(variable: Variable, device: jax.Device | None, settings: tuple[Any, ...]) -> Sections | None:
     assert variable.parent is not None
-    cuts = cuts_of(functions_of([variable]))
-    if not cuts:
+    source = _source_of(variable)
+    whole = source or [variable]
+    root = whole[0].parent
+    assert root is not None
+    cuts = cuts_of(functions_of(whole)) if root.rank >= DEEP else []
+    if not cuts and not source:
         return None
     parts: list[Section] = []
-    ranks = [0, *[rank for rank, _ in cuts], variable.parent.rank + 1]
     given: list[Variable] = []
     leaves: list[Variable] = []
-    for (low, high), outputs in zip(pairwise(ranks), [*[passing for _, passing in cuts], [variable]], strict=True):
+
+    def add(outputs: list[Variable], low: int, high: int) -> None:
+        nonlocal given, leaves
         functions = [f for f in functions_of(outputs) if low <= f.rank < high]
-        section = Section(outputs, given, functions, device, leaves)
-        parts.append(section)
-        given, leaves = outputs, section.leaves
+        parts.append(Section(outputs, given, functions, device, leaves))
+        given, leaves = outputs, parts[-1].leaves
+
+    ranks = [0, *[rank for rank, _ in cuts], root.rank + 1]
+    for (low, high), outputs in zip(pairwise(ranks), [*[passing for _, passing in cuts], whole], strict=True):
+        add(outputs, low, high)
+    if source and variable.parent is root:
+        return Sections(parts, variable.index, settings)
+    if source:
+        add([variable], root.rank + 1, variable.parent.rank + 1)
     return Sections(parts[:-1], parts[-1], settings)
+
+
+def _source_of(variable: Variable) -> list[Variable]:
+    """The results of a function, if `variable` is one of several or a part of one that takes much to compute, so that
+    whoever reads all of them or all parts computes them once. Empty if there are none, or they are too large to keep.
+    """
+    x, is_part = variable, False
+    while (f := x.parent) is not None and len(f.inputs) == 1:
+        is_part |= f.op.slice_keys is not None
+        if f.op.slice_keys is None and not f.op.view:
+            break
+        x = f.inputs[0]
+    if f is None:
+        return []
+    own = f.op.results_for_users(f.arguments) if isinstance(f.op, ControlOp) else None
+    specs = f.specs[:own]
+    if x.index >= len(specs) or sum([spec.nbytes for spec in specs]) > MOST_BYTES_PASSING:
+        return []
+    is_wanted = len(specs) > 1 or (is_part and any([g.heavy for g in functions_of([x])]))
+    return list(f.outputs[:own]) if is_wanted else []
 
 
 def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:

@@ -14,6 +14,7 @@ from ..graph import AnyArray, AnyShape, Array, Op, Spec, Variable, composite, op
 from ..graph.arguments import Axes, one_of
 from ..graph.axes import axes_of, over_axes, reduces
 from ..graph.thresholds import MANY_SUMS
+from ..graph.value import made_together
 from .arithmetic import floating, widened
 
 
@@ -230,7 +231,11 @@ def values_or_indices(values: Op, indices: Op, with_index: bool, only_index: boo
     if only_index:
         return indices(*arguments)
     y = values(*arguments)
-    return (y, indices(*arguments)) if with_index else y
+    if not with_index:
+        return y
+    both = y, indices(*arguments)
+    made_together(both)
+    return both
 
 
 def _arg_extremum(search: Callable[..., jax.Array], x: jax.Array, axis: Axes | None, keepdims: bool) -> jax.Array:

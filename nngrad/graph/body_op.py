@@ -188,6 +188,10 @@ class ControlOp(BodyOp):
 
     # ---------------------------------------------------------------- run
 
+    def results_for_users(self, arguments: tuple[Any, ...]) -> int | None:
+        """How many of the outputs, the first ones, users get, while the others serve derivatives; None for all."""
+        return None
+
     def inlines_to(self, arguments: tuple[Any, ...]) -> Block | None:
         """The body that runs in place of a function which only wraps it, or None."""
         return None

@@ -331,6 +331,13 @@ def together(variables: Sequence[Variable], again: Again | None = None) -> None:
         y._group = group
 
 
+def made_together(variables: Sequence[Variable]) -> None:
+    """Make the Variables among these that belong to no group one. Their functions, which it keeps, rebuild them."""
+    new = [y for y in variables if y._group is None and y.parent is not None]
+    made = [(y.parent, y.index) for y in new]
+    together(new, lambda: [f.outputs[k] for f, k in made])  # type: ignore[union-attr]
+
+
 @contained
 def _built(again: Again, places: Sequence[int], options: BuildOptions) -> list[Variable]:
     """The results of `again` at these indices, under the switches of the original call."""

@@ -112,7 +112,7 @@ def linear_solve(
         right = right + F.unlink(F.where(F.less_equal(at_zero, allowed), 0.0 * at_zero, math.nan * at_zero))
     x, *known = solve(body, parameters, right, options, start=start)
     info = without_gradients(*known) if known else _of_dense(right - inlined(body, [*parameters, x])[0])
-    return packing.unpacked(x), info
+    return packing.solution(x, info)
 
 
 def _packed_for_matrix(a: Variable, b: Any) -> Packing:

@@ -16,6 +16,8 @@ from ...graph import Spec, Variable, as_variable, spec_of, switched
 from ...graph.block import Block
 from ...graph.capture import captured
 from ...graph.leaf import common_floating
+from ...graph.value import made_together
+from .convergence import Convergence
 
 at_full_precision = switched(precision=None)
 """Decorates functions that look for solutions: iterations that are rounded to 16 bits do not terminate."""
@@ -100,6 +102,12 @@ class Packing:
             leaves.append(part if shape == part.shape else F.reshape(part, shape=shape))
             start += size
         return jax.tree.unflatten(self.structure, leaves)
+
+    def solution(self, vector: Variable, info: Convergence) -> tuple[Any, Convergence]:
+        """The pytree that a solution represents, and how it was found; they are computed together."""
+        tree = self.unpacked(vector)
+        made_together([*jax.tree.leaves(tree), *info])
+        return tree, info
 
     def _joined(self, leaves: Sequence[Variable]) -> Variable:
         flat = [x if x.ndim == 1 else F.reshape(x, shape=(math.prod(x.shape),)) for x in leaves]

@@ -236,7 +236,7 @@ def _solution(
         ),
     )
     x, norm, converged, steps = apply(root_of_body, (*variables, packing.vector), (*bodies, *options))
-    return packing.unpacked(x), without_gradients(norm, converged, steps)
+    return packing.solution(x, without_gradients(norm, converged, steps))
 
 
 def _by(solver: Callable[[Callable[[Any], Any], Any], Any], packing: Packing) -> Finder:

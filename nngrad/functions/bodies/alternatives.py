@@ -56,6 +56,10 @@ class Alternatives(ControlOp):
         has."""
         return tuple([body.outputs for body in self.bodies(arguments)])
 
+    def results_for_users(self, arguments: tuple[Any, ...]) -> int:
+        """The outputs of the bodies."""
+        return len(self.bodies(arguments)[0].outputs)
+
     def applied(
         self, bodies: tuple[Block, ...], inputs: tuple[Variable, ...], late: int, beside: Function | None = None
     ) -> tuple[Variable, ...]:

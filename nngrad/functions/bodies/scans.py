@@ -52,6 +52,10 @@ class Scan(ControlOp):
         finals = [loop.body.spec(number) for number in loop.body.outputs[: loop.carries]]
         return (*finals, *[loop.stack_spec(number) for number in loop.stacked], *loop.start_specs())
 
+    def results_for_users(self, arguments: tuple[Any, ...]) -> int:
+        """Final carries and stacks."""
+        return Loop(*arguments).results
+
     def operations(self, f: Function) -> int:
         """The approximate number of operations of all steps."""
         loop = Loop(*f.arguments)
