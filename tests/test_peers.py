@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import functools
+import math
 import re
 from collections import Counter
 from pathlib import Path
@@ -13,6 +15,7 @@ import jax.experimental.sparse
 import jax.image
 import jax.scipy.signal
 import jax.scipy.special
+import numpy as np
 import pytest
 
 import nngrad as nn
@@ -21,9 +24,11 @@ import nngrad.jax
 import nngrad.parametric_functions as PF
 import nngrad.solvers as S
 from docs_site.peers.differentiable import PEERS, capability, peers_of
-from docs_site.peers.facts import nnabla_names, resolve
+from docs_site.peers.facts import lines_of, nnabla_names, resolve
 from docs_site.peers.pages import pages
 from nngrad.graph.messages import others, peers
+
+from .samples import all_samples
 
 DOCS = Path(__file__).parents[1] / "docs"
 WRITE = "python -m docs_site.peers"
@@ -75,6 +80,67 @@ def test_entries() -> None:
             assert re.fullmatch(r"([\w.]+(:[01])?)?", entry), f"{function}, {peer}: {entry!r}"
     assert [capability(e) for e in ("", "tanh", "roi_align:1", "sign:0")] == ["", "yes", "once", "no"]
     assert peers_of("no_such_function") == dict.fromkeys(PEERS, "")
+
+
+WITH_OTHER_VALUES = list(lines_of("pytorch.csv"))
+RANDOM = {"dropout", "gumbel_softmax", "rand_beta", "rand_gamma", "rrelu"}
+
+
+def flat(values: Any) -> list[Any]:
+    """All arrays of nested results."""
+    if isinstance(values, list | tuple):
+        return [each for value in values for each in flat(value)]
+    return [np.asarray(values.d if isinstance(values, nn.Variable) else values)]
+
+
+def are_equal(values: list[Any], others: list[Any]) -> bool:
+    return len(values) == len(others) and all([
+        a.shape == b.shape and np.allclose(a, b, rtol=1e-6, atol=1e-9, equal_nan=True)
+        for a, b in zip(values, others, strict=True)
+    ])
+
+
+@pytest.mark.slow
+def test_other_values_than_those_of_pytorch_are_said_and_there_is_a_way_to_pytorchs() -> None:
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    arrays = {name: rng.normal(size=(3, 4)) for name in "mnabc"}
+    arrays |= {
+        "p": rng.uniform(0.1, 0.9, (3, 4)), "q": rng.uniform(0.1, 0.9, (3, 4)),
+        "t": rng.uniform(size=(3, 4)).round(), "i": np.array([0, 2, 1]), "i2": np.array([[0, 1], [2, 1], [3, 0]]),
+        "h": np.array([-1.5, -0.5, 0.5, 1.5, 2.5]), "x": rng.normal(size=(1, 8, 4, 4)), "s": rng.normal(size=(2, 5, 4)),
+        "g": rng.normal(size=(3, 3)), "r": rng.normal(size=2), "v": rng.normal(size=3),
+    }
+    there = {"torch": torch, "TF": torch.nn.functional} | {n: torch.tensor(x) for n, x in arrays.items()}
+    here = {"F": F, "math": math} | {n: nn.Variable.from_numpy_array(x) for n, x in arrays.items()}
+    for line in WITH_OTHER_VALUES:
+        expected = flat(eval(line["pytorch"], there))
+        with contextlib.suppress(ValueError):  # an error is no silent difference
+            assert not are_equal(flat(eval(line["here"], here)), expected), f"{line['function']} has the same values"
+        assert not line["same"] or are_equal(flat(eval(line["same"], here)), expected), line["same"]
+
+
+@pytest.mark.slow
+def test_functions_beside_pytorchs_have_equal_values_unless_it_is_said() -> None:
+    torch = pytest.importorskip("torch")
+    said = {line["function"] for line in WITH_OTHER_VALUES} | RANDOM
+    compared, other = 0, []
+    for sample in all_samples():
+        entry = peers_of(sample.name)["pytorch"].partition(":")[0]
+        if not entry or sample.arguments or sample.name in said or not sample.inputs:
+            continue
+        arrays = [draw(np.random.default_rng(7)) for draw in sample.inputs]
+        try:
+            function = functools.reduce(getattr, entry.split("."), torch)
+            expected = flat(function(*map(torch.tensor, arrays)))
+        except (AttributeError, IndexError, RuntimeError, TypeError, ValueError, Warning):
+            continue  # takes other arguments
+        got = flat(getattr(F, sample.name)(*map(nn.Variable.from_numpy_array, arrays)))
+        compared += 1
+        if not are_equal(got, expected):
+            other.append(sample.name)
+    assert set(other) == {"pack_padded_sequence"}, "one that returns more than PyTorch's, and those with other values"
+    assert compared > 100
 
 
 def in_jax(entry: str) -> Any:

@@ -6,10 +6,11 @@ import itertools
 from collections.abc import Iterable, Sequence
 
 import nngrad.functions as F
+from docs_site import DOCS
 from nngrad.command.ops import functions_of_family, order_of_function
 
 from .differentiable import PEERS, capability, peers_of
-from .facts import nnabla_names
+from .facts import lines_of, nnabla_names
 from .from_chainer import from_chainer
 from .primitives import STATES, primitives
 
@@ -86,11 +87,20 @@ _PRIMITIVES = """\
 """
 
 
+_OTHER_VALUES = """\
+## Functions with other values
+Some functions have the name of one of PyTorch's, or stand beside it in [functions.md](functions.md), and return other
+values for the same arguments: mostly those of nnabla's function. The third column has expressions that return
+PyTorch's. `TF` is `torch.nn.functional`; `x` is images (1, 8, 4, 4), and other letters are small arrays.
+
+"""
+
+
 def pages() -> dict[str, str]:
     """The pages by their names in `docs/`."""
     return {
-        "from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "functions.md": _functions(),
-        "primitives.md": _primitives(),
+        "from_chainer.md": from_chainer(), "from_nnabla.md": _from_nnabla(), "from_pytorch.md": _from_pytorch(),
+        "functions.md": _functions(), "primitives.md": _primitives(),
     }  # fmt: skip
 
 
@@ -108,6 +118,17 @@ def _from_nnabla() -> str:
     return "\n".join(parts)
 
 
+def _from_pytorch() -> str:
+    """The page as it is, with its table of other values made anew."""
+    before, heading, after = (DOCS / "from_pytorch.md").read_text(encoding="utf-8").partition(_OTHER_VALUES)
+    rows = [
+        (*[f"`{line[column]}`" if line[column] else "" for column in ("pytorch", "here", "same")], line["differs"])
+        for line in lines_of("pytorch.csv")
+    ]
+    titles = ("PyTorch", "the same arguments here", "PyTorch's values here", "what differs")
+    return f"{before}{heading}{_table(titles, rows)}{after[after.index(chr(10) * 2) + 1 :]}"
+
+
 def _functions() -> str:
     parts = [_FUNCTIONS]
     for family in F.FAMILIES:
@@ -119,9 +140,12 @@ def _functions() -> str:
 
 def _cells(name: str) -> list[str]:
     cells = []
-    for entry in peers_of(name).values():
+    for peer, entry in peers_of(name).items():
         there = entry.partition(":")[0]
-        cells.append(f"{capability(entry)} `{there}`" if there not in ("", name) else capability(entry))
+        cell = f"{capability(entry)} `{there}`" if there not in ("", name) else capability(entry)
+        if peer == "pytorch" and name in {line["function"] for line in lines_of("pytorch.csv")}:
+            cell += ", [other values](from_pytorch.md#functions-with-other-values)"
+        cells.append(cell)
     return cells
 
 

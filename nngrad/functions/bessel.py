@@ -127,7 +127,8 @@ def _downwards(x: jax.Array, order: int) -> jax.Array:
 
     _, current, total, found = lax.fori_loop(0, _HIGHEST, lower, (one, one, lax.full_like(x, 0), one))
     power = lax.integer_pow(half, order) / float(math.factorial(order))
-    return power * (found if order else current) / (total + current)
+    y: jax.Array = power * (found if order else current) / (total + current)
+    return y
 
 
 def _upwards(x: jax.Array, order: int) -> jax.Array:

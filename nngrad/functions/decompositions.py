@@ -234,7 +234,8 @@ def _sign(columns: tuple[int, ...]) -> int:
 
 def _exponential_cost(f: Function) -> int:
     (*batch, n, _), order = f.inputs[0].shape, len(f.inputs)
-    return 40 * math.prod(batch) * (n * 2 ** (order - 1)) ** 3
+    size: int = n * 2 ** (order - 1)
+    return 40 * math.prod(batch) * size**3
 
 
 @op(axes=rowwise("(n,n)->(n,n)"), cost=_exponential_cost, precision="high")

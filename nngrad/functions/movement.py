@@ -238,7 +238,7 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
             continue
         if mode == "circular":
             turns = -(-before // n)
-            many = _repeated(y, axis, turns + 1 - (-after // n))
+            many = _in_a_row(y, axis, turns + 1 - (-after // n))
             y = lax.slice_in_dim(many, turns * n - before, (turns + 1) * n + after, axis=axis)
         elif mode == "reflect" and n > 1:
             y = lax.concatenate([*_mirrored(y, axis, -before, 0), y, *_mirrored(y, axis, n, n + after)], axis)
@@ -251,7 +251,7 @@ def pad(x: AnyArray, /, pad_width: Ints, mode: Mode = "constant", constant_value
     return y
 
 
-def _repeated(x: jax.Array, axis: int, count: int) -> jax.Array:
+def _in_a_row(x: jax.Array, axis: int, count: int) -> jax.Array:
     """`x`, `count` times in a row along `axis`."""
     before, (n, *after) = x.shape[:axis], x.shape[axis:]
     apart = lax.broadcast_in_dim(x, (*before, count, n, *after), [a + (a >= axis) for a in range(x.ndim)])
@@ -270,7 +270,7 @@ def _mirrored(x: jax.Array, axis: int, start: int, stop: int) -> list[jax.Array]
         both = lax.concatenate([lax.slice_in_dim(y, 0, n, axis=axis) for y in (x, lax.rev(x, (axis,)))], axis)
         low = start % (2 * n)
         length = low + stop - start
-        return [lax.slice_in_dim(_repeated(both, axis, -(-length // (2 * n))), low, length, axis=axis)]
+        return [lax.slice_in_dim(_in_a_row(both, axis, -(-length // (2 * n))), low, length, axis=axis)]
     parts = []
     while start < stop:
         turn, low = divmod(start, n)
