@@ -34,6 +34,12 @@ class Rule(NamedTuple):
     tangents: Callable[..., Any] | None = None
     """For an op that has bodies: `tangents(f, ts, read)`, the tangents of the outputs, from those of the inputs, with
     None for zero. `read` says of each output whether somebody reads it; the others' tangents may be left out."""
+    limits: Callable[..., Any] | None = None
+    """For a rule with quotients that may be 0 / 0: `limits(f, gys, near)` in place of `function(f, *gys)`. `near` tells
+    how the gradients depend on the outputs of `f`, from which the limits follow; None in `gys` is a zero. Tangents of
+    single functions cannot have such limits, so there is no forward mode; see `autodiff/limits.py`."""
+    spectral: tuple[int, ...] = ()
+    """For a rule with limits: the axis of each output, from the end, that counts what the limits are about."""
 
     def __call__(self, f: Function, *gys: Variable) -> Gradients:
         return self.function(f, *gys)
@@ -116,6 +122,21 @@ def backward(op: Op, exact: bool = True) -> Callable[[RuleFunction], RuleFunctio
     def enter(rule: RuleFunction) -> RuleFunction:
         registry.add(op, Rule(rule, "rule", exact, rule.__module__))
         return rule
+
+    return enter
+
+
+def backward_with_limits(op: Op, axes: tuple[int, ...]) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    """Register the decorated function as `Rule.limits` of `op`, whose outputs count spectral values along `axes`."""
+
+    def enter(limits: Callable[..., Any]) -> Callable[..., Any]:
+        def rule(f: Function, *gys: Variable) -> Gradients:
+            gx: Gradients = limits(f, gys, None)
+            return gx
+
+        rule.__doc__ = limits.__doc__
+        registry.add(op, Rule(rule, "rule", True, limits.__module__, limits=limits, spectral=axes))
+        return limits
 
     return enter
 

@@ -1,17 +1,41 @@
-"""Backward rules of eigenvalues and singular values and their vectors."""
+"""Backward rules of eigenvalues and singular values and their vectors.
+
+Both rules divide by differences of values. Where two values are equal, and the function does not depend on the choice
+of their vectors, the numerator is 0 for all vectors; so it is the difference times a smooth factor. That factor is the
+limit, and by l'Hopital's rule the numerator's slope as the values move apart, over that of the difference.
+"""
 
 from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import jax.numpy as jnp
 
 import nngrad.functions as F
 from nngrad.functions.array import filled_like, zeros_like
 from nngrad.functions.factors import differentiated_if
-from nngrad.functions.spectra import eigh, svd
-from nngrad.graph import Function, Variable
+from nngrad.functions.spectra import arbitrary, divided, eigh, svd, unknown_after, vanishing
+from nngrad.graph import Function, Variable, functions_of
 
 from .linear import per_matrix, product, transposed
-from .rules import backward
+from .rules import backward, backward_with_limits, gradients, non_differentiable
+
+gradients(
+    divided, "y = x0 / x1: gx0 = gy / x1, gx1 = -y gx0",
+    lambda gy, x1, y: (divided(gy, x1), -y * divided(gy, x1)),
+)  # fmt: skip
+non_differentiable(arbitrary)
+gradients(vanishing, "y = x0 x1: gx0 = gy x1, gx1 = gy x0", lambda gy, x0, x1: (gy * x1, vanishing(x0, gy)))
+
+
+@backward(unknown_after)
+def unknown_after_backward(f: Function, gy: Variable) -> tuple[Variable, None]:
+    """Unknown after one order less; then NaN"""
+    (x, where), (orders,) = f.inputs, f.arguments
+    nan = F.where(where, filled_like(x, math.nan), zeros_like(x))
+    return gy * (unknown_after(x, where, orders=orders - 1) if orders else nan), None
 
 
 def column(x: Variable) -> Variable:
@@ -26,76 +50,160 @@ def row(x: Variable) -> Variable:
 
 def rounding(values: Variable) -> Variable:
     """The size of differences of `values` that rounding explains, for each row."""
-    largest = F.max(F.abs(values), axis=-1, keepdims=True)
-    return F.unlink(largest * float(8 * values.shape[-1] * jnp.finfo(values.dtype).eps))
+    return F.max(F.abs(values), axis=-1, keepdims=True) * float(8 * values.shape[-1] * jnp.finfo(values.dtype).eps)
 
 
-def inverse(x: Variable, tolerance: Variable) -> Variable:
-    """`1 / x`, and 0 where `|x|` is at most `tolerance`."""
-    tiny = F.less_equal(F.abs(x), tolerance)
-    return F.where(tiny, zeros_like(x), 1 / F.where(tiny, filled_like(x, 1), x))
+def added(*terms: Variable | None) -> Any:
+    """The sum of the terms that are not None; None if all are."""
+    given = [x for x in terms if x is not None]
+    return sum(given[1:], given[0]) if given else None
 
 
-def depends(x: Variable, f: Function) -> bool:
-    """Whether `x` depends on an output of `f`."""
-    waiting, seen = [x], set[int]()
-    while waiting:
-        above = waiting.pop().parent
-        if above is f:
-            return True
-        if above is not None and above.rank > f.rank and id(above) not in seen:
-            seen.add(id(above))
-            waiting.extend(above.inputs)
-    return False
+def turning(a: Variable | None, b: Variable, is_left: bool = True) -> Variable | None:
+    """The derivative as the vectors in the columns of `b` (or in the rows, if not `is_left`) turn in the plane of each
+    two of them, if `a` is the gradient at the vectors."""
+    if a is None:
+        return None
+    y = product(b, a, True, False) if is_left else product(b, a, False, True)
+    return y - transposed(y)
 
 
-def where_distinct(values: Variable, tolerance: Variable, x: Variable, needs_nonzero: bool = False) -> Variable:
-    """`x`, whose derivatives are made NaN where two of the sorted `values` of its matrix are equal or, on request, one
-    is 0: second derivatives there depend on how the values split, which the values alone do not tell."""
-    n = values.shape[-1]
-    if n > 1:
-        gaps = F.abs(values[..., 1:] - values[..., :-1])
-        equal = F.max(F.less_equal(gaps, tolerance), axis=-1)
-    else:
-        equal = zeros_like(values[..., 0])
-    if needs_nonzero:
-        equal = F.maximum2(equal, F.max(F.less_equal(F.abs(values), tolerance), axis=-1))
-    factor = F.where(equal, filled_like(values[..., 0], float("nan")), filled_like(values[..., 0], 1))
-    return differentiated_if(x, per_matrix(factor, x))
+def are_last(gys: Sequence[Variable | None]) -> bool:
+    """Whether further derivatives of the gradients are unknown."""
+    functions = functions_of([g for g in gys if g is not None])
+    return any([f.op is unknown_after and f.args["orders"] == 0 for f in functions])
 
 
-@backward(eigh)
-def eigh_backward(f: Function, gw: Variable, gv: Variable) -> Variable:
-    """x = v diag(w) v': gx = v (diag(gw) + (v' gv) / (w_j - w_i)) v', for pairs of eigenvalues that are not equal"""
-    w, v = f.outputs
-    tolerance = rounding(w)
-    safe = where_distinct(w, tolerance, v)
-    gaps = inverse(row(w) - column(w), column(tolerance))
-    of_vectors = product(product(safe, gaps * product(safe, gv, True, False)), safe, False, True)
-    basis = safe if depends(gw, f) else v
-    gx = product(basis * row(gw), basis, False, True) + of_vectors
-    return 0.5 * (gx + transposed(gx))
+def differences(values: Variable) -> Variable:
+    """`values[j] - values[i]`; infinity on the diagonal, where no quotient is wanted."""
+    gaps = row(values) - column(values)
+    one = F.constant(val=1, shape=values.shape, dtype=values.dtype)
+    return F.where(F.matrix_diag(one), filled_like(gaps, math.inf), gaps)
 
 
-@backward(svd)
-def svd_backward(f: Function, gu: Variable, gs: Variable, gvh: Variable) -> Variable:
-    """x = u s v': gx = u (gs + (a + a') s + s (b + b')) v' with a = u' gu / d, b = v' gv / d and d = s_j^2 - s_i^2;
-    where x is not square, also what is orthogonal to u of gu inv(s) v', or to v of u inv(s) gv'"""
-    (x,), (u, s, vh) = f.inputs, f.outputs
+def sums(values: Variable) -> Variable:
+    """`values[i] + values[j]`"""
+    return row(values) + column(values)
+
+
+class Quotients:
+    """Quotients of what depends on the gradients at values and vectors by differences or sums of these values.
+
+    Args:
+        f: The decomposition.
+        gys: The gradients at its outputs, None for zero.
+        near: How they depend on the outputs; None if that is not known.
+        values: Which output has the values.
+        across: For each output with vectors, the axis of their elements, from the end; None for the values.
+    """
+
+    def __init__(
+        self, f: Function, gys: Sequence[Variable | None], near: Any, values: int, across: Sequence[int | None]
+    ) -> None:
+        self.values = f.outputs[values]
+        n = self.values.shape[-1]
+        self.tolerance = rounding(self.values)
+        self.is_open = near is None or near.is_open
+        speeds = F.arange(1.0, n + 1.0, dtype=self.values.dtype.name)
+        self.speeds = F.broadcast(speeds, shape=self.values.shape)
+        """How the values move apart: at distinct speeds of one sign, so that no difference or sum of two stays."""
+        given = [(g, axis) for g, axis in zip(gys, across, strict=True) if g is not None and axis is not None]
+        self.sizes = added(*[F.sum(F.abs(g), axis=axis) for g, axis in given])
+        """The sizes of the gradients at the vectors of each value."""
+        self.orders = [[None if axis is None else g for g, axis in zip(gys, across, strict=True)]]
+        """The gradients at the vectors, and their first and second derivatives as the values move and the vectors stay.
+        """
+        while near is not None and len(self.orders) < 3 and not are_last(self.orders[-1]):
+            self.orders.append([None if g is None else near.along(g, values, self.speeds) for g in self.orders[-1]])
+
+    def over(self, gap: Callable[[Variable], Variable], numerator: Callable[..., Variable | None]) -> Any:
+        """The quotient of `numerator(*gradients)` and `gap(values)`, which is linear.
+
+        Where the gap is 0, it is `n1 - gap n2 / 2`, from the first and second derivative of the numerator, each over as
+        many slopes of the gap: its value and its first derivatives are right. What third derivatives depend on is
+        missing, and they are NaN. So is everything where the numerator is not 0, in comparison with the gradients: the
+        function depends on the choice of vectors there, or has no derivative. Where `near` does not see all that the
+        gradients depend on, this holds unless they are 0.
+        """
+        n0, n1, n2 = [*[numerator(*order) for order in self.orders], None, None][:3]
+        if n0 is None or self.sizes is None:
+            return None
+        zeros = zeros_like(n0)
+        gaps, slopes = [F.broadcast(gap(x), shape=n0.shape) for x in (self.values, self.speeds)]
+        tied = F.less_equal(F.abs(gaps), per_matrix(self.tolerance, n0))
+        limit = zeros
+        if n1 is not None:
+            limit = F.where(tied, n1 / slopes, zeros)
+        if n2 is not None:
+            limit = limit - 0.5 * vanishing(gaps, F.where(tied, n2 / (slopes * slopes), zeros))
+        if n2 is not None or len(self.orders) < 3:
+            limit = limit + unknown_after(gaps, tied, orders=len(self.orders) - 2)
+        if self.is_open:
+            size = F.broadcast((row if gap is row else sums)(self.sizes), shape=n0.shape)
+            vanishes = F.less_equal(size, zeros)
+        else:
+            size = F.max(self.sizes, axis=-1, keepdims=True) * float(jnp.finfo(n0.dtype).eps) ** 0.5
+            vanishes = F.less_equal(F.abs(n0), per_matrix(size, n0))
+        has_limit = F.logical_or(vanishes, F.logical_not(tied))
+        y = F.where(tied, limit, divided(n0, F.where(tied, filled_like(n0, 1), gaps)))
+        return y + n0 * F.where(has_limit, zeros, filled_like(n0, math.nan))
+
+    def guarded(self, gx: Variable) -> Variable:
+        """`gx`, the gradient, whose derivatives are NaN for each matrix with a tie if it cannot be known how the
+        gradients at the outputs depend on the values."""
+        if not self.is_open:
+            return gx
+        gaps = [F.abs(differences(self.values)), F.abs(sums(self.values))]
+        smallest = F.reshape(F.min(F.minimum2(*gaps), axis=(-2, -1)), shape=self.tolerance.shape)
+        tied = F.less_equal(smallest, self.tolerance)
+        factor = F.where(tied, filled_like(self.tolerance, math.nan), filled_like(self.tolerance, 1))
+        return differentiated_if(gx, per_matrix(factor, gx))
+
+
+@backward_with_limits(eigh, axes=(-1, -1))
+def eigh_backward(f: Function, gys: Sequence[Variable | None], near: Any) -> Variable:
+    """x = v diag(w) v': gx = v (diag(gw) + a / (w_j - w_i) / 2) v' with a = v' gv - gv' v"""
+    (_, v), (gw, _) = f.outputs, gys
+    if not v.size:
+        return zeros_like(v)
+    quotients = Quotients(f, gys, near, 0, (None, -2))
+    of_vectors = quotients.over(differences, lambda _, gv: turning(gv, v))
+    gx = added(
+        None if gw is None else product(v * row(gw), v, False, True),
+        None if of_vectors is None else product(product(v, 0.5 * of_vectors), v, False, True),
+    )
+    return quotients.guarded(0.5 * (gx + transposed(gx)))
+
+
+@backward_with_limits(svd, axes=(-1, -1, -2))
+def svd_backward(f: Function, gys: Sequence[Variable | None], near: Any) -> Variable:
+    """x = u s v': gx = u (diag(gs) + (a + b) / (s_j - s_i) / 2 + (a - b) / (s_j + s_i) / 2) v' with a = u' gu - gu' u
+    and b = v' gv - gv' v; where x is not square, also what is orthogonal to u of gu inv(s) v', or to v of u inv(s) gv'
+    """
+    (u, _, vh), (_, gs, _), x = f.outputs, gys, f.inputs[0]
+    if not x.size:
+        return zeros_like(x)
+    quotients = Quotients(f, gys, near, 1, (-2, None, -1))
+
+    def turns(gu: Variable | None, gvh: Variable | None, sign: float) -> Any:
+        b = turning(gvh, vh, False)
+        return added(turning(gu, u), None if b is None else sign * b)
+
+    together = quotients.over(differences, lambda gu, _, gvh: turns(gu, gvh, 1))
+    against = quotients.over(sums, lambda gu, _, gvh: turns(gu, gvh, -1))
+    inner = added(together, against)
+    gx = added(
+        None if gs is None else product(u * row(gs), vh),
+        None if inner is None else product(product(u, 0.5 * inner), vh),
+    )
     m, n = x.shape[-2:]
-    tolerance = rounding(s)
-    u_safe, vh_safe = (where_distinct(s, tolerance, y, needs_nonzero=m != n) for y in (u, vh))
-    gaps = inverse(row(s) - column(s), column(tolerance)) * inverse(row(s) + column(s), column(tolerance))
-    a = gaps * product(u_safe, gu, True, False)
-    b = gaps * product(vh_safe, gvh, False, True)
-    inner = (a + transposed(a)) * row(s) + column(s) * (b + transposed(b))
-    of_vectors = product(product(u_safe, inner), vh_safe)
-    inverse_s = inverse(s, tolerance)
-    if m > n:
-        across = gu - product(u_safe, product(u_safe, gu, True, False))
-        of_vectors = of_vectors + product(across * row(inverse_s), vh_safe)
-    if n > m:
-        across = gvh - product(product(gvh, vh_safe, False, True), vh_safe)
-        of_vectors = of_vectors + product(u_safe * row(inverse_s), across)
-    left, right = (u_safe, vh_safe) if depends(gs, f) else (u, vh)
-    return product(left * row(gs), right) + of_vectors
+    if m > n and gys[0] is not None:
+        beside = quotients.over(row, lambda gu, _, __: None if gu is None else gu - product(u, product(u, gu, True)))
+        gx = added(gx, product(beside, vh))
+    if n > m and gys[2] is not None:
+        beside = quotients.over(row, lambda _, __, gvh: None if gvh is None else transposed(
+            gvh - product(product(gvh, vh, False, True), vh)
+        ))  # fmt: skip
+        gx = added(gx, product(u, beside, False, True))
+    return quotients.guarded(gx)
+

@@ -12,6 +12,7 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+import scipy.linalg
 
 import nngrad as nn
 import nngrad.functions as F
@@ -108,14 +109,116 @@ def test_what_does_not_depend_on_equal_eigenvalues_is_differentiated_twice() -> 
     np.testing.assert_allclose(second, moved + moved.T, atol=1e-12)
 
 
+def cube(x: Any, name: str) -> Any:
+    """`x x' x`, as a function of values and vectors."""
+    if name == "batch_eigh":
+        w, v = F.batch_eigh(x)
+        return F.einsum(v, w**3, v, equation="ik,k,jk->ij")
+    u, s, vh = F.batch_svd(x)
+    return F.batch_matmul(u * F.reshape(s**3, (1, -1)), vh)
+
+
+RANK_1, EQUAL_AND_0 = np.outer([1.0, 2.0, 3.0, 4.0], [1.0, -1.0, 0.5]), np.diag([2.0, 2.0, 0.0, 0.0])
+
+
 @at_once
-@pytest.mark.parametrize("name", ["batch_eigh", "batch_svd"])
-def test_further_derivatives_at_equal_values_are_nan_and_not_wrong(name: str) -> Test:
-    values = {"batch_eigh": 0, "batch_svd": 1}[name]
-    f = lambda x: F.sum(getattr(F, name)(x)[values] ** 2)  # noqa: E731
-    equal, apart = yield [gradients(f, x, 2)[1] for x in (DIAGONAL, np.diag([1.0, 2.0, 4.0, 5.0]))]
-    assert np.isnan(equal).all()
-    np.testing.assert_allclose(apart, SHEAR + SHEAR.T if name == "batch_eigh" else 2 * SHEAR, atol=1e-9)
+@pytest.mark.parametrize("name, x", [
+    ("batch_eigh", TWICE), ("batch_eigh", EQUAL_AND_0), ("batch_svd", EQUAL_AND_0), ("batch_svd", RANK_1),
+    ("batch_svd", RANK_1.T),
+])  # fmt: skip
+def test_functions_of_matrices_at_equal_values_to_second_order_in_both_modes(name: str, x: Any) -> Test:
+    own = SHEAR[: x.shape[0], : x.shape[1]]
+    symmetric = (lambda x: (x + x.T) / 2) if name == "batch_eigh" else lambda x: x
+
+    def plain(x: Any) -> Any:
+        x = symmetric(x)
+        return jnp.sum(own[::-1] * (x @ x.T @ x)) + jnp.sum((x @ x.T @ x) ** 2) / 2
+
+    def ours(x: nn.Variable) -> nn.Variable:
+        y = cube(x, name)
+        return F.sum(own[::-1] * y) + F.sum(y**2) / 2
+
+    first, second = expected(plain, x, 2)
+    leaf = from_(x)
+    (slope,) = nn.jvp(ours(leaf), leaf, own)
+    *found, along, twice = yield *gradients(ours, x, 2), slope, *nn.jvp(slope, leaf, own)
+    np.testing.assert_allclose(found, [first, second], rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose([along, twice], [np.sum(first * own), np.sum(second * own)], rtol=1e-9)
+
+
+@at_once
+def test_the_matrix_exponential_at_equal_eigenvalues() -> Test:
+    """By calls of their own for values and vectors, and of equal matrices."""
+    x = from_(TWICE)
+    v = F.batch_eigh(x * 1.0)[1]
+    y = F.sum((v @ F.matrix_diag(F.exp(F.batch_eigh(x * 1.0)[0])) @ F.transpose(v)) * SHEAR)
+    first, along = yield *nn.grad(y, x), *nn.jvp(y, x, SHEAR)
+    reference = scipy.linalg.expm_frechet(TWICE, (SHEAR + SHEAR.T) / 2, compute_expm=False)
+    np.testing.assert_allclose(first, reference, rtol=1e-10)
+    np.testing.assert_allclose(along, np.sum(reference * SHEAR), rtol=1e-10)
+
+
+@at_once
+def test_the_hessian_of_what_does_not_depend_on_vectors_of_equal_eigenvalues() -> Test:
+    """The eigenvector of 5 beside three equal eigenvalues: that of a projection, known from a contour integral."""
+    x = from_(DIAGONAL)
+    (second,) = yield (nn.hessian(F.sum(F.batch_eigh(x)[1][:, 3]) ** 2, x, batched=False),)
+    ones, e = np.ones(4), np.eye(4)
+    symmetric = [(np.outer(e[i], e[j]) + np.outer(e[j], e[i])) / 2 for i in range(4) for j in range(4)]
+    p, r = np.outer(e[3], e[3]), np.diag([1, 1, 1, 0]) / 3  # the projection, and the reduced resolvent
+    moved = lambda a, b: (  # noqa: E731
+        p @ a @ r @ b @ r + r @ a @ p @ b @ r + r @ a @ r @ b @ p - p @ a @ p @ b @ r @ r - p @ a @ r @ r @ b @ p
+        - r @ r @ a @ p @ b @ p
+    )  # fmt: skip
+    reference = [[ones @ (moved(a, b) + moved(b, a)) @ ones for b in symmetric] for a in symmetric]
+    np.testing.assert_allclose(second.reshape(16, 16), reference, atol=1e-12)
+
+
+@at_once
+@pytest.mark.parametrize("scale", [1e-20, 1e20])
+def test_second_derivatives_by_the_svd_do_not_depend_on_scale(scale: float) -> Test:
+    def curvature(x: Any, dtype: str) -> nn.Variable:
+        leaf = from_(x, dtype=dtype)
+        return nn.hessian(F.sum(F.batch_svd(leaf)[1]), leaf, batched=False)
+
+    x = SHEAR[:3, :2]
+    at_one, scaled = yield curvature(x, "float64"), curvature(x * scale, "float32")
+    np.testing.assert_allclose(scaled.astype(np.float64) * scale, at_one, atol=1e-5)
+
+
+@at_once
+def test_what_has_no_derivative_at_equal_values_is_nan_and_not_wrong() -> Test:
+    x = from_(TWICE)
+    v = F.batch_eigh(x)[1]
+    third = gradients(lambda x: F.sum(cube(x, "batch_eigh") * SHEAR), TWICE, 3)[-1]
+    largest = gradients(lambda x: F.batch_eigh(x)[0][1], TWICE, 2)[-1]
+    nuclear = gradients(lambda x: F.sum(F.batch_svd(x)[1]), RANK_1, 2)[-1]
+    found = yield third, largest, nuclear, *nn.grad(v[0, 0], x), *nn.jvp(v[0, 0], x, SHEAR)
+    for y in found:
+        assert np.isnan(y).all()
+
+
+@at_once
+def test_equal_values_in_bodies_of_loops() -> Test:
+    """What a body returns in full is known, and what is made of its values and vectors outside is not."""
+    xs = from_(TWICE[None])
+    total = F.scan(lambda c, x: (c + F.sum(cube(x, "batch_eigh") * SHEAR), None), np.zeros(()), xs)[0]
+    (ws, vs) = F.scan(lambda c, x: (c, F.batch_eigh(x)), np.zeros(()), xs)[1]
+    outside = F.sum(F.einsum(vs[0], ws[0] ** 3, vs[0], equation="ik,k,jk->ij") * SHEAR)
+    inside, unknown = yield *nn.grad(total, xs), *nn.grad(outside, xs)
+    symmetric = (SHEAR + SHEAR.T) / 2
+    powers = [np.linalg.matrix_power(TWICE, i) for i in range(3)]
+    np.testing.assert_allclose(inside[0], sum([powers[i] @ symmetric @ powers[2 - i] for i in range(3)]), rtol=1e-9)
+    assert np.isnan(unknown).all()
+
+
+@at_once
+@pytest.mark.parametrize("shape", [(0, 0), (2, 0, 0), (0, 3, 3)])
+def test_derivatives_at_empty_matrices_are_empty(shape: tuple[int, ...]) -> Test:
+    x = from_(np.zeros(shape))
+    ys = [F.sum(F.sin(y)) for name in ("batch_eigh", "batch_svd") for y in getattr(F, name)(x)]
+    for found in (yield [nn.grad(y, x)[0] for y in ys]):
+        assert found.shape == shape
 
 
 @at_once

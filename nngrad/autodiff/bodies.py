@@ -143,7 +143,7 @@ class _Passes:
         """A reverse pass that ends at gradients and their inputs, except the one that it goes `past`."""
         ends = [x for x in (*self.wanted, *self.stop_gradients) if x is not past]
         stop_ids = frozenset([id(x) for x in self.stop_gradients if x is not past])
-        self._arrive(ends, Grad(stop_ids=stop_ids)(at, ends, seeds))
+        self._arrive(ends, Grad(stop_ids=stop_ids, in_body=True)(at, ends, seeds))
 
     def _jump(self, inner: _Inner) -> None:
         """Jump from gradients to everything they are computed from, by forward mode."""
@@ -152,10 +152,10 @@ class _Passes:
             return
         known = {id(x): g for x, g in inner.pairs}
         missing = [z for z in inner.inputs if id(z) not in known]
-        walk = Grad(stop_ids=frozenset(known))
+        walk = Grad(stop_ids=frozenset(known), in_body=True)
         known |= zip(map(id, missing), walk(inner.outputs, missing, inner.seeds), strict=True)
         bases = [known[id(z)] for z in inner.inputs]
-        self._arrive(inner.inputs, Pushforward()(bases, [x for x, _ in moved], [v for _, v in moved]))
+        self._arrive(inner.inputs, Pushforward(in_body=True)(bases, [x for x, _ in moved], [v for _, v in moved]))
 
     def _arrive(self, at: Sequence[Variable], gradients: Sequence[Variable]) -> None:
         for x, gx in zip(at, gradients, strict=True):
@@ -191,7 +191,7 @@ def _gradient(
     at = body.picked(inputs, values, given)
     seeds = new_leaves([body.spec(i) for i in given])
     past = None if taken is None else gradients_past(whole, opened, taken.each, at, wanted, seeds)
-    gradients = Grad()(at, [inputs[i] for i in wanted], seeds) if past is None else past
+    gradients = Grad(in_body=True)(at, [inputs[i] for i in wanted], seeds) if past is None else past
     found = [(i, gx) for i, gx in zip(wanted, gradients, strict=True) if not is_zero(gx)]
     results = [gx for _, gx in found]
     numbers = {id(x): i for i, x in enumerate(inputs)} | {id(y): ~k for k, y in enumerate(values)}
@@ -270,7 +270,7 @@ def _tangent(body: Block, moving: Numbers, along: Numbers, kept: Numbers, versio
     inputs, values, outputs = body.opened()
     directions = new_leaves([body.inputs[i] for i in moving])
     ends = body.picked(inputs, values, along)
-    tangents = Pushforward()(ends, [inputs[i] for i in moving], directions)
+    tangents = Pushforward(in_body=True)(ends, [inputs[i] for i in moving], directions)
     found = [(i, t) for i, t in zip(along, tangents, strict=True) if not is_zero(t)]
     return BlockTangent(
         close([*outputs, *[t for _, t in found]], [*inputs, *body.picked(inputs, values, kept), *directions]),

@@ -9,6 +9,8 @@ tried in this order:
 - Otherwise the rule is applied to a placeholder u, which gives the graph of J' u, and `Grad` differentiates that with
   respect to u: the gradient of <t, J' u> is J t. (Radul et al., "You Only Linearize Once", 2023, use the converse.)
 
+Where a rule on the path takes limits, the whole pass is that of the last item, for all functions at once.
+
 So forward mode needs no second set of rules, and derivatives in any mix of the two modes are as exact as the rules.
 """
 
@@ -28,7 +30,7 @@ from ..rewrite.builder import emitting, recording
 from ..rewrite.masks import applied
 from ..rewrite.numbers import is_zero
 from .request import check_updates
-from .walk import Grad, described_path, in_form_of, order_of, sum_of
+from .walk import Grad, described_path, in_form_of, order_of, pushed_in_reverse, sum_of
 
 Tangents = Sequence[Any]
 """For each of some Variables, its tangent, or None for zero."""
@@ -46,15 +48,17 @@ class Pushforward:
     Args:
         rules: The registry of backward rules.
         stop_ids: Ids of Variables that no tangent passes, besides those with `need_grad` set to False.
+        in_body: As for `Grad`.
     """
 
     def __init__(
         self,
         rules: Registry = registry,
         stop_ids: frozenset[int] = frozenset(),
+        in_body: bool = False,
     ) -> None:
         self.stop_ids = stop_ids
-        self.reverse = Grad(rules)
+        self.reverse = Grad(rules, in_body=in_body)
 
     @contained
     def __call__(
@@ -73,6 +77,9 @@ class Pushforward:
         path, active, known = path_between(outputs, inputs, stop_ids=self.stop_ids)
         if build_options().applying.body is not None:
             check_updates(path)
+        rules = [f.op.rules.get(self.reverse.place) for f in path]
+        if any([rule is not None and rule.limits is not None for rule in rules]):
+            return pushed_in_reverse(self.reverse, outputs, inputs, tangents, self.stop_ids)
         with emitting(known, order_of(path)) as builder:
             return self.walk(builder, path, active, outputs, inputs, tangents)
 
@@ -115,6 +122,8 @@ class Pushforward:
         op, rule = f.op, f.op.rules.get(self.reverse.place)
         if rule is None:
             raise missing(op, described_path(outputs, f))
+        if rule.limits is not None:
+            raise NoForwardMode(f"{op.name}: its rule takes limits that follow only from gradients at its outputs")
         if rule.kind == "non-differentiable":
             return [None] * len(f.specs)
         if rule.tangents is not None:

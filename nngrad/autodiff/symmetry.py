@@ -72,6 +72,8 @@ def obstacle(path: Sequence[Function]) -> str:
             if rule is None or not (rule.exact or op.constant):
                 place = f" (called at {f.location})" if hasattr(f, "location") else ""
                 return f"the rule of {op.name}{place} is not its derivative"
+            if rule is not None and rule.limits is not None:
+                return f"the rule of {op.name} takes limits, which only the reverse pass can"
         if any([y._need_grad is False for y in f.outputs]):
             return f"need_grad is False at an output of {f.op.name}"
         if any([body.stops_gradients for body in bodies]):

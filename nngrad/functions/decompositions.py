@@ -31,11 +31,12 @@ from .spectra import eigh, svd
 def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
     """The eigenvalues and eigenvectors of each symmetric matrix in the last two axes: `x v = v diag(w)`.
 
-    The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal, their
-    vectors are not unique, and the gradient is right for functions that do not depend on the choice: those that are
-    symmetric in the equal eigenvalues, such as their sum, and projections onto the span of their vectors. Higher
-    derivatives there are NaN, unless the gradient that arrives at the eigenvalues does not depend on them. Smooth
-    functions of equal eigenvalues are best written without them, as a trace, `batch_det` or `batch_logdet`.
+    The gradient is symmetric: that of a function of the symmetric part of `x`. Where eigenvalues are equal up to
+    rounding, their vectors are not unique. First and second derivatives of a function that does not depend on the
+    choice, such as `v diag(f(w)) v'`, a projection, or a sum over these eigenvalues, are the limits as they become
+    equal. Third derivatives there are NaN, and so are all that depend on the choice; but the first derivative of a
+    single eigenvalue is that along its own vector. Within the body of a loop or a branch, second derivatives there are
+    NaN, and first ones too if the vectors leave the body.
 
     Args:
         x: (*batch, n, n); only the symmetric part is used.
@@ -56,8 +57,8 @@ def batch_eigh(x: Array, /) -> tuple[Variable, Variable]:
 def batch_svd(x: Array, /) -> tuple[Variable, Variable, Variable]:
     """The singular values and vectors of each matrix in the last two axes: `x = u diag(s) vh`.
 
-    Where singular values are equal, or one is 0 and the matrix is not square, derivatives behave as those of
-    `batch_eigh` at equal eigenvalues.
+    Where singular values are equal, or several are 0, or one is 0 and the matrix is not square, derivatives behave as
+    those of `batch_eigh` at equal eigenvalues.
 
     Args:
         x: (*batch, m, n).
