@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
+from types import SimpleNamespace
 from typing import Any
 from unittest.mock import patch
 
@@ -98,6 +99,12 @@ def allotted_by(program: Program) -> int:
 def structure_alone() -> Any:
     """A context where compilers tell nothing of memory, so that structure alone decides, and nothing is compiled."""
     return patch("nngrad.autodiff.remat.search.trial_of", lambda program: Trial(program, None, None))
+
+
+def in_chunks() -> Any:
+    """A context where directions are computed in chunks if that is asked for, whether or not it saves memory."""
+    longest_first = lambda program: SimpleNamespace(peak=-len(program.block.steps))  # noqa: E731
+    return patch("nngrad.derivatives.directions.timeline", longest_first)
 
 
 @contextmanager

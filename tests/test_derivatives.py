@@ -18,6 +18,7 @@ import nngrad.functions as F
 from nngrad.execution.interpret import interpret
 from nngrad.graph import Variable, functions_of, leaves_of
 from tests.exact import exactly
+from tests.rematerialising import allotted, in_chunks
 from tests.test_properties import SETTINGS
 from tests.together import Called, Check, Wanted, together, values
 
@@ -137,7 +138,8 @@ def test_operators_are_those_of_jax_and_can_be_trained_through(name: str, field:
 def test_chunks_change_nothing(name: str, batched: bool) -> Check:
     operator = OPERATORS[name]
     y, x, _ = setting(FIELDS[operator.fields[0]], batched)
-    parts = [operator.ours(y, x, batched=batched, chunk=chunk) for chunk in (1, 2, 5)]
+    with in_chunks():
+        parts = [operator.ours(y, x, batched=batched, chunk=chunk) for chunk in (1, 2, 5)]
     whole, *found = yield from values(operator.ours(y, x, batched=batched), *parts)
     for part in found:
         np.testing.assert_allclose(part, whole, rtol=1e-12, atol=1e-12)
@@ -556,3 +558,20 @@ def test_a_divergence_has_the_dtype_of_its_field() -> None:
     div = nn.divergence(F.cast(x * x, dtype="float32"), x)
     assert div.dtype == np.float32
     np.testing.assert_allclose(div.d, 2 * x.d.sum(axis=1), rtol=1e-6)
+
+
+def test_a_smaller_chunk_takes_no_more_memory() -> None:
+    rng = np.random.default_rng(0)
+    x = nn.Variable.from_numpy_array(rng.normal(size=(24, 3)))
+    r2 = F.sum((F.reshape(x, (24, 1, 3)) - F.reshape(x, (1, 24, 3))) ** 2, axis=2)
+    energy = F.sum(F.sqrt(r2 + 1e-6))
+    some, whole = (allotted([nn.hessian(energy, x, batched=False, chunk=chunk)]) for chunk in (4, None))
+    assert some <= 1.1 * whole, "no direction of a pair has anything of its own"
+    x = nn.Variable.from_numpy_array(rng.normal(size=(32, 24)))
+    w, u = rng.normal(size=(24, 64)), rng.normal(size=(64, 64))
+    y = F.sum(F.tanh(F.tanh(x @ w) @ u), axis=1)
+    laplacians = [nn.laplacian(y, x, chunk=chunk) for chunk in (2, 12, None)]
+    few, some, whole = (allotted([each]) for each in laplacians)
+    assert few < some < whole and few < 0.3 * whole, "chunks were to run one after another"
+    one, *_, other = (nn.grad(F.sum(each**2), x)[0].d for each in laplacians)
+    np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-9 * np.abs(other).max())

@@ -25,13 +25,10 @@ from ..graph import NdArray, Variable
 from ..graph.arguments import checked_choice, checked_count
 from ..graph.spec import Spec
 from ..graph.variable import leaf_of
+from .directions import Vectors, in_chunks
 
 KINDS = ("sparse", "rademacher", "gaussian")
 """The distributions of directions."""
-
-Vectors = Callable[[int, int], Variable]
-"""`vectors(first, count)`: values number `first` to `first + count - 1` of a placeholder, along a first axis."""
-
 
 class Draw(NamedTuple):
     """The distribution and number of random directions."""
@@ -115,12 +112,8 @@ def unit_vectors_along(chosen: Variable, x: Spec, lead: int) -> Variable:
 
 def sum_over(y: Variable, values: Sequence[tuple[Variable, Vectors]], count: int, chunk: int | None) -> Variable:
     """The sum of `y` over `count` values of each of the placeholders, computed `chunk` at a time, or all at once."""
-    step = count if chunk is None else int(chunk)
-    parts = []
-    for first in range(0, count, step):
-        n = min(step, count - first)
-        parts += vectorize([y], {t: vectors(first, n) for t, vectors in values}, True)
-    return parts[0] if len(parts) == 1 else F.add_n(*parts)
+    whole = vectorize([y], {t: vectors(0, count) for t, vectors in values}, True)
+    return whole[0] if chunk is None or chunk >= count else in_chunks([y], values, count, chunk, whole, True)[0]
 
 
 def unbiased_square(estimate: Callable[[Variable], Variable], draws: int = 2, seed: int | Variable = -1) -> Variable:

@@ -13,7 +13,8 @@ from ..autodiff.vectorize import vectorize
 from ..graph import Variable
 from ..graph.arguments import checked_count
 from ..graph.spec import array_of, spec_of
-from .drawn import Vectors, checked_draw, direction_leaf, part, sum_over, unit_vectors_along
+from .directions import Vectors
+from .drawn import checked_draw, direction_leaf, part, sum_over, unit_vectors_along
 from .parts import built, checked, pushed
 from .stochastic import twice
 

@@ -321,10 +321,8 @@ def _source_of(variable: Variable) -> list[Variable]:
         return []
     own = f.op.results_for_users(f.arguments) if isinstance(f.op, ControlOp) else None
     specs = f.specs[:own]
-    if x.index >= len(specs) or sum([spec.nbytes for spec in specs]) > MOST_BYTES_PASSING:
-        return []
-    is_wanted = len(specs) > 1 or (is_part and any([g.heavy for g in functions_of([x])]))
-    return list(f.outputs[:own]) if is_wanted else []
+    is_wanted = x.index < len(specs) and (len(specs) > 1 or (is_part and any([g.heavy for g in functions_of([x])])))
+    return list(f.outputs[:own]) if is_wanted and sum([s.nbytes for s in specs]) <= MOST_BYTES_PASSING else []
 
 
 def cuts_of(functions: Sequence[Function]) -> list[tuple[int, list[Variable]]]:
