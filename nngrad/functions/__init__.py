@@ -28,6 +28,7 @@ PLAIN = {
     "attention": ("multi_head_attention",),
     "branches": ("cond", "switch"),
     "chains": ("argmax_crf1d", "crf1d"),
+    "incomplete": ("expn", "gammainc", "gammaincc"),
     "jax_functions": ("jax_function",),
     "likelihoods": ("negative_sampling",),
     "lists": (

@@ -165,9 +165,13 @@ from .fourier import real_fft_transpose as real_fft_transpose
 from .fourier import stft as stft
 from .fused import fused_convolution as fused_convolution
 from .images import image_augmentation as image_augmentation
+from .incomplete import beta_moment as beta_moment
+from .incomplete import betainc as betainc
 from .incomplete import expn as expn
+from .incomplete import exponential_integral as exponential_integral
 from .incomplete import gammainc as gammainc
 from .incomplete import gammaincc as gammaincc
+from .incomplete import incomplete_gamma as incomplete_gamma
 from .indexing import argsort as argsort
 from .indexing import extreme_points as extreme_points
 from .indexing import gather as gather

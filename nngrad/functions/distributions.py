@@ -121,12 +121,12 @@ _NODES = {4: 48, 8: 96}
 
 
 @functools.cache
-def _quadrature(count: int) -> tuple[list[float], list[float]]:
-    """Nodes and weights for an integral over [0, inf) of a function that decays exponentially: the double exponential
-    formula, with x = exp(t - exp(-t)) (Takahasi and Mori, 1974)."""
-    t = np.linspace(-3.5, 5.2, count)
+def quadrature(dtype: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
+    """Nodes and weights in float32 or float64 for an integral over [0, inf) of a function that decays exponentially:
+    the double exponential formula, with x = exp(t - exp(-t)) (Takahasi and Mori, 1974)."""
+    t = np.linspace(-3.5, 5.2, _NODES[dtype.itemsize])
     x = np.exp(t - np.exp(-t))
-    return x.tolist(), ((t[1] - t[0]) * x * (1 + np.exp(-t))).tolist()
+    return x.astype(dtype), ((t[1] - t[0]) * x * (1 + np.exp(-t))).astype(dtype)
 
 
 @op(elementwise=True, diagonal=True, broadcasts=True, unbounded=True)
@@ -151,7 +151,7 @@ def gamma_moment(k: Array, z: Array, /, order: Size = 0, power: Size = 0) -> jax
     near = 1 / rate
     scale = jnp.where(below, jnp.where(near > 1, lax.max(near, 1 / k), near), jnp.where(z > 1, near, 1 / z))
     scale = lax.stop_gradient(scale)  # if JAX differentiates this: the integral does not depend on it
-    places, weights = (jnp.asarray(each, k.dtype) for each in _quadrature(_NODES[k.dtype.itemsize]))
+    places, weights = quadrature(k.dtype)
     k, z, below, scale = (lax.expand_dims(each, (each.ndim,)) for each in (k, z, below, scale))
     along = scale * places
     w = jnp.where(below, -along, lax.log1p(along))

@@ -204,8 +204,8 @@ def polygamma(n: int, x: Variable) -> Variable:
 
 
 @op(diagonal=True, unbounded=True, precision="high")
-def hurwitz_zeta(q: Array, /, x: float) -> jax.Array:
-    """The sum of `(k + q)^-x` over k = 0, 1, 2, ...
+def hurwitz_zeta(q: Array, /, *, x: float) -> jax.Array:
+    """The sum of `(k + q)^-x` over k = 0, 1, 2, ..., which `zeta(x, q)` is.
 
     Args:
         q: Any shape, positive; integers are taken as float32.

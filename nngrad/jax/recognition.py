@@ -61,7 +61,7 @@ def _sinc(x: Any) -> list[Variable]:
 
 def _expn(n: Any, x: Any) -> list[Variable] | None:
     order = scalar(n)
-    return [F.expn(variable(x), n=int(order))] if order is not None and order in range(1, 5) else None
+    return [F.expn(int(order), variable(x))] if order is not None and order in range(1, 5) else None
 
 
 def _of_variables(function: Callable[..., Any]) -> Callable[..., list[Variable]]:
@@ -83,10 +83,10 @@ REFERENCES = (
     Reference(special.xlogy, _of_variables(F.xlogy), "log", elementwise=True),
     Reference(special.xlog1py, _of_variables(F.xlog1py), "log1p", elementwise=True),
     Reference(special.expi, _of_variables(F.expi), "while", elementwise=True),
-    *[Reference(functools.partial(special.expn, n), _of_variables(functools.partial(F.expn, n=n)), "while", True)
+    *[Reference(functools.partial(special.expn, n), _of_variables(functools.partial(F.expn, n)), "while", True)
       for n in range(1, 5)],
     Reference(special.expn, _expn, "while", elementwise=True),
-    Reference(special.exp1, _of_variables(functools.partial(F.expn, n=1)), "while", elementwise=True),
+    Reference(special.exp1, _of_variables(functools.partial(F.expn, 1)), "while", elementwise=True),
     *[Reference(f, _of_variables(F.erfcx), "square", True) for f in [getattr(special, "erfcx", None)] if f is not None],
     Reference(special.log_ndtr, _of_variables(F.log_ndtr), "log", elementwise=True),
     Reference(jnp.linalg.det, _of_variables(F.batch_det), "abs"),

@@ -18,7 +18,7 @@ from ... import functions as F
 from ...functions.array import in_dtype
 from ...graph import Variable
 from ..values import KnownArray
-from .registry import POINTWISE, JaxprEquation, Unsupported, opens, require, require_floating, scalar, variable
+from .registry import POINTWISE, JaxprEquation, opens, require, require_floating, scalar, variable
 
 
 def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
@@ -71,12 +71,14 @@ def _abs(equation: JaxprEquation, x: Variable) -> Variable:
     return F.abs(x)
 
 
-@opens("igamma", "igammac", takes_known=True)
-def _igamma(equation: JaxprEquation, a: Any, x: Any) -> Variable:
-    exponent = scalar(a)
-    if exponent is None or not exponent > 0:
-        raise Unsupported("the exponent is unknown or not positive")
-    return (F.gammainc if equation.name == "igamma" else F.gammaincc)(variable(x), a=exponent)
+@opens("igamma", "igammac")
+def _igamma(equation: JaxprEquation, a: Variable, x: Variable) -> Variable:
+    return F.incomplete_gamma(a, x, upper=equation.name == "igammac")
+
+
+@opens("regularized_incomplete_beta")
+def _betainc(equation: JaxprEquation, a: Variable, b: Variable, x: Variable) -> Variable:
+    return F.betainc(a, b, x)
 
 
 @opens("round")
@@ -279,8 +281,7 @@ def _reduce_precision(equation: JaxprEquation, x: Variable) -> Variable:
 
 
 POINTWISE |= {
-    "bitcast_convert_type", "igamma", "igamma_grad_a", "igammac", "nextafter", "reduce_precision",
-    "regularized_incomplete_beta", "zeta",
+    "bitcast_convert_type", "igamma_grad_a", "nextafter", "reduce_precision", "zeta",
 }  # fmt: skip
 """Primitives without a rule, or without one for some parameters. They are elementwise if the shapes are equal."""
 
