@@ -1,5 +1,7 @@
 """Backward rules of reductions."""
 
+import math
+
 import jax.numpy as jnp
 
 import nngrad.functions as F
@@ -69,10 +71,14 @@ def std_backward(f: Function, gy: Variable) -> Variable | None:
 
 
 def extremum_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = 1/m at each of the m elements equal to y, 0 elsewhere. It selects instead of multiplying, so that an
+    """dy/dx = 1/m at each of the m elements equal to y, 0 elsewhere"""
+    return at_extrema(f, f.inputs[0], gy)
+
+
+def at_extrema(f: Function, x: Variable, gy: Variable) -> Variable:
+    """`gy` shared by the elements of `x` that equal the result of `f`. It selects instead of multiplying, so that an
     infinite gradient leaves no NaN on the others."""
-    (x,), (y,) = f.inputs, f.outputs
-    here = F.equal(x, spread(f, y))
+    here = F.equal(x, spread(f, f.outputs[0]))
     ties = F.sum(here, axis=f.args["axis"], keepdims=f.args["keepdims"])
     return F.where(here, spread(f, gy / ties), zeros_like(x))
 
@@ -109,9 +115,11 @@ def sign(x: Variable) -> Variable:
 
 @backward(F.norm)
 def norm_backward(f: Function, gy: Variable) -> Variable:
-    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0"""
+    """dy/dx = sign(x) (|x| / y)^(p - 1), and 0 where y is 0; for infinite p sign(x) / m at m elements of size y"""
     (x,), (y,) = f.inputs, f.outputs
     p = 2.0 if f.args["p"] is None else f.args["p"]
+    if math.isinf(p):
+        return at_extrema(f, F.abs(x), gy) * sign(x)
     if p == 2:
         return spread(f, divided(gy, y)) * x
     zero = F.equal_scalar(y, val=0)

@@ -267,20 +267,25 @@ def prod(x: Array, /, axis: Axes | None = None, keepdims: bool = False) -> jax.A
 
 @op(axes=reduces("axis"), precision="high")
 def norm(x: Array, /, p: float | None = None, axis: Axes | None = None, keepdims: bool = False) -> jax.Array:
-    """The p-norm `(sum |x|^p)^(1/p)` over axes.
+    """The p-norm `(sum |x|^p)^(1/p)` over axes; for infinite p the largest `|x|`, or the smallest for -inf.
 
-    Where it is 0, its gradient is 0, the smallest subgradient, and so are all higher derivatives.
+    Where it is 0, its gradient is 0, the smallest subgradient, and so are all higher derivatives. Elements that are all
+    the largest (or smallest) share the gradient equally.
 
     Args:
-        p: The order, a finite number of at least 1; None for 2.
+        p: The order, at least 1 or infinite; None for 2.
 
     Raises:
-        ValueError: `p` is below 1 or not finite, or an axis is out of range or named twice.
+        ValueError: `p` is below 1 and not -inf, or NaN; an axis is out of range or named twice; or `p` is infinite and
+            there are no elements.
     """
     p = 2.0 if p is None else p
-    if not 1 <= p < float("inf"):
-        raise ValueError(f"p must be finite and at least 1, got {p}")
+    if not (p >= 1 or p == -math.inf):
+        raise ValueError(f"p must be at least 1, or -inf, got {p}")
     axes = axes_of(axis, x.ndim)
+    if math.isinf(p):
+        _check_nonempty(x, axes)
+        return kept((lax.reduce_max if p > 0 else lax.reduce_min)(lax.abs(floating(x)), axes), axes, keepdims)
     x = floating(x)
     dtype = x.dtype
     x = lax.abs(widened(x))

@@ -73,6 +73,8 @@ SAMPLES: list[Sample] = [
     sample("norm", real(2, 3), ref=lp(1, 0), p=1, axis=0),
     sample("norm", real(2, 3), ref=lp(2.5, 1), p=2.5, axis=1),
     sample("norm", real(2, 3), ref=lambda x: jnp.sum(x**4, 1) ** 0.25, p=4, axis=1),
+    sample("norm", real(2, 3), ref=lambda x: jnp.max(jnp.abs(x), 1), p=float("inf"), axis=1),
+    sample("norm", real(2, 3), ref=lambda x: jnp.min(jnp.abs(x), 0), p=float("-inf"), axis=0),
     sample("norm", fixed([0.0, 0.0, 0.0], [0.0, 0.5, 1.0]), axis=1, numeric=False, note="zeros",
            ref=lambda x: jnp.stack([0 * x[0, 0], jnp.sqrt(jnp.sum(x[1] ** 2))])),
     sample("norm", fixed([0.0, 0.0, 0.0], [0.0, 0.5, 1.0]), p=4, axis=1, numeric=False, note="zeros",
