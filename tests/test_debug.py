@@ -221,3 +221,21 @@ def test_gradients_of_another_floating_dtype_are_cast() -> None:
         (gx,) = nn.grad(y, x)
         assert gx.dtype == np.float32
         np.testing.assert_array_equal(gx.d, [3, 4])
+
+
+@pytest.mark.parametrize("recording", [nn.source_locations, nn.debug])
+def test_find_nan_and_a_step_name_the_lines(recording: Any) -> None:
+    with recording():
+        x = nn.Parameter(np.array([0.0, 4.0]))
+        y = F.sum(F.sqrt(x))  # the sum of roots
+        (g,) = nn.grad(y, x)  # slopes
+        (h,) = nn.grad(F.sum(g), x)  # curvatures
+        found = str(nn.find_nan(h))
+        step = nn.train_step(y, [x], nn.solvers.Sgd(0.1), on_nan="raise")
+        with pytest.raises(FloatingPointError) as raised:
+            step()
+    called = f"sqrt (order 0), which was called at {line_of('# the sum of roots')}"
+    assert found.startswith("infinity in <PowScalar") and called in found
+    assert f"which was requested at {line_of('# curvatures')}" in found
+    assert called in str(raised.value)
+    assert "called at" not in str(nn.find_nan(F.sqrt(x - 1.0)))

@@ -502,3 +502,13 @@ def test_the_place_of_an_equation_is_the_users_whatever_the_folder_is_called(fol
     opened = nn.from_jax(runpy.run_path(str(script))["f"])
     opened(Variable.from_numpy_array(np.eye(2, dtype=np.float32)))
     assert f"opaque: schur, at {script}:5" in str(opened.report())
+
+
+def test_the_accuracy_that_a_program_asks_for_is_kept() -> None:
+    """JAX's rule for the highest one keeps tanh' = 4 e^-2x / (1 + e^-2x)^2 where 1 - tanh^2 is 0."""
+    with jax.enable_x64(True):
+        function = functools.partial(lax.tanh, accuracy=lax.AccuracyMode.HIGHEST)
+        expected = 4 * np.exp(-40.0)
+        for order in (1, 2):
+            function, expected = nj.grad(function), expected * (-2.0) ** (order - 1)
+            np.testing.assert_allclose(float(function(20.0)), expected, rtol=1e-12)

@@ -15,7 +15,7 @@ from ..graph.arguments import check_bool
 from ..graph.function import locate
 from ..graph.options import Switched, start_with
 from ..parameter import Scope, get_current_parameter_scope, path_of_scope
-from .nan import Array, Beginning, Checker
+from .nan import Array, Beginning, Checker, located
 
 
 def _not_finite(values: Array) -> Array:
@@ -38,11 +38,11 @@ class DebugChecker(Checker):
         assert f is not None  # leaves are not checked
         inner = begun.within
         if inner is None or inner.variable.parent is None:
-            return f"{self._finding(begun, f, 'the leaf')}\n{_located(f)}"
+            return "\n".join([self._finding(begun, f, "the leaf"), *located(f, _UNKNOWN)])
         g = inner.variable.parent
         part = f"part of a derivative of order {g.order} of what was " * (g.order > 0)
         lines = [self._finding(inner, g, "the body's"), f"  {g.op.name} is {part}{location_text(g)}"]
-        return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], _located(f)])
+        return "\n".join([*lines, *[f"  {step}" for step in reversed(inner.trail)], *located(f, _UNKNOWN)])
 
     def _finding(self, begun: Beginning, f: Function, leaf: str) -> str:
         """The fault, the function, and its inputs, in words."""
@@ -73,25 +73,12 @@ class DebugChecker(Checker):
         return f"finite, between {values.min():.6g} and {values.max():.6g}"
 
 
-def _located(f: Function) -> str:
-    origin = f.origin
-    if origin is None:
-        return f"  {f.op.name} was called at {_place(f)}"
-    gradient = f"  it is part of the gradient of {origin.op.name} (order {origin.order})" + _called(origin)
-    return f"{gradient}\n  which was requested at {_place(f)}"
-
-
 def _named(x: Variable, leaf: str) -> str:
     name = f" {x.name!r}" if x.name else ""
     return f"{leaf}{name} {x.spec}" if x.parent is None else f"{x.spec} from {x.parent.op.name}"
 
 
-def _place(f: Function) -> str:
-    return str(getattr(f, "location", None) or "an unknown place: it was built outside debug mode")
-
-
-def _called(f: Function) -> str:
-    return f", which was called at {f.location}" if getattr(f, "location", None) else ""
+_UNKNOWN = "an unknown place: it was built outside debug mode"
 
 
 def _checker(inf: bool) -> Callable[[], DebugChecker]:

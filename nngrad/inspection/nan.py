@@ -12,7 +12,7 @@ import numpy as np
 from ..autodiff.request import variables
 from ..execution.interpret import interpret, results_of
 from ..execution.stepwise import MarkedArray, Trail, location_text, run_in_steps
-from ..graph import Function, Variable, leaves_of
+from ..graph import Function, Variable, leaves_of, switched
 from ..graph.body_op import ControlOp
 from ..graph.leaf import arrays_of
 
@@ -167,6 +167,8 @@ class NanReport(NamedTuple):
         if self.steps and self.function is not None:
             lines += [f"  {self.function.op.name}, {location_text(self.function)}"]
             lines += [f"  {step}" for step in reversed(self.steps)]
+        elif self.function is not None:
+            lines += located(self.function)
         for state in self.inputs:
             known = "" if state.value is None else f", {state.value:.6g} there"
             lines.append(f"  {state.name}: {'finite' if state.finite else 'not finite'}{known}")
@@ -190,6 +192,23 @@ class NanReport(NamedTuple):
         return at if self.elements == 1 else f"{at} and {self.elements - 1} more of {self.variable.size} elements"
 
 
+def located(f: Function, unknown: str = "") -> list[str]:
+    """The lines of the user's program that called a function, or those of whose gradient it is part, as far as they
+    were recorded; `unknown` stands for the function's own otherwise."""
+    place, origin = getattr(f, "location", None) or unknown, f.origin
+    if origin is None:
+        return [f"  {f.op.name} was called at {place}"] if place else []
+    lines = []
+    while origin is not None:
+        called = getattr(origin, "location", None)
+        lines.append(f"  it is part of the gradient of {origin.op.name} (order {origin.order})"
+                     + (f", which was called at {called}" if called else ""))
+        origin = origin.origin
+    if not place:
+        return [line for line in lines if " called at " in line]
+    return [lines[0], f"  which was requested at {place}", *lines[1:]]
+
+
 _NAMES = {"nan": "NaN", "inf": "infinity"}
 
 
@@ -198,7 +217,8 @@ def find_nan(outputs: Variable | Iterable[Variable], masked: bool = False) -> Na
 
     The report names the function that made it: for a NaN one without NaN in its inputs, for an infinity one without
     infinities. NaN takes precedence, since infinities are legitimate as long as no NaN results from them. For a NaN
-    made from infinities, such as 0 times infinity, the report also names the function that made those.
+    made from infinities, such as 0 times infinity, the report also names the function that made those. It gives the
+    lines of the user's program that called them if the graph was built within `nn.source_locations()` or `nn.debug()`.
 
     The search goes back from the outputs that are not finite. Other non-finite values in the graph, such as an infinity
     that a `where` does not select, are no error, and are reported only if `masked`.
@@ -233,7 +253,8 @@ def nan_in(outputs: list[Variable], arrays: dict[int, Any], masked: bool = False
         checker.ran(f, given, results)
         values.update({(f, k): result for k, result in enumerate(results)})
 
-    interpret(outputs, arrays, computed=computed)
+    with switched(debug=None):  # which would raise the error that is to be reported
+        interpret(outputs, arrays, computed=computed)
     marks = [checker.marks_of(y) for y in outputs]
     found = first_of("nan", marks) or first_of("inf", marks)
     if found is None and masked:

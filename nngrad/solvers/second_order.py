@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from typing import Any, NamedTuple
 
 import jax
@@ -12,6 +13,7 @@ import optax
 from ..derivatives.curvature import METHODS, gauss_newton, natural_gradient
 from ..graph import Variable
 from ..graph.arguments import as_int, checked_choice, checked_count
+from ..graph.messages import warn_user
 from .gradients import Arrays
 from .loss_scale import DynamicLossScale
 from .rates import Rate, as_rate
@@ -44,6 +46,8 @@ class GaussNewtonState(NamedTuple):
     """The state of `GaussNewton`."""
 
     damping: Any
+    refused: Any
+    """The number of steps in a row that were not taken although the model promised a smaller loss."""
 
 
 class GaussNewton(Solver):
@@ -64,15 +68,20 @@ class GaussNewton(Solver):
         line_search: The number of steps tried, eta = lr, lr / 2, lr / 4, ...; the one with the smallest loss is taken,
             or none if none lowers the loss. With 0 the first is taken unchecked.
         adaptive: Whether damping adapts (Levenberg and Marquardt): it is divided by 4 if the loss falls with the first
-            step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that.
+            step nearly as the model predicts, and multiplied by 4 if it falls by less than a quarter of that. By
+            default it adapts if there is a line search.
         method: "residual", "dense" or "cg", as for `nn.natural_gradient`; by default whichever is smaller.
         maxiter: The largest number of products for "cg".
+
+    Warns:
+        UserWarning: No step was taken although the model promises a smaller loss: once, or 16 times in a row with
+            adaptive damping. Said eight steps later, so that nothing waits for the device.
     """
 
     takes_residuals = True
 
     def __init__(
-        self, lr: Rate = 1.0, damping: float = 1e-8, line_search: int = 16, adaptive: bool = False,
+        self, lr: Rate = 1.0, damping: float = 1e-8, line_search: int = 16, adaptive: bool | None = None,
         method: str | None = None, maxiter: int | None = None,
     ) -> None:  # fmt: skip
         super().__init__(lr)
@@ -81,13 +90,25 @@ class GaussNewton(Solver):
         if self.line_search < 0 or (adaptive and not self.line_search):
             least = "1 or more with adaptive=True" if adaptive else "0 or more"
             raise ValueError(f"line_search: must be {least}, got {line_search!r}")
-        self.adaptive = bool(adaptive)
+        self.adaptive = self.line_search > 0 if adaptive is None else bool(adaptive)
+        self._refusals: deque[Any] | None = deque()  # counts of recent steps; None when the warning was given
         self.method = None if method is None else checked_choice(method, METHODS, "method")
         self.maxiter = None if maxiter is None else checked_count(maxiter, "maxiter", others=" or None")
 
     def directions(self, residuals: list[Variable], parameters: list[Variable], damping: Variable) -> list[Variable]:
         metric = gauss_newton(residuals, parameters)
         return natural_gradient(metric, damping=damping, method=self.method, maxiter=self.maxiter)
+
+    def look_at_step(self) -> None:
+        if self._refusals is None:
+            return
+        self._refusals.append(self.state.refused)
+        if len(self._refusals) > _LATE and int(self._refusals.popleft()) >= (_PATIENCE if self.adaptive else 1):
+            self._refusals = None
+            advice = ("; are the residuals random, or do their derivatives leave something out?" if self.adaptive else
+                      f": raise damping={self.damping}, or let it adapt with adaptive=True")
+            warn_user(f"train_step: S.GaussNewton takes no step, since none of {self.line_search} lengths lowers the "
+                      f"loss{advice}")
 
     def loss_scaling(self, scale: float | DynamicLossScale | None) -> None:
         if scale is not None:
@@ -97,7 +118,7 @@ class GaussNewton(Solver):
     def transformation(self, lr: Any) -> Transformation:
         def init(params: Any) -> GaussNewtonState:  # optax passes placeholders for parameters
             dtype = self._variables[0].dtype if self._variables else np.float32
-            return GaussNewtonState(np.asarray(self.damping, dtype))
+            return GaussNewtonState(np.asarray(self.damping, dtype), np.zeros((), np.int32))
 
         def update(
             grads: Arrays, state: GaussNewtonState, params: Any, *, value: Any, value_fn: Any, direction: Arrays,
@@ -111,23 +132,34 @@ class GaussNewton(Solver):
             best = jnp.argmin(losses)
             eta = jnp.where(losses[best] < value, steps[best], 0)
             moves = tuple([jnp.where(eta > 0, -eta.astype(d.dtype) * d, 0) for d in direction])
-            if not self.adaptive:
-                return moves, state
-            return moves, _adapted(state, grads, direction, value - losses[0], steps[0])
+            foretold = _foretold(state.damping, grads, direction, steps[0])
+            is_promising = ~(foretold <= float(jnp.finfo(value.dtype).eps) ** 0.5 * value) & ~jnp.isnan(value)
+            refused = jnp.where((eta == 0) & is_promising, state.refused + 1, 0).astype(np.int32)
+            damping = _adapted(state.damping, value - losses[0], foretold) if self.adaptive else state.damping
+            return moves, GaussNewtonState(damping, refused)
 
         return optax.GradientTransformationExtraArgs(init, update)
 
 
-def _adapted(state: GaussNewtonState, grads: Arrays, direction: Arrays, fall: Any, eta: Any) -> GaussNewtonState:
-    """The state with the next damping, after the loss fell by `fall` in the first step `eta`. The model predicts
-    eta r'J d - eta^2 |J d|^2 / 2, where |J d|^2 = r'J d - damping |d|^2."""
+def _foretold(damping: Any, grads: Arrays, direction: Arrays, eta: Any) -> Any:
+    """By how much the loss falls with the step `eta` if residuals are linear: eta r'J d - eta^2 |J d|^2 / 2, where
+    |J d|^2 = r'J d - damping |d|^2."""
     slope = sum([jnp.vdot(g, d) for g, d in zip(grads, direction, strict=True)])
     size = sum([jnp.vdot(d, d) for d in direction])
-    foretold = eta * slope - eta**2 * (slope - state.damping * size) / 2
+    return eta * slope - eta**2 * (slope - damping * size) / 2
+
+
+def _adapted(damping: Any, fall: Any, foretold: Any) -> Any:
+    """The next damping, after the loss fell by `fall` in the first step, for which the model had `foretold`."""
     is_poor, is_good = ~(fall > foretold / 4), fall > foretold * 3 / 4
-    factor = jnp.where(is_poor, 4.0, jnp.where(is_good, 0.25, 1.0))
-    return GaussNewtonState((state.damping * factor).astype(state.damping.dtype))
+    return (damping * jnp.where(is_poor, 4.0, jnp.where(is_good, 0.25, 1.0))).astype(damping.dtype)
 
 
 def _moved(params: Arrays, direction: Arrays, eta: Any) -> Arrays:
     return tuple([p - eta.astype(p.dtype) * d for p, d in zip(params, direction, strict=True)])
+
+
+_LATE = 8
+"""The number of steps after which a count is read: by then it is ready, so nothing waits for it."""
+_PATIENCE = 16
+"""The number of refused steps in a row, each with 4 times the damping, after which more damping will not help."""

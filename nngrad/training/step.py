@@ -167,6 +167,8 @@ class TrainStep(Generic[R]):
             if live:
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
+        if solver.takes_residuals:
+            solver.look_at_step()
         given: R = self._checked(results[0], results[1], arrays) if self._raises else results
         return given
 

@@ -30,6 +30,9 @@ def checked_step(
     if solver.takes_residuals:
         _check_takes_residuals(solver, options)
         residuals = differentiable(loss, "loss")
+        if [r.shape for r in residuals] == [()]:
+            raise ValueError(f"loss: S.{solver.name} takes residuals, and sums their squares itself, got one number. "
+                             "Pass the residuals instead of their mean or sum of squares; a single one has shape (1,)")
         if len({r.dtype for r in residuals}) != 1:
             raise TypeError("loss: residuals must have the same dtype; cast them with F.cast")
         loss = F.mul_scalar(F.add_n(*[F.sum(r**2) for r in residuals]), val=0.5)

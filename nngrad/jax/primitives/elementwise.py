@@ -25,6 +25,8 @@ def _opens_unary(name: str, function: Callable[[Variable], Variable]) -> None:
     @opens(name)
     def rule(equation: JaxprEquation, x: Variable) -> Variable:
         require_floating(equation)
+        accuracy = equation.params.get("accuracy")
+        require(accuracy in (None, lax.AccuracyMode.DEFAULT), f"it asks for the accuracy {accuracy}, which F has not")
         return function(x)
 
 
