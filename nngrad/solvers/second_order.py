@@ -99,7 +99,7 @@ class GaussNewton(Solver):
         metric = gauss_newton(residuals, parameters)
         return natural_gradient(metric, damping=damping, method=self.method, maxiter=self.maxiter)
 
-    def look_at_step(self) -> None:
+    def _look_at_step(self) -> None:
         if self._refusals is None:
             return
         self._refusals.append(self.state.refused)

@@ -107,7 +107,7 @@ class Solver(GradientMethods, LearningRate, StateMethods, LossScaleMethods):
         """The directions to subtract, for a solver that takes residuals; `damping` is read from its state."""
         raise NotImplementedError(f"{type(self).__name__} takes no residuals")
 
-    def look_at_step(self) -> None:
+    def _look_at_step(self) -> None:
         """Look at the state after a training step, for a solver that takes residuals, and warn if something is wrong.
         """
 

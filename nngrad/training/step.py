@@ -168,7 +168,7 @@ class TrainStep(Generic[R]):
                 kind += (*map(type, live), *map(_dtype_of, live))
             results = self._update(kind, (solver._rate, arrays, live))
         if solver.takes_residuals:
-            solver.look_at_step()
+            solver._look_at_step()
         given: R = self._checked(results[0], results[1], arrays) if self._raises else results
         return given
 
