@@ -164,7 +164,10 @@ test_what_is_wrong_is_named = refused([
     (lambda: F.interpolate(X, output_size=(2, 2, 2), channel_last=True), "output_size must have 1 to 3.*got 3"),
     (lambda: F.interpolate(X, output_size=(2, 2**24 + 1)), "an interpolated axis must have at most 16777216"),
     (lambda: F.interpolate(X, scale=0.1), r"cannot resample from sizes \(3,\) to \(0,\): all"),
-    (lambda: F.interpolate(X, scale=2, mode="cubic"), "mode must be 'linear' or 'nearest', got 'cubic'"),
+    (lambda: F.interpolate(X, scale=2, mode="quintic"), "mode must be 'linear', 'nearest', 'cubic' or 'area', got"),
+    (lambda: F.interpolate(X, scale=2, mode="area", half_pixel=True), "must be False with mode 'area'"),
+    (lambda: F.interpolate(X[0], scale=2), r"scale=2 is for all spatial axes of \(N, C, \*sizes\), but x has shape"),
+    (lambda: F.interpolate(X[0], output_size=4), "output_size=4 is for all spatial axes"),
     (lambda: F.interpolate(X, scale=2, align_corners=True, half_pixel=True), "align_corners and half_pixel must not"),
     (lambda: F.onnx_resize(X, scales=(1, 2)), "a number for each axis"),
     (lambda: F.onnx_resize(X, scales=(1, 2, 2), sizes=(1, 2, 2)), "exactly one of scales and sizes must be given"),
@@ -178,3 +181,12 @@ test_what_is_wrong_is_named = refused([
 def test_scales_that_are_no_numbers() -> None:
     with pytest.raises(TypeError, match="scale must be a number or a tuple of numbers"):
         F.interpolate(X, scale=("2",))
+
+
+@at_once
+def test_a_number_is_for_all_spatial_axes() -> Test:
+    x = from_(np.random.default_rng(0).standard_normal((1, 2, 3, 4)))
+    last = F.transpose(x, (0, 2, 3, 1))
+    results = [F.interpolate(x, 2), F.interpolate(x, (2, 2)), F.interpolate(last, 2, channel_last=True)]
+    one, same, other, size = yield (*results, F.interpolate(x, None, 5))
+    assert np.array_equal(one, same) and np.array_equal(other.transpose(0, 3, 1, 2), one) and size.shape == (1, 2, 5, 5)

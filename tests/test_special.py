@@ -125,3 +125,11 @@ def test_bessel_functions_at_0_far_out_and_at_infinity() -> Test:
     np.testing.assert_allclose(i0, [np.inf, 2.4684111e307, np.inf, np.inf], rtol=1e-7)
     np.testing.assert_allclose(i1, [-np.inf, 2.4666770e307, np.inf, np.inf], rtol=1e-7)
     np.testing.assert_allclose(j3, ss.jv(3, x.d), rtol=1e-12, atol=1e-300)
+
+
+@at_once
+def test_a_power_of_a_negative_number_has_no_slope() -> Test:
+    x = V.from_numpy_array(np.array([2.0, 3.0]))
+    y = F.r_pow_scalar(x, -2.0)
+    values, g = yield y, nn.grad([y], [x])[0]
+    assert values.tolist() == [4.0, -8.0] and np.isnan(g).all()

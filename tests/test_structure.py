@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import inspect
 from pathlib import Path
 
 import backward_registry
@@ -55,6 +56,28 @@ def test_every_function_has_a_sample_in_the_table_of_its_family() -> None:
         own = {name for name, f in {**OPS, **COMPOSITES}.items() if f.module.rpartition(".")[2] == family}
         table = importlib.import_module(f"tests.samples.{family}")
         assert not own - {sample.name for sample in table.SAMPLES} - set(NO_SAMPLE), f"without samples in {family}"
+
+
+LEFT_AT_THEIR_DEFAULTS = {"bcast": {"src"}, "reduce_to_process": {"dst"}}
+"""Arguments without another value: a sample has only one process."""
+
+
+def test_samples_give_each_argument_of_an_op_another_value_than_its_default() -> None:
+    """So that a forward or a rule that takes the default for what is given is found out."""
+    given: dict[str, list[dict[str, object]]] = {}
+    for sample in all_samples():
+        given.setdefault(sample.name, []).append(sample.arguments)
+    left = {}
+    for name, op in OPS.items():
+        parameters = inspect.signature(op).parameters
+        ignored = {a for a in op.argument_names if "ignored" in str(parameters[a].annotation).lower()}
+        same = {
+            a for a in set(op.argument_names) - ignored if parameters[a].default is not inspect.Parameter.empty
+            and all([arguments.get(a, parameters[a].default) == parameters[a].default for arguments in given[name]])
+        }
+        if same:
+            left[name] = same
+    assert left == LEFT_AT_THEIR_DEFAULTS
 
 
 def test_no_sample_is_of_a_function_that_is_gone() -> None:

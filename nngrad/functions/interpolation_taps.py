@@ -37,7 +37,7 @@ class Taps(NamedTuple):
 
 _MOST = 2**24
 """The largest size of an interpolated axis, before or after."""
-MODES = ("nearest", "linear", "cubic")
+MODES = ("nearest", "linear", "cubic", "area")
 ROUNDINGS: dict[str, Callable[[np.ndarray], np.ndarray]] = {
     "floor": np.floor,
     "ceil": np.ceil,
@@ -54,7 +54,7 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
         raise ValueError(f"an interpolated axis must have at most {_MOST} elements, got {longest}: the weights are "
                          "constants of the program")
     if kernel.mode not in MODES:
-        raise ValueError(f"mode must be 'nearest', 'linear' or 'cubic', got {kernel.mode!r}")
+        raise ValueError(f"mode must be one of {', '.join(map(repr, MODES))}, got {kernel.mode!r}")
     if kernel.rounding not in ROUNDINGS:
         raise ValueError(f"rounding must be one of {', '.join(map(repr, ROUNDINGS))}, got {kernel.rounding!r}")
     at = positions(grid)
@@ -66,6 +66,11 @@ def taps(count: int, grid: Grid, kernel: Kernel) -> Taps:
         first = np.clip(np.floor(inside), 0, max(last - 1, 0))
         indices = first[:, None] + np.arange(2)
         weights = np.stack([1 - (inside - first), inside - first], 1)
+    elif kernel.mode == "area":
+        ends = positions(Grid(grid.size + 1, grid.step, grid.offset))
+        first, stop = np.floor(ends[:-1, None]), np.ceil(ends[1:, None])
+        indices = first + np.arange(int((stop - first).max(initial=0)))
+        weights = (indices < stop) / (stop - first)
     else:
         first = np.floor(at) - 1
         indices = first[:, None] + np.arange(4)

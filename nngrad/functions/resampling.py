@@ -11,7 +11,7 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, Variable, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_float, as_ints, one_of
+from ..graph.arguments import Ints, Shape, Static, as_float, as_ints, coerced, one_of
 from ..graph.axes import AxisMap, Named, Places, axes_moved_last, last_order
 from .arithmetic import add2, floating, widened
 from .elementwise import identity
@@ -49,7 +49,8 @@ def resample(
         x: Any shape; whole numbers are taken as float32.
         axes: The axes, not negative.
         grids: For each of them (size, step, offset): element i of the result is at the position offset + step i of x.
-        mode: 'nearest', 'linear' or 'cubic'. Beyond the ends, the first or the last element is repeated.
+        mode: 'nearest', 'linear', 'cubic', or 'area': the mean of the elements that lie, even in part, between a
+            position and the next one. Beyond the ends, the first or the last element is repeated.
         rounding: The direction in which 'nearest' rounds: 'floor', 'ceil', 'round_prefer_floor' or 'round_prefer_ceil'.
         cubic_coeff_a: The parameter a of the cubic kernel (Keys 1981).
         exclude_outside: Whether the cubic kernel ignores positions outside of x, and its weights are scaled to sum to
@@ -136,58 +137,74 @@ def _slices(x: jax.Array, indices: np.ndarray, axis: int) -> jax.Array:
 
 @composite
 def interpolate(
-    x: Array, /, scale: Static | None = None, output_size: Ints | None = None,
-    mode: Annotated[str, one_of("linear", "nearest")] = "linear", align_corners: bool = False, half_pixel: bool = False,
-    half_pixel_for_nn: bool = False, channel_last: bool = False,
+    x: Array, /, scale: Static | None = None, output_size: Static | None = None,
+    mode: Annotated[str, one_of("linear", "nearest", "cubic", "area")] = "linear", align_corners: bool = False,
+    half_pixel: bool = False, half_pixel_for_nn: bool = False, channel_last: bool = False,
 ) -> Variable:
     """`x` resized along 1 to 3 spatial axes, without antialiasing.
 
     Element i of m in the result is at the position i n / m among n elements, unless `align_corners`, `half_pixel` or
-    `half_pixel_for_nn` is set. A result of one element is at position 0, except with `half_pixel_for_nn`.
+    `half_pixel_for_nn` is set. A result of one element is at position 0, except with `half_pixel_for_nn`, 'cubic' or
+    'area'.
 
     Args:
         x: (*batch, *sizes), or (*batch, *sizes, C) if `channel_last`. Whole numbers are taken as float32.
-        scale: A factor for each spatial axis: a size n becomes n times the factor, rounded down.
+        scale: A factor for each spatial axis: a size n becomes n times the factor, rounded down. A number, here and
+            below, is for all axes of (N, C, *sizes).
         output_size: The sizes of the result; if given, `scale` is ignored.
-        mode: 'linear', between the two nearest elements along each axis, or 'nearest', which takes the element at the
-            position rounded down.
+        mode: 'linear', between the two nearest elements along each axis; 'nearest', which takes the element at the
+            position rounded down; 'cubic', cubic convolution (Keys 1981) with a = -0.75 of the four nearest elements,
+            PyTorch's bicubic with `half_pixel`; or 'area', the mean of the elements from i n / m to (i + 1) n / m.
         align_corners: Whether the position is i (n - 1) / (m - 1), so that the first and last elements stay.
         half_pixel: Whether it is (i + 1/2) n / m - 1/2, and 0 where that is negative: elements are areas of size 1.
         half_pixel_for_nn: For 'nearest', whether it is (i + 1/2) n / m.
         channel_last: Whether the channel axis is the last.
 
     Raises:
-        TypeError: `scale` is neither a number nor a tuple of numbers.
-        ValueError: Neither `scale` nor `output_size` is given, or not for 1 to 3 axes of `x`; `mode` is unknown; a size
-            is 0; or both `align_corners` and `half_pixel` are set.
+        TypeError: `scale` or `output_size` is neither a number nor a tuple of numbers.
+        ValueError: Neither `scale` nor `output_size` is given, or not for 1 to 3 axes of `x`, or as a number for an `x`
+            without batch, channel and spatial axes; `mode` is unknown; a size is 0; or both `align_corners` and
+            `half_pixel` are set, or one of them with 'area'.
     """
     if scale is None and output_size is None:
         raise ValueError("scale or output_size is required")
     if align_corners and half_pixel:
         raise ValueError("align_corners and half_pixel must not both be True")
-    factors = _numbers(scale, "scale") if output_size is None else ()
-    count = len(factors) if output_size is None else len(as_ints(output_size))
+    if mode == "area" and (align_corners or half_pixel):
+        raise ValueError("align_corners and half_pixel must be False with mode 'area'")
+    name, given = ("scale", scale) if output_size is None else ("output_size", output_size)
+    if not isinstance(given, tuple):
+        if not 3 <= x.ndim <= 5:
+            raise ValueError(f"{name}={given} is for all spatial axes of (N, C, *sizes), but x has shape {x.shape}. "
+                             "Give a tuple with an entry for each axis")
+        given = (given,) * (x.ndim - 2)
+    numbers = _numbers(given, name)
+    count = len(numbers)
     first = x.ndim - count - channel_last
     if not 1 <= count <= 3 or first < 0:
-        raise ValueError(f"{'scale' if output_size is None else 'output_size'} must have 1 to 3 entries, one for "
-                         f"each spatial axis of x, of shape {x.shape}, got {count}")
+        raise ValueError(f"{name} must have 1 to 3 entries, one for each spatial axis of x, of shape {x.shape}, got "
+                         f"{count}")
     before = x.shape[first : first + count]
-    after = as_ints(output_size) if output_size is not None else tuple([
-        math.floor(factor * n) for factor, n in zip(factors, before, strict=True)
+    after = coerced(as_ints, given, name) if output_size is not None else tuple([
+        math.floor(factor * n) for factor, n in zip(numbers, before, strict=True)
     ])
     if min(before) < 1 or min(after) < 1:
         raise ValueError(f"cannot resample from sizes {before} to {after}: all must be at least 1")
     centred = mode == "nearest" and half_pixel_for_nn
     grids = []
     for n, m in zip(before, after, strict=True):
-        step = n / m if centred else 0.0 if m == 1 else (n - 1) / (m - 1) if align_corners else n / m
+        if centred or (m == 1 and mode in ("cubic", "area") and not align_corners):
+            step = n / m
+        else:
+            step = 0.0 if m == 1 else (n - 1) / (m - 1) if align_corners else n / m
         grids.append((m, step, step / 2 if centred else step / 2 - 0.5 if half_pixel and step else 0.0))
     return _resized(x, first, grids, mode)
 
 
 @composite
 def onnx_resize(
-    x: Array, /, roi: Static = (), scales: Static = (), sizes: Ints = (), mode: str = "nearest",
+    x: Array, /, roi: Static = (), scales: Static = (), sizes: Ints = (),
+    mode: Annotated[str, one_of("nearest", "linear", "cubic")] = "nearest",
     coordinate_transformation_mode: str = "half_pixel", cubic_coeff_a: float | None = None,
     exclude_outside: int | None = None, extrapolation_value: float | None = None,
     nearest_mode: str = "round_prefer_floor",

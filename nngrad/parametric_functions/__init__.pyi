@@ -81,7 +81,7 @@ def binary_connect_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -141,7 +141,7 @@ def binary_weight_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -206,7 +206,7 @@ def inq_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -285,7 +285,7 @@ def fixed_point_quantized_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -372,7 +372,7 @@ def pow2_quantized_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -447,7 +447,7 @@ def pruned_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.
@@ -531,7 +531,7 @@ def min_max_quantized_convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.

@@ -25,7 +25,7 @@ def convolution(
     Args:
         inp: Of shape (batch axes..., channels, spatial axes...); channels last with `channel_last`.
         outmaps: Number of output channels.
-        kernel: Size of the kernel along each spatial axis.
+        kernel: Size of the kernel along each spatial axis; an int is for all of them.
         pad: Zeros at both ends of each spatial axis; by default none.
         stride: Step along each spatial axis; by default 1.
         dilation: Spacing between the kernel's elements along each spatial axis; by default 1.

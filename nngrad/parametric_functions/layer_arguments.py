@@ -91,6 +91,8 @@ def of_affine(inp: Variable, n_outmaps: Ints, base_axis: int, rng: Rng | None) -
 def kernel_extents(inp: Variable, kernel: Ints, base_axis: int) -> tuple[int, ...]:
     """The sizes of a kernel, one for each spatial axis; these follow the channels."""
     extents, count = sizes(kernel, "kernel"), inp.ndim - base_axis - 1
+    if not isinstance(kernel, Iterable):
+        extents *= count
     if len(extents) != count:
         raise ValueError(f"kernel must have {count} sizes, one for each spatial axis of inp {inp.shape}, got "
                          f"{kernel!r}")

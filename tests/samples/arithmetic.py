@@ -64,6 +64,7 @@ SAMPLES = [
     sample("r_div_scalar", real(3), ref=lambda x: 1 / x, note="default"),
     sample("r_pow_scalar", real(2, 3), val=0.7, ref=lambda x: jnp.exp(x * jnp.log(0.7))),
     sample("r_pow_scalar", real(3), ref=jnp.ones_like, note="default"),
+    sample("r_pow_scalar", fixed(2.0, 3.0), val=-2.0, ref=lambda x: jnp.power(-2.0, x), orders=0),
     sample("maximum_scalar", real(2, 3), val=0.3, ref=lambda x: jnp.maximum(x, 0.3)),
     sample("maximum_scalar", real(3), ref=lambda x: jnp.maximum(x, 1.0), note="default"),
     sample("minimum_scalar", real(2, 3), val=0.3, ref=lambda x: jnp.minimum(x, 0.3)),

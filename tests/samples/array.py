@@ -6,6 +6,7 @@ from . import Sample, integers, real, sample, whole
 
 SAMPLES: list[Sample] = [
     sample("constant", ref=lambda: jnp.full((2, 3), 1.5, jnp.float32), orders=0, val=1.5, shape=(2, 3)),
+    sample("constant", ref=lambda: jnp.full(2, 1.5, jnp.float16), orders=0, val=1.5, shape=(2,), dtype="float16"),
     sample("zeros_like", real(2, 3), ref=jnp.zeros_like, orders=0),
     sample("ones_like", real(2, 3), ref=jnp.ones_like, orders=0),
     sample("eye_like", real(2, 3), ref=lambda _: jnp.eye(2, 3, 1), k=1, orders=0),
@@ -25,6 +26,7 @@ SAMPLES: list[Sample] = [
     sample("linspace", ref=lambda: jnp.full(1, 2.0, jnp.float32), orders=0, start=2, stop=5, num=1),
     sample("one_hot", whole([0], [2], [-1], [3], [-4]), orders=0, shape=(3,),
            ref=lambda _: jnp.array([[1, 0, 0], [0, 0, 1], [0, 0, 1], [0, 0, 0], [0, 0, 0]], jnp.float32)),
+    sample("one_hot", whole([1]), orders=0, shape=(2,), dtype="int32", ref=lambda _: jnp.array([[0, 1]], jnp.int32)),
     sample("one_hot", whole([[0, 1], [1, -1]]), orders=0, shape=(2, 3),
            ref=lambda _: jnp.zeros((1, 2, 2, 3), jnp.float32).at[0, 0, 0, 1].set(1).at[0, 1, 1, 2].set(1)),
     sample("meshgrid", real(2), real(3), ref=lambda *x: tuple(jnp.meshgrid(*x))),

@@ -13,4 +13,5 @@ SAMPLES: list[Sample] = [
     sample("clip_grad_by_value", real(2, 3), fixed(-0.4), fixed(0.7), ref=lambda x, *_: x, surrogate=True),
     sample("clip_grad_by_norm", real(2, 3), ref=lambda x: x, surrogate=True, clip_norm=2.0, axes=(1,)),
     sample("top_k_grad", real(2, 3), ref=lambda x: x, surrogate=True, k=2),
+    sample("top_k_grad", real(2, 3), ref=lambda x: x, surrogate=True, k=2, abs=True, base_axis=0),
 ]

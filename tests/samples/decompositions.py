@@ -48,6 +48,8 @@ SAMPLES = [
            ref=lambda x: (jnp.linalg.qr(x[:, :2])[0], jnp.linalg.qr(x[:, :2])[0].T @ x)),
     sample("batch_pinv", real(2, 3, 2), ref=lambda x: jnp.linalg.inv(swap(x) @ x) @ swap(x)),
     sample("batch_pinv", real(2, 3), ref=lambda x: swap(x) @ jnp.linalg.inv(x @ swap(x)), note="wide"),
+    sample("batch_pinv", fixed([3.0, 0.0, 0.0], [0.0, 0.25, 0.0]), rtol=0.1, orders=0,
+           ref=lambda x: jnp.zeros((3, 2)).at[0, 0].set(1 / 3)),
     sample("batch_lu", matrix(2, 3, 3), ref=jax.vmap(jax.scipy.linalg.lu)),
     sample("batch_lu", real(4, 2), ref=jax.scipy.linalg.lu, note="tall"),
     sample("batch_lu", real(2, 4), ref=jax.scipy.linalg.lu, note="wide"),

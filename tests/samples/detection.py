@@ -28,6 +28,8 @@ SAMPLES: list[Sample] = [
            score_threshold=0.2, orders=0, ref=lambda b, s: jnp.array([[[1, -1, 2], [0, -1, -1]]])),
     sample("selected_rows", fixed([[2, -1, 0], [-1, 1, 2]], dtype="int32"), size=5, orders=0,
            ref=lambda n: jnp.array([[0, 0, 2], [0, 0, 0], [0, 1, 1], [0, 1, 2], [-1, -1, -1]])),
+    sample("selected_rows", fixed([[2, -1, 0], [-1, 1, 2]], dtype="int32"), size=5, whole=True, orders=0,
+           ref=lambda n: jnp.full((5, 3), -1)),
     sample("onnx_non_max_suppression", CORNERS, SCORES, max_output_boxes_per_class=3, iou_threshold=0.5, orders=0,
            ref=lambda b, s: jnp.array([[0, 0, 1], [0, 0, 2], [0, 1, 0], [0, 1, 2]])),
 ]

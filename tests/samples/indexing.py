@@ -31,6 +31,9 @@ SAMPLES: list[Sample] = [
     sample("extreme_points", fixed([0.5, 2.0], [1.0, -1.0], [3.0, 0.0]), fixed([1.0, 1.0], [2.0, 9.0], [3.0, 5.0]),
            whole([0], [3], [-1]), axes=(0,), numeric=False,  # 3 is there twice, which share its gradient
            ref=lambda x, y, at: x.at[jnp.array([0, 2])].max(y[jnp.array([0, 2])])),
+    sample("extreme_points", fixed([0.5, 2.0], [1.0, -1.0], [3.0, 0.0]), fixed([1.0, 1.0], [2.0, 9.0], [2.5, -5.0]),
+           whole([0], [3], [-1]), axes=(0,), largest=False,
+           ref=lambda x, y, at: x.at[jnp.array([0, 2])].min(y[jnp.array([0, 2])])),
     sample("latest_points", whole([0], [1], [-3], [3], [1]), orders=0, shape=(3,),
            ref=lambda _: jnp.array([False, False, True, False, True])),
     sample("gather", real(3, 4), whole([0, 2], [-1, 0]), ref=lambda x, i: x[i]),
@@ -60,6 +63,8 @@ SAMPLES: list[Sample] = [
     sample("sort", real(2, 4), ref=lambda x: (jnp.sort(x, 1), jnp.argsort(x, 1)), axis=1, with_index=True),
     sample("sort", integers(0, 3, 2, 4), ref=lambda x: jnp.argsort(-x, 1), reverse=True, only_index=True, orders=0),
     sample("sort_values", real(4), ref=jnp.sort),
+    sample("sort_values", real(3, 2), ref=lambda x: -jnp.sort(-x, 0), axis=0, reverse=True),
+    sample("argsort", real(3, 2), ref=lambda x: jnp.argsort(-x, 0), axis=0, reverse=True, orders=0),
     sample("argsort", real(2, 4), ref=lambda x: jnp.argsort(x, 0), axis=-2, orders=0),
     sample("top_k_data", real(2, 5), ref=lambda x: top(x, 3)[0], k=3),
     sample("top_k_data", real(2, 5), ref=lambda x: top(x, 2, jnp.abs), k=2, abs=True, with_index=True),

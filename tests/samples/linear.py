@@ -27,7 +27,7 @@ INSIDE = integers(0, 3, 2, 2)
 
 SAMPLES: list[Sample] = [
     sample("batch_matmul", real(3, 1, 0), real(0, 2), ref=jnp.matmul, note="empty"),
-    sample("batch_matmul", real(2, 3), real(3, 2), note="2-d", ref=lambda a, b: a @ b),
+    sample("batch_matmul", real(2, 3), real(3, 2), note="2-d", ref=lambda a, b: a @ b, matmul_precision="highest"),
     sample("batch_matmul", real(3, 2), real(3, 4), note="2-d", ref=lambda a, b: a.T @ b, transpose_a=True),
     sample("batch_matmul", real(2, 3), real(4, 3), note="2-d", ref=lambda a, b: a @ b.T, transpose_b=True),
     sample("batch_matmul", real(3, 2), real(4, 3), note="2-d",

@@ -60,6 +60,7 @@ SAMPLES = [
     sample("absolute_error", real(3, 1), fixed(5.0, -5.0), ref=lambda a, b: jnp.abs(a - b), note="broadcast"),
     sample("huber_loss", real(2, 3), fixed([0.05, 1.5, -2.0], [0.3, 4.0, 0.02]), ref=lambda a, b: huber(a, b, 1.0)),
     sample("huber_loss", fixed(0.3, 4.0), fixed([0.2], [-3.0]), delta=2.0, ref=lambda a, b: huber(a, b, 2.0)),
+    sample("huber_loss", fixed(-4.0, -0.3), fixed(0.5), delta=2.0, ref=lambda a, b: huber(a, b, 2.0), note="below"),
     sample("epsilon_insensitive_loss", real(2, 3), fixed([0.05, 1.5, -2.0], [0.3, 4.0, 0.02]), epsilon=0.7,
            ref=lambda a, b: jnp.maximum(jnp.abs(a - b) - 0.7, 0)),
     sample("kl_multinomial", positive(2, 3), positive(2, 3), ref=lambda p, q: divergence(p, q, 1)),

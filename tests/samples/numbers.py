@@ -14,6 +14,7 @@ SAMPLES: list[Sample] = [
     sample("reset_inf", fixed(0.5, np.inf, -np.inf), ref=lambda x: jnp.where(jnp.isinf(x), 0, x), numeric=False),
     sample("mod2", real(2, 3), fixed([0.7], [-0.4]), ref=jnp.fmod),
     sample("mod2", whole(5, -5, 7, 6), whole(3, 3, -3, 3), ref=jnp.mod, orders=0),
+    sample("mod2", whole(5, -5, 7, 6), whole(3, 3, -3, 3), fmod=True, ref=jnp.fmod, orders=0),
     sample("whole_quotient", real(2, 3), fixed([0.7], [-0.4]), ref=lambda x, y: jnp.trunc(x / y), orders=0),
     sample("gcd", whole([12, -18], [0, 7]), whole(8, 0), ref=lambda *_: jnp.array([[4, 18], [8, 7]], jnp.int32),
            orders=0),

@@ -44,6 +44,9 @@ SAMPLES = [
     sample("col2im", real(1, 4, 2), shape=(1, 2, 4), ksize=2, stride=3, cover_all=True,
            ref=lambda y: jnp.zeros((1, 2, 5)).at[0, :, 0:2].set(y[0, :, 0].reshape(2, 2)).at[0, :, 3:5].set(
                y[0, :, 1].reshape(2, 2))[:, :, :4]),
+    sample("col2im", real(1, 2, 4), shape=(1, 1, 4), ksize=2, pad=1, dilate=2,
+           ref=lambda y: (jnp.pad(y[:, :1], ((0, 0), (0, 0), (0, 2))) + jnp.pad(y[:, 1:], ((0, 0), (0, 0), (2, 0))))
+           [..., 1:5]),
     sample("max_pooling_nd", real(1, 2, 5), ksize=2, ref=lambda x: first([x[..., :2], x[..., 2:4], x[..., 4:]])),
     sample("max_pooling_nd", real(1, 1, 2, 2, 1, 2), ksize=(2, 1, 1, 2), note="4-d",
            ref=lambda x: x.max((2, 5), keepdims=True)),

@@ -1,5 +1,6 @@
 """Samples of the family `regions`."""
 
+import jax
 import jax.numpy as jnp
 import numpy as np
 from jax.scipy.ndimage import map_coordinates
@@ -29,6 +30,11 @@ def averaged(x, boxes, bins, scale, samples):
     return jnp.stack(result)
 
 
+def last(x, _, scale=(1.0, 1.0)):
+    """The bins of the boxes, with channels last."""
+    return jnp.moveaxis(averaged(jnp.moveaxis(x, -1, 1), BOXES, (1, 2), scale, (1, 1)), 1, -1)
+
+
 def products(x, w):
     """Of each pixel of a row of three with those at the distances 0 and 2."""
     return jnp.stack([(x * w[..., :3]).sum(1), (x * w[..., 2:]).sum(1)], 1)[:, None]
@@ -46,6 +52,11 @@ SAMPLES: list[Sample] = [
            numeric=False, ref=lambda x, _: averaged(x, BOXES, (1, 2), (1.0, 0.5), (1, 1))),
     sample("roi_align_backward", real(2, 1, 1, 2), fixed(*HALVES), shape=(2, 1, 1, 2), output_size=(1, 2),
            sampling_ratio=1, numeric=False, ref=lambda y, _: y),
+    sample("roi_align", real(2, 2, 3, 1), fixed(*BOXES), output_size=(1, 2), sampling_ratio=1, channel_last=True,
+           numeric=False, ref=last),
+    sample("roi_align_backward", real(2, 1, 2, 1), fixed(*BOXES), shape=(2, 2, 3, 1), output_size=(1, 2),
+           spatial_scale=(1.0, 0.5), sampling_ratio=1, channel_last=True, numeric=False,
+           ref=lambda y, _: jax.linear_transpose(lambda x: last(x, None, (1.0, 0.5)), jnp.zeros((2, 2, 3, 1)))(y)[0]),
     sample("displaced_products", real(1, 2, 1, 3), real(1, 2, 1, 5), count=(1, 2), step=(1, 2), ref=products),
     sample("displaced_products_left_grad", real(1, 1, 2, 1, 3), real(1, 2, 1, 5), shape=(1, 2, 1, 3), count=(1, 2),
            step=(1, 2), ref=lambda y, w: y[:, 0, :1] * w[..., :3] + y[:, 0, 1:] * w[..., 2:]),

@@ -32,4 +32,8 @@ SAMPLES: list[Sample] = [
     sample("weighted_points_data_grad", real(2, 2, 4), real(2, 2, 4), INDICES, size=3, ref=put),
     sample("weighted_points_weight_grad", real(2, 2, 4), real(2, 2, 3), INDICES,
            ref=lambda y, x, i: jnp.einsum("bcq,bckq->bkq", y, taken(x, i))),
+    sample("weighted_points_data_grad", real(2, 4, 2), real(2, 2, 4), INDICES, size=3, channel_last=True,
+           ref=lambda y, w, i: last(put(last(y), w, i))),
+    sample("weighted_points_weight_grad", real(2, 4, 2), real(2, 3, 2), INDICES, channel_last=True,
+           ref=lambda y, x, i: jnp.einsum("bcq,bckq->bkq", last(y), taken(last(x), i))),
 ]
