@@ -73,3 +73,36 @@ def test_plots_draw_values() -> None:
     assert axes.imshow(y).get_array().tolist() == y.d.tolist()
     assert [bar.get_height() for bar in axes.bar(X[0], y[0])] == y.d[0].tolist()
     axes.set_xlim(X[0, 0], X[0, 1])
+
+
+def test_the_remainder_has_the_sign_of_the_divisor() -> None:
+    x = nn.Variable.from_numpy_array(np.array([-2.6, -2.0, -1e-20, 0.0, 0.3, 1.7, 7.5]), need_grad=True)
+    for divisor in (2.0, -1.5):
+        y = nn.Variable.from_numpy_array(np.full(7, divisor), need_grad=True)
+        results = (x % divisor, x % y, divisor % (x + 10), np.full(7, divisor) % (x + 10), x.d % y)
+        expected = (x.d % divisor, x.d % divisor, divisor % (x.d + 10), divisor % (x.d + 10), x.d % divisor)
+        by_x, by_y = nn.grad(F.sum(results[1]), [x, y])
+        nn.forward_all([*results, by_x, by_y])
+        for found, right in zip(results, expected, strict=True):
+            np.testing.assert_array_equal(found.d, right)
+        np.testing.assert_array_equal(by_x.d, np.ones(7))
+        np.testing.assert_array_equal(by_y.d, -np.floor(x.d / divisor))
+    whole = nn.Variable.from_numpy_array(np.array([-7, -6, 0, 5]))
+    np.testing.assert_array_equal((whole % 3).d, np.array([-7, -6, 0, 5]) % 3)
+
+
+def test_arguments_as_numpy_takes_them() -> None:
+    a, b = np.arange(24.0).reshape(2, 3, 4), np.arange(24.0).reshape(4, 2, 3)
+    x, y = map(nn.Variable.from_numpy_array, (a, b))
+    for axes in (([1, 0], [2, 1]), [[1, 0], [2, 1]], ((1, 0), (2, 1)), [[-2, 0], (-1, 1)]):
+        np.testing.assert_array_equal(F.tensordot(x, y, axes=axes).d, np.tensordot(a, b, axes=([1, 0], [2, 1])))
+    expected = np.einsum("ijk,kij->ij", a, b)
+    for product in (F.einsum("ijk,kij->ij", x, y), F.einsum(x, y, equation="ijk,kij->ij")):
+        np.testing.assert_array_equal(product.d, expected)
+    target = nn.Variable((2,))
+    assert F.dot(np.eye(2), np.ones(2), out=target) is None
+    assert target.d.tolist() == [1, 1]
+
+
+def test_completion_offers_functions_only() -> None:
+    assert set(dir(F)) == {*F.names(), *F.plain_names(), "names", "plain_names"}

@@ -10,7 +10,7 @@ import importlib
 from typing import Any
 
 from ..graph import Composite, Op
-from ..graph.messages import no_attribute
+from ..graph.messages import no_attribute, others
 
 FAMILIES = (
     "arithmetic", "polynomial", "comparison", "elementwise", "rounding", "special", "bessel", "orthogonal",
@@ -66,6 +66,14 @@ def _of(file: str) -> dict[str, Any]:
 
 for _file in (*FAMILIES, *PLAIN):
     globals().update(_of(_file))
+
+
+for _name in [name for name in globals() if name in others()]:
+    del globals()[_name]  # F.linear, a file here, is a function elsewhere: the message for it says what it is here
+
+
+def __dir__() -> list[str]:
+    return [*names(), *plain_names(), "names", "plain_names"]
 
 
 def __getattr__(name: str) -> Any:

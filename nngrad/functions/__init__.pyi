@@ -196,6 +196,7 @@ from .linear import batch_det as batch_det
 from .linear import batch_inv as batch_inv
 from .linear import batch_logdet as batch_logdet
 from .linear import batch_matmul as batch_matmul
+from .linear import cross as cross
 from .linear import dot as dot
 from .linear import embed as embed
 from .linear import embed_filter_grad as embed_filter_grad

@@ -11,9 +11,10 @@ import jax
 import jax.numpy as jnp
 from jax import lax
 
-from ..graph import AnyShape, Array, Function, Variable, apply, composite, op
+from ..graph import AnyShape, Array, Composite, Function, Variable, apply, composite, op
 from ..graph.arguments import MatmulPrecision, Static, as_ints
 from ..graph.axes import Indices, axis_of, contracts
+from ..graph.signatures import Completed
 from .linear import batch_matmul
 from .movement import reshape
 
@@ -122,19 +123,34 @@ def _check_indices(shapes: list[tuple[int, ...]], terms: Any, output: Any) -> No
         raise ValueError(f"output must contain only indices of terms {terms}, got {output}")
 
 
-@composite
-def einsum(*x: Array, equation: str) -> Variable:
-    """Einstein summation over any number of Variables.
+class _EquationFirst(Composite[..., Variable]):
+    """A composite whose `equation` may also come first, as in NumPy, PyTorch and JAX."""
+
+    __doc__ = Completed(__doc__)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Variable:
+        if args and isinstance(args[0], str):
+            return super().__call__(*args[1:], equation=args[0], **kwargs)
+        return super().__call__(*args, **kwargs)
+
+
+@_EquationFirst
+def einsum(*x: Array, equation: str = "") -> Variable:
+    """Einstein summation over any number of Variables: `einsum("ij,jk->ik", x, y)`.
 
     Args:
         x: The operands.
-        equation: As in NumPy. Indices are letters; one that is repeated within an operand takes its diagonal. `...`
-            stands for axes that are broadcast together; an axis of size 1 is broadcast against the others of its index.
-            Without `->` the result has the indices that occur once, in alphabetical order.
+        equation: As in NumPy, before the operands or by its name. Indices are letters; one that is repeated within an
+            operand takes its diagonal. `...` stands for axes that are broadcast together; an axis of size 1 is
+            broadcast against the others of its index. Without `->` the result has the indices that occur once, in
+            alphabetical order.
 
     Raises:
+        TypeError: There is no equation.
         ValueError: The equation cannot be read, or does not fit the shapes.
     """
+    if not equation:
+        raise TypeError("einsum: give an equation, as in F.einsum('ij,jk->ik', x, y)")
     terms, output, shapes = _indices(equation, tuple([each.spec.shape for each in x]))
     operands = tuple([
         each if each.spec.shape == shape else reshape(each, shape=shape) for each, shape in zip(x, shapes, strict=True)

@@ -10,7 +10,7 @@ import jax.numpy as jnp
 from jax import lax
 
 from ..graph import AnyShape, Array, Function, Variable, WithAxis, as_variable, composite, op
-from ..graph.arguments import Ints, Shape, Static, as_ints
+from ..graph.arguments import Ints, Shape, Target, as_ints
 from ..graph.axes import AxisMap, Places, axis_of, mixes
 from ..graph.leaf import common_floating
 from . import array, control, elementwise, movement, slicing
@@ -164,7 +164,7 @@ def gather_nd(data: Array, indices: Array, /) -> Variable:
 
 @composite
 def scatter_nd(
-    data: Array, indices: Array, /, shape: Shape | None = None, out: Static | None = None, add: bool = False
+    data: Array, indices: Array, /, shape: Shape | None = None, out: Target | None = None, add: bool = False
 ) -> Variable:
     """An array with the slices `data` at the points `indices[:, i, j, ...]`.
 

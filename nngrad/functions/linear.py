@@ -12,12 +12,12 @@ import numpy as np
 from jax import lax
 
 from ..graph import Array, Function, NdArray, Variable, apply, composite, op
-from ..graph.arguments import MatmulPrecision, Shape, Static, as_shape
-from ..graph.axes import AxisMap, Indices, Places, contracts, rowwise
+from ..graph.arguments import MatmulPrecision, Shape, Target, as_shape
+from ..graph.axes import AxisMap, Indices, Places, axis_of, contracts, rowwise
 from ..graph.facts import unknown
 from .arithmetic import add2, alike, floating, is_floating, mul2, widened
 from .factors import check_square, nan_of_matrix
-from .movement import reshape, transpose
+from .movement import reshape, split, stack, transpose
 
 # ---------------------------------------------------------------- products of matrices
 
@@ -129,7 +129,26 @@ def affine(x: Array, weight: Array, bias: Array | None = None, /, base_axis: int
 
 
 @composite
-def dot(a: Array, b: Array, /, out: Static | None = None) -> Variable | Any:
+def cross(x0: Array, x1: Array, /, axis: int = -1) -> Variable:
+    """The cross product of vectors of three components, as NumPy's `cross`.
+
+    Args:
+        x0: The first vectors, with three components along `axis`.
+        x1: The second vectors, of a shape that broadcasts with that of `x0`.
+        axis: The axis of the components, of both and of the result.
+
+    Raises:
+        ValueError: The axis is out of range, or not of size 3; or the shapes do not broadcast.
+    """
+    for name, x in (("x0", x0), ("x1", x1)):
+        if x.shape[axis_of(axis, x.ndim)] != 3:
+            raise ValueError(f"{name} must have three components along axis {axis}, got shape {x.shape}")
+    a, b = split(x0, axis=axis), split(x1, axis=axis)
+    return stack(*[a[i - 2] * b[i - 1] - a[i - 1] * b[i - 2] for i in range(3)], axis=axis)
+
+
+@composite
+def dot(a: Array, b: Array, /, out: Target | None = None) -> Variable | Any:
     """NumPy's `dot`: sums products over the last axis of `a` and the second last of `b`, or its only one.
 
     Args:

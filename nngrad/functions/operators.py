@@ -11,9 +11,10 @@ import numpy as np
 from ..graph import Op, Variable, apply, as_variable
 from ..graph.arguments import as_static_float
 from ..graph.engine import Operators, provide
+from ..graph.leaf import as_operands
 from ..graph.messages import counterpart
 from . import arithmetic as A
-from . import array, comparison, elementwise, linear, slicing
+from . import array, comparison, elementwise, indexing, linear, numbers, slicing
 
 _NUMBERS = (int, float, np.integer, np.floating)
 _EXACT = 1 << 53
@@ -86,6 +87,7 @@ _UFUNCS = {
     np.multiply: ("__mul__", "__rmul__"),
     np.true_divide: ("__truediv__", "__rtruediv__"),
     np.power: ("__pow__", "__rpow__"),
+    np.remainder: ("__mod__", "__rmod__"),
     np.matmul: ("__matmul__", "__rmatmul__"),
     np.equal: ("__eq__", "__eq__"),
     np.not_equal: ("__ne__", "__ne__"),
@@ -145,6 +147,22 @@ def _within_matplotlib() -> bool:
     return str(name).startswith(("matplotlib.", "mpl_toolkits."))
 
 
+def _modulo(x: Any, other: Any) -> Variable:
+    """`x % other`, which has the sign of `other`, as in Python and NumPy."""
+    x, other = as_operands((x, other), ("x", "other"), "%")
+    y = numbers.mod2(x, other)
+    is_other = comparison.logical_and(
+        comparison.not_equal_scalar(y, 0.0),
+        comparison.not_equal(comparison.less_scalar(y, 0.0), comparison.less_scalar(other, 0.0)),
+    )
+    result: Variable = indexing.where(is_other, y + other, y)
+    return result
+
+
+def _no_floor_division(x: Variable, other: Any) -> Any:
+    raise TypeError("//: a Variable has no floor division, whose derivative is 0. Use F.floor(x / y), or x % y")
+
+
 operators: dict[str, Callable[..., Any]] = {
     "__add__": _binary("+", A.add2, _scalar(A.add_scalar)),
     "__radd__": _binary("+", A.add2, _scalar(A.add_scalar), reflected=True),
@@ -156,6 +174,10 @@ operators: dict[str, Callable[..., Any]] = {
     "__rtruediv__": _binary("/", A.div2, _scalar(A.r_div_scalar), reflected=True),
     "__pow__": _binary("**", A.pow2, _scalar(A.pow_scalar)),
     "__rpow__": _binary("**", A.pow2, _scalar(A.r_pow_scalar), reflected=True),
+    "__mod__": _modulo,
+    "__rmod__": lambda x, other: _modulo(other, x),
+    "__floordiv__": _no_floor_division,
+    "__rfloordiv__": _no_floor_division,
     "__matmul__": lambda x, other: linear.matmul(x, other),
     "__rmatmul__": lambda x, other: linear.matmul(other, x),
     "__eq__": _binary("==", comparison.equal, _scalar(comparison.equal_scalar)),

@@ -143,6 +143,9 @@ IntsEach: TypeAlias = Annotated[Sequence[int], "ints each"]
 Static: TypeAlias = Annotated[Any, "static"]
 """Any hashable value."""
 
+Target: TypeAlias = Annotated[Any, "target"]
+"""A Variable, or what its value is written to; only composites have such arguments."""
+
 
 def refuse_variable(value: Any, wanted: str) -> None:
     """Raise the TypeError of a check that wants something else than a Variable, if `value` is one."""
@@ -352,6 +355,7 @@ COERCERS: dict[Any, Coercer] = {
     NumbersEach: as_numbers,
     IntsEach: as_ints,
     Static: as_static,
+    Target: lambda value: value,
 }
 """The check of each kind. Its TypeError or ValueError says what is expected; an OverflowError means "too large"."""
 

@@ -109,7 +109,9 @@ def as_variable(value: object, name: str = "x", op: str = "", floating: DType | 
     if value is None or isinstance(value, str | bytes):
         raise TypeError(f"{where}{name} must be a Variable, an array or a number, got {value!r}")
     if isinstance(value, list | tuple) and any(isinstance(v, Variable) for v in value):
-        raise TypeError(f"{where}{name} is a list of Variables; join them with F.stack or F.concatenate")
+        if name.endswith("]"):  # of a function that takes any number of them
+            raise TypeError(f"{where}{name} is a list of Variables; give them one by one: F.{op}(*variables)")
+        raise TypeError(f"{where}{name} is a list of Variables; join them: F.stack(*variables)")
     try:
         array = host_array(value, None, floating=floating)
     except (TypeError, ValueError) as error:

@@ -50,6 +50,8 @@ SAMPLES: list[Sample] = [
     sample("affine", real(2, 2, 3), real(3, 2, 2), real(2, 2), base_axis=2,
            ref=lambda x, w, b: jnp.einsum("abi,ijk->abjk", x, w) + b),
     sample("affine", real(2, 2), real(4, 3), base_axis=0, ref=lambda x, w: x.reshape(4) @ w),
+    sample("cross", real(2, 3), real(3), ref=jnp.cross),
+    sample("cross", real(3, 2), real(3, 1), axis=0, ref=lambda x0, x1: jnp.cross(x0, x1 * jnp.ones((1, 2)), axis=0)),
     sample("dot", real(), real(3), note="0-d", ref=jnp.dot),
     sample("dot", real(3), real(3), note="1-d", ref=jnp.dot),
     sample("dot", real(2, 3), real(3), note="2-d 1-d", ref=jnp.dot),
