@@ -15,6 +15,7 @@ from nngrad.functions.jax_derivatives import (
     follows_what_moves,
     has_derivative,
     inputs_of,
+    is_linear_in_weights,
     jax_derivative,
     jax_gradient,
 )
@@ -113,7 +114,8 @@ def jax_gradient_backward(f: Function, *gs: Variable) -> list[Variable | None]:
     slot = f.args["slot"]
     if slot == 0 and not has_derivative(point.fun, point.order + 1):
         # No forward mode for it (custom_vjp): the gradient is differentiated as a function like any other.
-        return Point(as_function(jax_gradient, *f.arguments), f.inputs, ()).gradients(gs)
+        found = Point(as_function(jax_gradient, *f.arguments), f.inputs, ()).gradients(gs)
+        return [*found[: len(point.flat)], *_in_weights(f, found, gs)]
     w = _direction(point, f.args["wrt"], gs)
     if slot == 0:
         moved = point._replace(directions=(*point.directions, w))
@@ -154,6 +156,16 @@ def _custom_gradient_backward(f: Function, gs: Sequence[Variable], indexes: Posi
         indexes = others
     found = _moving(Point(as_function(jax_gradient, *f.arguments), f.inputs, ()), gs, indexes)
     return [a if b is None else b for a, b in zip(found, [*[None] * first, *gradients], strict=True)]
+
+
+def _in_weights(f: Function, gradients: list[Variable | None], gs: Sequence[Variable]) -> list[Variable | None]:
+    """The gradients in the weights of a gradient. If it is linear in these, they do not depend on the weights: taken at
+    0, which shows it, they yield tangents of functions without a forward mode."""
+    point, ys = point_of(f)
+    if not is_linear_in_weights(*f.arguments):
+        return gradients[len(point.flat) :]
+    at = (*point.flat, *map(zeros_like, ys))
+    return Point(as_function(jax_gradient, *f.arguments), at, ()).gradients(tuple(gs))[len(point.flat) :]
 
 
 def _moving(point: Point, ys: Sequence[Variable], indexes: Positions) -> list[Variable | None]:

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import functools
+import gc
+import pickle
+import weakref
 from collections.abc import Callable
 from typing import Any
 
@@ -9,10 +13,12 @@ import jax
 import jax.numpy as jnp
 import numpy as np
 import pytest
+from jax import lax
 from jax.extend.core import Primitive
 from jax.interpreters import ad, batching
 
 import nngrad as nn
+import nngrad.functions as F
 import nngrad.jax as nj
 
 X3 = np.ones(3, np.float32)
@@ -205,3 +211,91 @@ def test_products_of_groups_have_derivatives_where_points_coincide() -> None:
     x = np.array([1.5, 0.0, -2.0, 0.5, 3.0, 0.75])
     with jax.enable_x64(True):
         np.testing.assert_allclose(nj.hessian(products)(x), jax.hessian(one_by_one)(x), rtol=1e-13, atol=1e-13)
+
+
+@pytest.mark.parametrize("combine, start", [(lax.mul, 1.0), (jnp.logaddexp, -np.inf)], ids=["product", "logaddexp"])
+def test_windows_reduced_by_a_function_have_second_derivatives(combine: Any, start: float) -> None:
+    def windows(x: Any) -> Any:
+        return jnp.sum(lax.reduce_window(x, start, combine, (2,), (2,), [(0, 1)], (1,), (3,)) ** 2)
+
+    def written_out(x: Any) -> Any:  # pairs at a distance of 3, in steps of 2, after one more element at the end
+        x = jnp.append(x, start)
+        return sum(combine(x[i], x[i + 3]) ** 2 for i in (0, 2))
+
+    with jax.enable_x64(True):
+        x = np.array([0.5, -1.2, 0.8, 1.5, 0.3])
+        np.testing.assert_allclose(nj.hessian(windows)(x), jax.hessian(written_out)(x), rtol=1e-12, atol=1e-14)
+
+
+def with_rule(rule: Any) -> Any:
+    """The sine, with a rule for its backward pass."""
+    def my_sine(x: Any) -> Any:
+        return jnp.sin(x)
+
+    found = jax.custom_vjp(my_sine)
+    found.defvjp(lambda x: (found(x), x), lambda x, g: (rule(x, g),))
+    return found
+
+
+def test_a_linear_rule_for_the_backward_pass_gives_forward_mode() -> None:
+    f = with_rule(lambda x, g: jnp.cos(x) * g)
+    with jax.enable_x64(True):
+        np.testing.assert_allclose(nj.jvp(f, (1.0,), (2.0,))[1], 2 * np.cos(1), rtol=1e-12)
+        np.testing.assert_allclose(nj.linearize(f, 1.0)[1](2.0), 2 * np.cos(1), rtol=1e-12)
+        np.testing.assert_allclose(nj.jet(f, (1.0,), ([1.0, 0.0],))[1], [np.cos(1), -np.sin(1)], rtol=1e-12)
+        clipped = with_rule(lambda x, g: jnp.clip(jnp.cos(x) * g, -1, 1))
+        with pytest.raises(TypeError, match="my_sine: its backward rule is not linear in the incoming") as e:
+            nj.jet(clipped, (1.0,), ([1.0, 0.0],))
+        assert "nj.jacfwd" in str(e.value)
+
+
+def test_a_function_with_a_rule_is_freed_with_all_that_was_made_of_it() -> None:
+    def once(transform: Any) -> Any:
+        f = with_rule(lambda x, g: jnp.cos(x) * g)
+        assert np.isclose(transform(f)(0.3), np.cos(0.3))
+        wrapper = functools.wraps(f)(lambda x: 2 * f(x))
+        assert np.isclose(transform(wrapper)(0.3), 2 * np.cos(0.3))
+        kept = [each for name, each in vars(wrapper).items() if "nngrad" in name]
+        assert [pickle.loads(pickle.dumps(each)) for each in kept] == [None]
+        return weakref.ref(f)
+
+    alive = [once(nj.grad) for _ in range(3)]
+    jax.clear_caches()
+    gc.collect()
+    assert sum([each() is not None for each in alive]) <= 1
+
+
+def test_a_callback_in_a_branch_that_is_not_taken_does_not_run() -> None:
+    calls: list[int] = []
+
+    def noted(code: Any) -> Any:
+        calls.append(int(code))
+        return np.float32(0)
+
+    def f(x: Any) -> Any:
+        result = jax.ShapeDtypeStruct((), jnp.float32)
+        call = lambda: jax.pure_callback(noted, result, np.int32(7))  # noqa: E731
+        return x**3 + lax.cond(x < 1.0, call, lambda: jnp.float32(0)) + 0 * lax.cond(x < 2.0, jax.jit(call), call)
+
+    assert nj.grad(f)(1.5) == 6.75
+    assert set(calls) <= {7}
+    calls.clear()
+
+    def taken_once(x: Any) -> Any:
+        return x**3 + lax.cond(x < 1.0, lambda: jax.pure_callback(noted, jax.ShapeDtypeStruct((), jnp.float32), 7),
+                               lambda: jnp.float32(0))
+
+    assert (nj.grad(taken_once)(1.5), nj.hessian(taken_once)(1.5), calls) == (6.75, 9.0, [])
+    assert nj.value_and_grad(taken_once)(0.5)[0] == 0.125
+    assert calls
+
+
+@pytest.mark.parametrize("wrap", [F.jax_function, nn.from_jax])
+def test_labels_of_64_bits_make_nothing_wider(wrap: Any) -> None:
+    x = nn.Variable.from_numpy_array(np.eye(2, dtype=np.float32))
+    chosen = wrap(lambda x, i: jax.nn.one_hot(i, 2) @ x)
+    labels = np.array([1, 0])
+    assert chosen(x, labels).dtype == chosen(x, labels.astype(np.int32)).dtype == np.float32
+    assert chosen(x, nn.Variable.from_numpy_array(labels)).dtype == np.float64
+    large = wrap(lambda i: i + 1)(np.array([2**40]))
+    assert large.d.tolist() == [2**40 + 1]

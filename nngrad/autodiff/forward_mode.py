@@ -177,10 +177,11 @@ class Pushforward:
             gus = self.reverse.walk(builder, path, active, [gx for gx, _ in pairs], us, [t for _, t in pairs])
             _, nonlinear = depending(created, us)
         if any([id(gu) in nonlinear for gu in gus]):
+            name = getattr(f.args.get("fun"), "name", f.op.name)
             raise NoForwardMode(
-                f"{f.op.name}: its backward rule is not linear in the incoming gradient, so forward mode cannot use "
-                "it; a rule must multiply the gradient by the Jacobian and do nothing else to it. (JAX functions with "
-                "custom_vjp have no forward mode in JAX either, and whether their rules are linear is unknown.)"
+                f"{name}: its backward rule is not linear in the incoming gradient, or cannot be shown to be, so "
+                "forward mode cannot use it; a rule must multiply the gradient by the Jacobian and do nothing else to "
+                "it. (JAX's custom_vjp has no forward mode at all.) Reverse mode can: nn.jacobian, nj.jacfwd, nj.vjp"
             )
         found = iter(gus)
         return [None if u is None else next(found) for u in marks]

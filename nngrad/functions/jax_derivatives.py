@@ -23,7 +23,7 @@ import jax.numpy as jnp
 from ..graph import Array, Function, Op, Spec, Variable
 from ..graph.arguments import Static
 from ..graph.axes import AxisMap, Places, row_places
-from ..graph.by_jax import along, back
+from ..graph.by_jax import along, back, transposed
 from ..graph.facts import unknown
 from ..graph.jaxpr import ONE_WAY, holds_tracers, jaxpr_for, primitives_in
 from .jaxpr_structure import READS_AROUND, Positions, TracedFunction
@@ -190,6 +190,20 @@ def by_columns(fun: TracedFunction, order: int, slot: int) -> bool:
 def has_derivative(fun: TracedFunction, order: int) -> bool:
     """Whether JAX can differentiate `fun` in forward mode `order` times."""
     return _reason_unsupported(jax_derivative, fun, order) is None
+
+
+@functools.lru_cache(maxsize=1024)
+def is_linear_in_weights(fun: TracedFunction, order: int, *arguments: Any) -> bool:
+    """Whether JAX sees that the gradient is linear in the weights. By a user's rule for `custom_vjp` it need not be."""
+    inputs = inputs_of(fun, order, weighted=True)
+    weights = range(len(inputs_of(fun, order)), len(inputs))
+    results = [fun.inputs[fun.active[i]] for i in arguments[1]]
+    gradient = jax_gradient.traceable((fun, order, *arguments))
+    try:
+        jaxpr_for(lambda *x: transposed(gradient, x[: len(inputs)], weights, x[len(inputs) :]), [*inputs, *results])
+    except Exception:  # JAX raises errors of many classes
+        return False
+    return True
 
 
 @functools.lru_cache(maxsize=1024)

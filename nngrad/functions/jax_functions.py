@@ -7,7 +7,9 @@ import functools
 import inspect
 import itertools
 import threading
+import weakref
 from collections.abc import Callable, Hashable, Iterable
+from types import FunctionType
 from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
@@ -136,6 +138,8 @@ class JaxFunction:
             return leaf.fixed, None
         if callable(leaf) or isinstance(leaf, str | bytes):
             return _fixed(leaf, f"leaf {i}").fixed, None
+        if _is_wide_integer(leaf) and not needs_x64:
+            leaf = np.asarray(leaf, jax.dtypes.canonicalize_dtype(leaf.dtype))
         x = as_variable(leaf, f"leaf {i} of the arguments", f"{self._kind}({self.name})", floating)
         return Given(x.spec, False, False, has_rows), x
 
@@ -299,18 +303,43 @@ def options_as_tuples(
     return nums, names, having_rows
 
 
+class _Caches:
+    """The caches of one function, kept in its `__dict__`: what they hold may refer to the function, and both are then
+    collected together. Copies of the function, and wrappers that take over its `__dict__`, start anew."""
+
+    _NAME = "__nngrad_caches__"
+
+    def __init__(self, owner: Any) -> None:
+        self._owner = weakref.ref(owner)
+        self.found: dict[Any, dict[Any, Any]] = {}
+
+    @classmethod
+    def of(cls, owner: Any) -> dict[Any, dict[Any, Any]]:
+        """The caches of a function or a function with a custom rule."""
+        kept = owner.__dict__.get(cls._NAME)
+        if kept is None or kept._owner() is not owner:
+            owner.__dict__[cls._NAME] = kept = cls(owner)
+        found: dict[Any, dict[Any, Any]] = kept.found
+        return found
+
+    def __reduce__(self) -> Any:
+        return type(None), ()
+
+
 _known: WeakKeyDictionary[Any, dict[Any, dict[Any, Any]]] = WeakKeyDictionary()
-"""Caches of functions, such as their traces. A loop that wraps a function anew finds them again."""
+"""Caches of other callables, such as their traces. A loop that wraps a function anew finds them again."""
 _knowing = threading.Lock()
 
 
 def kept_with(fun: Any, *options: Any) -> dict[Any, Any]:
-    """A cache for a function with these options. It lives as long as the function, or the object whose method that is,
-    and must not refer to either."""
+    """A cache for a function with these options. It lives as long as the function, or the object whose method that is.
+    """
     owner = getattr(fun, "__self__", None) if inspect.ismethod(fun) else None
     method = getattr(fun, "__func__", None)
     try:
         with _knowing:
+            if isinstance(fun, FunctionType | jax.custom_jvp | jax.custom_vjp):
+                return _Caches.of(fun).setdefault(options, {})
             return _known.setdefault(fun if owner is None else owner, {}).setdefault((method, *options), {})
     except TypeError:  # not hashable, or without weak references
         return {}
@@ -348,11 +377,19 @@ def _number(value: bool | int | float, needs_x64: bool) -> np.ndarray[Any, Any]:
 
 
 def _needs_x64(leaf: Any, floating: DType | None) -> bool:
-    """Whether a leaf of the arguments needs 64 bits: a Variable, or an array that is not cast to `floating`."""
+    """Whether a leaf of the arguments needs 64 bits: a Variable, or an array that is not cast to `floating`. Arrays of
+    integers become those of JAX's settings, such as int32 labels, if these hold them."""
+    if _is_wide_integer(leaf):
+        range_of_32 = np.iinfo(np.int32 if leaf.dtype.kind == "i" else np.uint32)
+        return bool(leaf.size) and (int(leaf.min()) < range_of_32.min or int(leaf.max()) > range_of_32.max)
     dtype = getattr(leaf, "dtype", None)
     if not isinstance(dtype, np.dtype) or dtype.itemsize < 8:
         return False
     return floating is None or isinstance(leaf, Variable) or not is_differentiable(dtype)
+
+
+def _is_wide_integer(leaf: Any) -> bool:
+    return isinstance(leaf, np.ndarray | np.generic) and leaf.dtype.kind in "iu" and leaf.dtype.itemsize == 8
 
 
 def _is_supported(dtype: Any) -> bool:

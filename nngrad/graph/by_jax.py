@@ -53,3 +53,10 @@ def value_of_back(function: ArrayFunction, arrays: Sequence[Any], places: Sequen
 def _pulled(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int]) -> tuple[tuple[Any, ...], Any]:
     values, pull = jax.vjp(of_some(function, arrays, places), *[arrays[i] for i in places])
     return values, pull
+
+
+def transposed(function: ArrayFunction, arrays: Sequence[Any], places: Sequence[int], ts: Sequence[Any]) -> Any:
+    """The transpose of a function that is linear in the inputs at `places`, applied to `ts`; raises if JAX cannot see
+    that it is."""
+    shapes = [jax.ShapeDtypeStruct(arrays[i].shape, arrays[i].dtype) for i in places]
+    return jax.linear_transpose(of_some(function, arrays, places), *shapes)(tuple(ts))

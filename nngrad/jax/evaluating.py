@@ -12,7 +12,7 @@ from jax.extend.core import jaxpr_as_fun
 from .. import functions as F
 from ..functions.key_data import is_key
 from ..graph import Variable
-from ..graph.jaxpr import alone, equations_in, name_of
+from ..graph.jaxpr import CUSTOM_RULES, alone, bodies_of, called_function, equations_in, name_of, primitives_in
 from ..graph.spec import x64_if
 from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_x64
 
@@ -20,6 +20,13 @@ from .values import ComplexPair, Delayed, Keys, KnownArray, Value, known, needs_
 def evaluated(equation: Any, arrays: Sequence[Any]) -> list[Any]:
     """The results of an equation for these arrays."""
     return list(jaxpr_as_fun(alone(equation))(*arrays))
+
+
+def may_run_now(equation: Any) -> bool:
+    """Whether an equation may be evaluated while the function is opened: it has no effects, and calls nothing on the
+    host, since it may be in a branch that is not taken."""
+    names = {name_of(equation)}.union(*map(primitives_in, bodies_of(equation)))
+    return not equation.effects and "pure_callback" not in names
 
 
 def evaluated_now(equation: Any, values: Sequence[KnownArray]) -> list[KnownArray]:
@@ -143,8 +150,15 @@ def closure_of(equation: Any, given: list[Value]) -> Closure:
         return [jax.random.key_data(y) if is_key(y) else y for y in results[id(equation)]]
 
     names = [name_of(one) for one, _ in order]
-    function.__name__ = names[-1]
+    function.__name__ = shown_name(equation)
     return function, inputs, names
+
+
+def shown_name(equation: Any) -> str:
+    """The name of an equation in messages: that of the user's function if it calls one with a custom rule."""
+    called = called_function(equation) if name_of(equation) in CUSTOM_RULES else None
+    source = getattr(getattr(called and called.jaxpr, "debug_info", None), "func_src_info", None)
+    return str(source).partition(" at ")[0] if source else name_of(equation)
 
 
 def _in_order(equation: Any, given: list[Value]) -> list[tuple[Any, list[Value]]]:

@@ -19,7 +19,7 @@ from ..graph.capture import placeholder
 from ..graph.jaxpr import CALLS, CUSTOM_RULES, called_function, count_closed_over, name_of
 from ..graph.options import switch_to
 from .calls import graph_called
-from .evaluating import closure_of, evaluated_now, require_compiled
+from .evaluating import closure_of, evaluated_now, may_run_now, require_compiled
 from .pointwise import PointwiseFunction, complex_pointwise, depends_by_places, pointwise
 from .primitives import COMPLEX, COMPLEX_POINTWISE, CONTROL, POINTWISE, RULES, JaxprEquation, Unsupported
 from .primitives.control import Saving, stays_checkpoint
@@ -109,7 +109,7 @@ class Opening:
                     f"{self._owner}: {name} works on {v.aval}, which is not an array, so no Variable can hold it; "
                     "use F.jax_function, which keeps the whole function opaque"
                 )
-        if not equation.effects and all([isinstance(v, KnownArray) for v in given]):
+        if all([isinstance(v, KnownArray) for v in given]) and may_run_now(equation):
             return list(evaluated_now(equation, given))  # type: ignore[arg-type]
         is_call = name in CALLS and (self._inlined or not stays_checkpoint(equation, given))
         if is_call or (self._inlined and name in CUSTOM_RULES):

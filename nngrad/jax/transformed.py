@@ -176,7 +176,16 @@ class Transformed:
 
     def by_jax(self, name: str, failed: Exception, args: Any, kwargs: Any) -> Any:
         """The result of JAX's own transformation, if the graph cannot be built; each call tries it first."""
-        found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
+        try:
+            found = by_jax(name, failed, self._fun, self._build.options, args, kwargs)
+        except Exception as error:
+            if error is not failed:
+                shown, by = getattr(self._user, "__name__", repr(self._user)), self._build.options[:1]
+                argument = f" by argument {by[0]}" if name in ("grad", "value_and_grad", "jacobian", "hessian") else ""
+                error.add_note(
+                    f"in {self._name}{argument}, transformation {len(self._steps)} of {shown}; by nngrad: {failed}"
+                )
+            raise
         self.computation.function.note_unopened(failed)
         return found
 
