@@ -438,24 +438,6 @@ def test_a_hook_on_a_function_sees_a_gradient_that_was_replayed() -> None:
     assert seen == ["exp"] * 4
 
 
-def test_what_a_first_gradient_is_built_on_again_has_a_part_in_the_question() -> None:
-    """Gradients that are there in one form or in two are other questions, and each gets its own answer again."""
-
-    def build(twice: bool) -> list[Variable]:
-        x, t = leaf(4, 1), leaf(4, 1, seed=1)
-        u = F.affine(F.tanh(F.affine(x, leaf(1, 8)) + F.affine(t, leaf(1, 8))), leaf(8, 1))
-        u_x, u_t = nn.grad(u, [x, t])
-        (u_xx,) = nn.grad(u_x, [x])
-        if not twice:
-            u_x, u_t = nn.grad(u, [x, t])
-        return nn.grad(F.sum(u_x * u_t * u_xx), [x, t])
-
-    counts = {twice: {len(functions_of(build(twice))) for _ in range(4)} for twice in (True, False, True)}
-    assert [len(each) for each in counts.values()] == [1, 1]
-    assert counts[True] != counts[False]
-    assert replays() > 4
-
-
 def test_where_functions_are_applied_is_noted_however_they_are_made() -> None:
     def places(remembered: bool) -> list[bool]:
         x = leaf(3)
